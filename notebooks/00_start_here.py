@@ -3,14 +3,14 @@
 #
 # # 00 · Start here
 #
-# A custom `autograd.Function` is a promise to PyTorch: *here is a value, and this is how a
-# gradient goes back through it.* PyTorch does not check the promise. This course is about making
-# it, keeping it, and being able to prove that you did.
+# When you write a custom `autograd.Function`, you make PyTorch a promise: *here is a value, and
+# this is how a gradient goes back through it.* PyTorch never checks that promise. This course
+# teaches you to make it, to keep it, and to prove that you kept it.
 #
-# **You will** check that everything is in place, meet the grader and the visualizer, and see the
-# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 15 minutes.
+# **You will** check your installation, repair your first Function, and meet the grader and the
+# visualizer. **You need** to have trained a model in PyTorch once. **It takes** 15 minutes.
 #
-# Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
+# Every lesson is a notebook. Put the cursor in a cell, press Shift+Enter, and read what it prints.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -32,10 +32,10 @@ if "google.colab" in sys.modules:
     output.enable_custom_widget_manager()
 
 # %% [markdown]
-# ## Is everything in place?
+# ## Check your installation
 #
-# Each line should begin with `OK`. Where one says `REPAIR`, the line below it says how. The same
-# cell works in JupyterLab and in Colab.
+# Every line should begin with `OK`. If a line says `REPAIR`, the line below it tells you what to
+# do. This cell works in JupyterLab and on Colab.
 
 # %% tags=["nbval-ignore-output"]
 from autograd_course.lesson import checkup
@@ -43,50 +43,11 @@ from autograd_course.lesson import checkup
 checkup()
 
 # %% [markdown]
-# ## Does the visualizer answer?
+# ## Repair your first Function
 #
-# The lessons hold live pictures of real autograd graphs. Here is a small one, $L = (x \cdot y)^2$
-# at $x = 2$, $y = 3$. First the values travel from left to right; then, beginning with a 1 at the
-# loss, the gradients (marked ∂) travel back. The picture opens at the end of that journey, and the
-# first → starts it from the beginning. Click on a node of the picture, or reach it with Tab; then:
-#
-# | key | does |
-# | --- | --- |
-# | → and ← | one step forward, one step back |
-# | Home, End | to the first step, to the last |
-# | Space | play, pause |
-# | ↓ and ↑ | to the next node, to the one before |
-# | Enter or a click, Esc | open the node, close it: its values, what its Function saved |
-#
-# The buttons below the picture do the same for the mouse, and a slider for each input changes its
-# value: drag $x$, and every number follows.
-
-# %%
-import torch
-
-from autograd_course import functions, gradient_flow
-
-
-def loss(x, y):
-    return functions.Square.apply(x * y)
-
-
-gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
-
-# %% [markdown]
-# If you see a picture but no buttons, the cell has not been run in this session: run it. If it
-# stays still after that, widgets are switched off in your front end; the lessons remain readable,
-# since every picture is also saved in the notebook, and the grader does not depend on them.
-
-# %% [markdown]
-# ## How grading works
-#
-# In an exercise you write a Function and pass it to `grade`, with the exercise's name. The heading
-# of an exercise states its points, its difficulty, and the minutes that it takes if you have just
-# read the lesson, from reading the task to one or two reports of the grader. `grade` tells
-# four things apart: *passed*, *not attempted*, *wrong*, and *the grader failed*, which is never
-# your fault. To see a wrong answer, let us give one. The exercise `square` asks for $y = x^2$;
-# this learner has doubled instead, and tried it at $x = 2$, where it makes no difference:
+# In an exercise you write a Function and pass it to `grade`, together with the name of the
+# exercise. The exercise `square` asks for $y = x^2$. Here is the answer of a learner who doubled
+# $x$ instead, and tested it at $x = 2$, where both give 4. Run the cell and read the report.
 
 # %%
 from torch.autograd import Function
@@ -107,10 +68,16 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The answer does not stop at "wrong". It names the *rule* that was broken, shows an *example*, one
-# element with the value that came and the value expected, and says what to read. (More about a rule
-# says `explain("forward-mismatch")`, from `autograd_course`, or `autograd-course explain
-# forward-mismatch` in a terminal.) An exercise that you have not begun is *not attempted*:
+# The report says more than "wrong". It names the *rule* that the answer breaks, shows one element
+# where the value is wrong, and tells you what to read. `explain("forward-mismatch")` from
+# `autograd_course` tells you more about the rule.
+#
+# **Your turn.** Change one character in `forward` so that it computes the square, and run the cell
+# again. The report now complains about `backward`: it still returns the gradient of $2x$. You can
+# leave it like that. Lesson 01 shows you how to write `backward`.
+#
+# `grade` has two more verdicts besides *wrong* and *passed*. An exercise that you have not begun is
+# *not attempted*, and *the grader failed* means that the mistake is ours and not yours.
 
 
 # %%
@@ -123,30 +90,68 @@ class NotYet(Function):
 grade("square", NotYet)
 
 # %% [markdown]
-# ### Hints
+# ## Watch a gradient flow
 #
-# Each exercise has three, from a nudge to nearly the answer. Every call gives the next one. They
-# cost no points; try for ten minutes before you take the first.
+# The lessons contain live pictures of real autograd graphs. Here is a small one: $L = (x \cdot
+# y)^2$ at $x = 2$, $y = 3$. First the values travel from left to right. Then the gradients, which
+# are marked with ∂, travel back from the loss. The picture opens at the end of the journey. Press →
+# to start from the beginning, and drag the slider of $x$ to change every number.
+#
+# | key | what it does |
+# | --- | --- |
+# | → and ← | go one step forward or back |
+# | Home and End | go to the first or the last step |
+# | Space | play or pause |
+# | ↓ and ↑ | select the next or the previous node |
+# | Enter or a click | open the node, with its values and what its Function saved |
+# | Esc | close the node |
+#
+# The buttons below the picture do the same for the mouse.
+
+# %%
+import torch
+
+from autograd_course import functions, gradient_flow
+
+
+def loss(x, y):
+    return functions.Square.apply(x * y)
+
+
+gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
+
+# %% [markdown]
+# If you see a picture without buttons, you have not run the cell in this session yet. If the
+# buttons do not appear after that, your notebook application does not show widgets. You can still
+# take the course, because every picture is saved in the notebook and the grader needs no widgets.
+
+# %% [markdown]
+# ## Get a hint
+#
+# Each exercise has three hints, from a nudge to almost the answer. Every call shows the next one.
+# Hints cost no points. Try for ten minutes before you take the first.
 
 # %%
 hint("square")
 
 # %% [markdown]
-# ### Progress
+# ## See your progress
 #
-# Results are kept in one small file in your home folder (on Colab: as long as the machine lives).
-# What was passed once stays passed. The attempt and the hint above are in it already; `from
-# autograd_course.grader import reset` and `reset("square")` forgets them. At the end stands what to
-# review: the rules that you missed most, and questions of the knowledge checks not yet right.
+# The course saves your results in a small file outside the course folder. On Colab the file lasts
+# as long as the machine. What you have passed stays passed. Your attempt and your hint are already
+# in the table below. The last part of the table tells you what to review: the rules that you break
+# most often, and the quiz questions that you have not answered correctly yet.
+#
+# To forget an exercise, call `reset("square")` from `autograd_course.grader`.
 
 # %%
 progress()
 
 # %% [markdown]
-# ### Asking outside the exercises
+# ## Examine a Function of your own
 #
-# The grader's judgement is yours to use on any Function, in or outside this course. `diagnose`
-# takes a Function and an example of its inputs:
+# You can use the grader's judgment outside the exercises. `diagnose` takes any Function and an
+# example of its inputs.
 
 # %%
 from autograd_course import diagnose
@@ -154,10 +159,10 @@ from autograd_course import diagnose
 diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 
 # %% [markdown]
-# ### Knowledge checks
+# ## Check your knowledge
 #
-# Each lesson ends in questions; here are two. A wrong answer explains itself and gives nothing else
-# away; try again.
+# Each lesson ends with questions. Here are two. A wrong answer tells you why it is wrong and leaves
+# the right one for you to find.
 
 # %%
 from autograd_course.visualize import knowledge_check
@@ -182,14 +187,12 @@ knowledge_check("00")
 # | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 #
-# Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall
-# ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
-# which finds a message for you: `explain(error)` with the exception or its text. And for the end,
-# or to see where you stand, twelve questions on all lessons and three essays:
-# `knowledge_check("course")`. Another seed, as in `knowledge_check("course", seed=2)`, draws other
-# questions.
+# Each lesson has an exercise notebook with the same number. The outputs of the lessons are saved,
+# so you can also read a lesson without running it.
 #
-# Each lesson is followed by an exercise notebook of the same number. Lessons run from top to
-# bottom; their outputs are saved, so you can also just read.
+# Keep two pages at hand: the [cheat sheet](../docs/cheat_sheet.html)
+# ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).
+# `explain(error)` finds the message for you, from an exception or its text. At the end of the
+# course, `knowledge_check("course")` asks questions about all lessons.
 #
 # Next: [01 · A Function from end to end](01_template.ipynb).

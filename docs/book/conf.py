@@ -14,7 +14,24 @@ SETTING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 project = html_title = "autograd_course"
 language = "en"
-extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design", "sphinx_reredirects"]
+
+# Links from elsewhere to the lessons under their first names still lead to them.
+RENAMED = {
+    "04_straight_through": "05_straight_through",
+    "05_double_backward": "06_double_backward",
+    "06_memory_patterns": "07_memory_patterns",
+    "07_attention_challenge": "08_attention_challenge",
+    "08_debugging_clinic": "04_debugging_clinic",
+    "09_beyond_eager": "11_torch_func",
+    "10_external_code": "14_external_code",
+    "11_ship_it": "15_ship_it",
+}
+redirects = {
+    f"{folder}/{old}": f"{new}.html"
+    for folder in ("notebooks", "exercises")
+    for old, new in RENAMED.items()
+}
 
 nb_execution_mode = "off"  # the committed outputs are shown
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath", "html_image"]
