@@ -176,15 +176,21 @@ class RoutineExercise(Sampled):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamingExercise(Exercise):
-    """The rule that a given Function breaks is to be named.
+class LocatingExercise(Exercise):
+    """The learner says which line of a given Function is wrong, and which experiment shows it.
 
-    ``rule`` is its name. ``but`` says of other names why they do not fit: what the patient would
-    do if they did, and what it does instead.
+    The statement numbers the lines and letters the experiments. ``wrong_lines`` holds the numbers
+    that count as right, mostly one, and ``lines`` says of each other line why it is right.
+    ``experiment`` is the letter of the experiment that shows the mistake, and ``experiments`` says
+    of the others why a correct Function gives the same result there. ``rule`` is what ``diagnose``
+    calls the mistake.
     """
 
     rule: str
-    but: Mapping[str, str] = field(default_factory=dict)
+    wrong_lines: str
+    lines: Mapping[str, str]
+    experiment: str
+    experiments: Mapping[str, str]
 
 
 def declared(module: ModuleType) -> Exercise:

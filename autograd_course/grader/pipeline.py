@@ -43,11 +43,11 @@ from autograd_course.grader.execution import Printed, isolated, place
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
-    NamingExercise,
+    LocatingExercise,
     RoutineExercise,
 )
 from autograd_course.grader.kinds.function import judge_function
-from autograd_course.grader.kinds.naming import judge_name
+from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.routine import judge_routine
 from autograd_course.grader.limits import VARIABLE, seconds_for
 from autograd_course.grader.repairing import find_repair
@@ -144,8 +144,8 @@ def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Prin
             return judge_function(exercise, answer, seed, printed)
         case RoutineExercise():
             return judge_routine(exercise, answer, seed, printed)
-        case NamingExercise():
-            return judge_name(exercise, answer)
+        case LocatingExercise():
+            return judge_location(exercise, answer)
     raise TypeError(f"there is no grader for a {type(exercise).__name__}")
 
 

@@ -75,11 +75,13 @@ class RoutineAgrees(Passed):
 
 
 @dataclass(frozen=True)
-class RuleNamed(Passed):
-    """The rule was named; ``title`` says what it means."""
+class Located(Passed):
+    """Line and experiment are right; ``meaning`` says what the rule means."""
 
+    line: str
+    experiment: str
     rule: str
-    title: str
+    meaning: str
     constraints: str
 
 
@@ -88,7 +90,7 @@ class NothingHandedIn(NotAttempted):
     """The placeholder was handed in; ``what`` is to be written."""
 
     exercise: str
-    what: Literal["class", "function", "name"]
+    what: Literal["class", "function", "suspect"]
 
 
 @dataclass(frozen=True)
@@ -179,20 +181,29 @@ class Stopped(Wrong):
 
 
 @dataclass(frozen=True)
-class UnknownRule(Wrong):
-    """No rule has the name that was handed in; ``close`` are the names that resemble it."""
+class NoSuchChoice(Wrong):
+    """The answer names no line and experiment of the exercise, whose last ones are given."""
 
     typed: str
-    close: tuple[str, ...]
+    last_line: str
+    last_experiment: str
 
 
 @dataclass(frozen=True)
-class OtherRule(Wrong):
-    """Another rule was named; ``because`` is the exercise's own sentence why it does not fit."""
+class LineIsRight(Wrong):
+    """The line is right; ``because`` is the exercise's own sentence."""
 
-    rule: str
-    title: str
-    because: str = ""
+    line: str
+    because: str
+
+
+@dataclass(frozen=True)
+class ExperimentIsBlind(Wrong):
+    """The line is wrong, as the learner says, and the experiment does not show it."""
+
+    line: str
+    experiment: str
+    because: str
 
 
 @dataclass(frozen=True)
@@ -271,14 +282,15 @@ _KINDS: dict[Kind, str] = {
     'grade("{exercise}", your_function).',
     "no function": 'this is {name}, not a function: grade("{exercise}", your_function), '
     "without calling it.",
-    "no text": "this is of type {name}; hand in the name as text: "
-    'grade("{exercise}", "the-name-of-a-rule").',
+    "no text": "this is of type {name}; hand in a line and an experiment as text: "
+    'grade("{exercise}", "1a").',
 }
 _NOTHING = {
     "class": 'there is no answer yet: write the class, then grade("{exercise}", YourClass).',
     "function": "there is no answer yet: write the function, then "
     'grade("{exercise}", your_function).',
-    "name": 'there is no answer yet: grade("{exercise}", "the-name-of-a-rule").',
+    "suspect": 'there is no answer yet: name a line and an experiment, such as "1a", then '
+    'grade("{exercise}", suspect).',
 }
 
 
@@ -291,8 +303,9 @@ def describe(reason: Reason) -> str:  # one case for each reason
         case RoutineAgrees(constraints, samples):
             right = "its results agree with the reference's" if samples else "it passes every trial"
             return f"{right}{_and(constraints)}.{_tried_on(samples)}"
-        case RuleNamed(rule, title, constraints):
-            return f"{rule}: {title}{_and(constraints)}."
+        case Located(line, experiment, rule, meaning, constraints):
+            called = f"`diagnose` calls the mistake `{rule}`: {meaning}{_and(constraints)}."
+            return f"line {line} is wrong, and experiment {experiment} shows it. {called}"
         case NothingHandedIn(exercise, what):
             return _NOTHING[what].format(exercise=exercise)
         case BaseClassHandedIn():
@@ -311,11 +324,16 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"in float32, {told}" if in_float32 else told
         case Stopped(seconds, line, code):
             return f"stopped after {seconds:g} s in {code}{line}. Is there an endless loop?"
-        case UnknownRule(typed, close):
-            like = f" Did you mean {' or '.join(close)}?" if close else ""
-            return f'no rule is called "{typed}".{like} `autograd-course explain` lists all rules.'
-        case OtherRule(rule, title, because):
-            return because or f"`{rule}` means: {title}. That is not what happens here."
+        case NoSuchChoice(typed, line, experiment):
+            choices = f"a line from 1 to {line} and an experiment from a to {experiment}"
+            return f'"{typed}" is not an answer. Hand in {choices}, such as "1a".'
+        case LineIsRight(line, because):
+            return f"line {line} is right. {because}"
+        case ExperimentIsBlind(line, experiment, because):
+            return (
+                f"line {line} is wrong, as you say, but experiment {experiment} does not show it. "
+                f"{because}"
+            )
         case OutOfTime(seconds, variable):
             remedy = f" Set {variable} to a larger number of seconds." if variable else ""
             return f"grading took longer than {seconds:g} s.{remedy}"

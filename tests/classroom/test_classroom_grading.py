@@ -40,7 +40,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.places import Places
 from autograd_course.classroom.submissions import Submission
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.verdict import RuleBroken, RuleNamed, Verdict
+from autograd_course.grader.verdict import Located, RuleBroken, Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ class Here:
 
     def __init__(self, verdict: Verdict | None = None) -> None:
         self.tasks: list[Task] = []
-        self.verdict = verdict or Verdict(RuleNamed("shared-state", "right", ""))
+        self.verdict = verdict or Verdict(Located("1", "a", "shared-state", "right", ""))
 
     def __call__(self, tasks: Iterator[Task]) -> Iterator[Outcome]:
         for each in tasks:

@@ -24,7 +24,7 @@ from autograd_course.classroom.sandbox import Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.exercise import FunctionExercise, NamingExercise, RoutineExercise
+from autograd_course.grader.exercise import FunctionExercise, LocatingExercise, RoutineExercise
 from autograd_course.grader.kinds.function import passed
 from autograd_course.grader.kinds.routine import passed as routine_passed
 from autograd_course.grader.verdict import Verdict
@@ -60,7 +60,7 @@ EVERYDAY = {
     "methods": "split-rms-norm",
     "a routine that takes models, and trials": "per-sample-gradients",
     "a routine of two results": "eight-bits",
-    "a name": "name-temperature",
+    "a line and an experiment": "name-temperature",
 }
 
 
@@ -74,8 +74,8 @@ def test_a_solution_passes_as_it_does_in_grade(box: Sandbox, exercise: str) -> N
             assert found.message == passed(asked).message
         case RoutineExercise() as asked:
             assert found.message == routine_passed(asked).message
-        case NamingExercise() as asked:
-            assert found.message.startswith(asked.rule)
+        case LocatingExercise() as asked:
+            assert f"`{asked.rule}`" in found.message
 
 
 @pytest.mark.parametrize("exercise", first_rows(EVERYDAY.values()), ids=EVERYDAY)
@@ -85,7 +85,7 @@ def test_a_stub_is_not_attempted(box: Sandbox, exercise: str) -> None:
 
 WRONG = {
     "a routine": wrongs("per-sample-gradients")[0],
-    "a name": wrongs("name-temperature")[0],
+    "a line": wrongs("name-temperature")[0],
     "no gradient to ask for, by a rule that is asked": next(
         wrong for wrong in wrongs("sort-with-indices") if wrong.mistake == "marks the values too"
     ),
@@ -120,15 +120,15 @@ def test_what_a_routine_returns_is_compared_outside(box: Sandbox, said: str, val
     )
 
 
-NO_NAMES = {
-    "this is of type int; hand in the name as text": "name = 3",
-    "no answer yet": "name = ...",
+NO_SUSPECTS = {
+    "this is of type int; hand in a line and an experiment as text": "suspect = 3",
+    "no answer yet": "suspect = ...",
 }
 
 
-@pytest.mark.parametrize(("said", "source"), NO_NAMES.items(), ids=NO_NAMES)
-def test_what_is_no_name_is_told(box: Sandbox, said: str, source: str) -> None:
-    assert said in verdict(box, of("name-temperature", source, "name")).message
+@pytest.mark.parametrize(("said", "source"), NO_SUSPECTS.items(), ids=NO_SUSPECTS)
+def test_a_suspect_that_is_no_text_is_told(box: Sandbox, said: str, source: str) -> None:
+    assert said in verdict(box, of("name-temperature", source, "suspect")).message
 
 
 def test_what_the_sandbox_lacks_is_no_fault_of_the_answer(box: Sandbox) -> None:

@@ -1,4 +1,4 @@
-"""Exercises that ask for something other than a Function: a routine, or the name of a bug."""
+"""Exercises that ask for no Function: for a routine, or for a line and an experiment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import torch
 from answers import lesson_02
 
 from autograd_course import diagnose
+from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     no_tensor_on_ctx,
     saves_only_outputs,
 )
 from autograd_course.grader.execution import differentiable
-from autograd_course.grader.exercise import NamingExercise, RoutineExercise
+from autograd_course.grader.exercise import LocatingExercise, RoutineExercise
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
@@ -148,29 +149,36 @@ def test_no_answer_is_blamed_for_what_a_machine_lacks(
     assert says in verdict.message
 
 
-BUG = NamingExercise(
+BUG = LocatingExercise(
     id="card",
     title="Card",
     rule="saved-twice",
-    but={"oversaved": "It saves one tensor only."},
+    wrong_lines="24",
+    lines={"1": "It saves x.", "3": "It returns y."},
+    experiment="b",
+    experiments={"a": "Both save one tensor."},
     **ABOUT,
 )
 
-NAMES = [
-    ("saved-twice", "passed", "saved-twice: "),
-    (" Saved_Twice ", "passed", "saved-twice: "),
+LOCATIONS = [
+    ("2b", "passed", "line 2 is wrong, and experiment b shows it. `diagnose` calls"),
+    ("4b", "passed", "the mistake `saved-twice`: "),
+    (" Line 2, experiment B ", "passed", "line 2 is wrong"),
     (..., "not attempted", "there is no answer yet"),
     ("", "not attempted", "there is no answer yet"),
-    (3, "wrong", "hand in the name as text"),
-    ("oversaved", "wrong", "It saves one tensor only."),
-    ("flipped-sign", "wrong", "`flipped-sign` means: "),
-    ("saved-twise", "wrong", "Did you mean saved-twice"),
-    ("qqqq", "wrong", 'no rule is called "qqqq". `autograd-course explain` lists all rules.'),
+    (3, "wrong", "hand in a line and an experiment as text"),
+    ("1b", "wrong", "line 1 is right. It saves x."),
+    ("3a", "wrong", "line 3 is right. It returns y."),
+    ("2a", "wrong", "line 2 is wrong, as you say, but experiment a does not show it. Both save"),
+    *[
+        (typed, "wrong", "Hand in a line from 1 to 4 and an experiment from a to b, such as")
+        for typed in ("2", "b", "5b", "2c", "b2", "saved-twice")
+    ],
 ]
 
 
-@pytest.mark.parametrize(("answer", "status", "says"), NAMES)
-def test_the_name_of_a_bug_is_judged(answer: Any, status: str, says: str) -> None:
+@pytest.mark.parametrize(("answer", "status", "says"), LOCATIONS)
+def test_a_line_and_an_experiment_are_judged(answer: Any, status: str, says: str) -> None:
     verdict = judge(BUG, answer)
 
     assert verdict.status == status, verdict
@@ -195,7 +203,7 @@ def test_a_card_breaks_the_rule_that_it_asks_for(
     x = torch.randn(inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     diagnosis = diagnose(lesson_02.SOLVED[function], (x,), **options)
 
-    assert diagnosis.findings[0].rule == lesson_02.RIGHT[card], str(diagnosis)
+    assert diagnosis.findings[0].rule == CATALOGUE[card].rule, str(diagnosis)
 
 
 # Functions in place, and outputs without a gradient

@@ -23,22 +23,23 @@ from autograd_course.grader.verdict import (
     BaseClassHandedIn,
     CannotExamine,
     CodeRaised,
+    ExperimentIsBlind,
     FunctionAgrees,
     GraderFailedBecause,
     Hindered,
     InternalError,
+    LineIsRight,
+    Located,
     MissingRequirement,
+    NoSuchChoice,
     NotAttemptedBecause,
     NothingHandedIn,
-    OtherRule,
     OutOfTime,
     Reason,
     ResultDiffers,
     RoutineAgrees,
     RuleBroken,
-    RuleNamed,
     Stopped,
-    UnknownRule,
     Unwritten,
     Verdict,
     WrongArguments,
@@ -60,7 +61,11 @@ SENTENCES: list[tuple[Reason, str]] = [
     ),
     (RoutineAgrees("it is fast", ()), "it passes every trial, and it is fast."),
     (RoutineAgrees("", ("a row",)), "its results agree with the reference's. Tried on: a row."),
-    (RuleNamed("shared-state", "state is shared", ""), "shared-state: state is shared."),
+    (
+        Located("1", "a", "shared-state", "state is shared", ""),
+        "line 1 is wrong, and experiment a shows it. `diagnose` calls the mistake "
+        "`shared-state`: state is shared.",
+    ),
     (
         NothingHandedIn("square", "class"),
         'there is no answer yet: write the class, then grade("square", YourClass).',
@@ -99,13 +104,14 @@ SENTENCES: list[tuple[Reason, str]] = [
         "stopped after 5 s in your code (line 3: `while True`). Is there an endless loop?",
     ),
     (
-        UnknownRule("sharedstate", ("shared-state",)),
-        'no rule is called "sharedstate". Did you mean shared-state? `autograd-course explain` '
-        "lists all rules.",
+        NoSuchChoice("1z", "4", "d"),
+        '"1z" is not an answer. Hand in a line from 1 to 4 and an experiment from a to d, such as '
+        '"1a".',
     ),
+    (LineIsRight("2", "It saves x."), "line 2 is right. It saves x."),
     (
-        OtherRule("shared-state", "state is shared"),
-        "`shared-state` means: state is shared. That is not what happens here.",
+        ExperimentIsBlind("1", "b", "Both return 2."),
+        "line 1 is wrong, as you say, but experiment b does not show it. Both return 2.",
     ),
     (WrongBecause("the net is real."), "the net is real."),
     (
@@ -168,8 +174,9 @@ ANSWERS: dict[str, tuple[str, Any]] = {
     "other arguments": ("scaled-sigmoid", Square),
     "a routine is a stub": ("attention-forward", stub),
     "a routine raises": ("attention-forward", raises),
-    "another rule": ("name-dropout", "shared-state"),
-    "no rule": ("name-dropout", "no-rule"),
+    "another line": ("name-dropout", "1b"),
+    "another experiment": ("name-dropout", "3a"),
+    "no line": ("name-dropout", "no-line"),
     **{
         f"{wrong.exercise}: {wrong.mistake}": (wrong.exercise, wrong.answer)
         for wrong in WRONG

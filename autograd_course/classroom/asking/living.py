@@ -19,7 +19,7 @@ from autograd_course.grader.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
-    NamingExercise,
+    LocatingExercise,
     RoutineExercise,
 )
 from autograd_course.grader.kinds.function import submission_problem
@@ -66,7 +66,7 @@ def _run(
     if said["name"] not in defined:
         return _refused("wrong", _missing(said["name"])), None
     answer = defined[said["name"]]
-    if isinstance(exercise, NamingExercise):
+    if isinstance(exercise, LocatingExercise):
         return _named(answer), None
     if problem := _problem(exercise, answer):
         return _refused(problem.status, problem.message), None

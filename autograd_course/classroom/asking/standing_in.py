@@ -14,7 +14,7 @@ from torch.autograd import Function
 from autograd_course.grader.calls import as_tuple
 from autograd_course.grader.catalogue import find
 from autograd_course.grader.execution import differentiable
-from autograd_course.grader.exercise import FunctionExercise, NamingExercise, Sampled
+from autograd_course.grader.exercise import FunctionExercise, LocatingExercise, Sampled
 
 
 def standing_in(exercise_id: str) -> Any:
@@ -25,8 +25,8 @@ def standing_in(exercise_id: str) -> Any:
     match exercise:
         case FunctionExercise():
             return _function(exercise)
-        case NamingExercise():
-            return exercise.rule
+        case LocatingExercise():
+            return exercise.wrong_lines[0] + exercise.experiment
         case Sampled():
             return lambda *inputs: exercise.reference(*inputs)
     raise TypeError(f"nobody stands in for a {type(exercise).__name__}")

@@ -34,12 +34,12 @@ from autograd_course.grader.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
-    NamingExercise,
+    LocatingExercise,
     RoutineExercise,
     Sampled,
 )
 from autograd_course.grader.kinds.function import FunctionOrder
-from autograd_course.grader.kinds.naming import judge_name
+from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.routine import RoutineOrder
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
 from autograd_course.grader.verdict import (
@@ -194,8 +194,8 @@ def _asked_about(
         case RoutineExercise():
             samples, routine = seeds.samples(exercise, secret), RemoteRoutine(asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
-        case NamingExercise():
-            return judge_name(exercise, _named(said))
+        case LocatingExercise():
+            return judge_location(exercise, _named(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
 
 

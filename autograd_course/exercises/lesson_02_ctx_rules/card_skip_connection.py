@@ -1,34 +1,36 @@
 """Card: the skip connection
 
-1. Rectify alone is right, a sum of two branches is not. What do the two branches share?
-2. The engine gives both branches of a sum one and the same tensor. Look for the line that writes
-   into something which backward did not make itself.
-3. grad_output[~positive] = 0 changes the tensor that the skip connection receives too. The rule
-   begins with mutates-; three of them do.
+1. Rectify alone is right, and a sum of two branches is not. What do the two branches share?
+2. Autograd gives both branches of a sum the same gradient tensor. Look for the line that writes
+   into a tensor that backward did not create.
+3. grad_output[~positive] = 0 also changes the tensor that the skip connection receives. Which
+   experiment looks at that tensor after the call?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
     section="What backward must not touch",
     section_is_on_backward=True,
     rule="mutates-grad-output",
-    but={
-        "mutates-saved": "What is saved here is a mask of its own, and nothing writes into it. "
-        "Which other tensor does backward receive, and what does it do to it?",
-        "mutates-input": "forward makes a new tensor; x keeps its values. The damage is done "
-        "in backward.",
-        "wrong-region": "The gradient that Rectify returns is right on both sides of 0. Wrong "
-        "is what arrives at the branch beside it.",
-        "extra-gradient": "No gradient is returned where none should be. One that was there "
-        "already has been erased.",
-        "missing-gradient": "Rectify returns all that it should. What is missing is missing at "
-        "the branch that never went through it.",
-        "not-reentrant": "It goes wrong on the very first backward. Compare what backward is "
-        "given before and after.",
+    wrong_lines="4",
+    lines={
+        "1": "A mask is enough for this backward, and `save_for_backward` is the right place for "
+        "it.",
+        "2": "`clamp` returns a new tensor, and its values are those of a ReLU.",
+        "3": "This line unpacks the one tensor that `forward` saved.",
+        "5": "The gradient that this line returns has the right values. What else did backward "
+        "change?",
+    },
+    experiment="c",
+    experiments={
+        "a": "gradcheck passes a fresh `grad_output` to each call and never looks at it again.",
+        "b": "The gradient that `Rectify` returns is the one of a ReLU. The damage is somewhere "
+        "else.",
+        "d": "Each of these calls receives its own `grad_output` and returns the right gradient.",
     },
 )

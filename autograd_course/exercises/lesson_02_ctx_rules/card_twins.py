@@ -1,32 +1,29 @@
 """Card: the twins
 
-1. One call, then its backward: right. Two calls, then backward: wrong for the first. What has the
+1. After one call, backward is right. After two calls, it is wrong for the first one. What has the
    second call overwritten?
-2. Each call has a ctx of its own. How many places called Weigh.x are there?
-3. Weigh.x is one place for all calls; the second replaces what the first left there. The rule says
-   that state is shared.
+2. Each call has its own ctx. How many places called Weigh.x are there?
+3. Weigh.x is one place for all calls, and the second call replaces what the first one left there.
+   Which experiment has two calls with different inputs?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
     section="What ctx is, and how long it lives",
     rule="shared-state",
-    but={
-        "tensor-on-ctx": "Nothing is kept on ctx at all. That would at least give each call a "
-        "place of its own.",
-        "captured-tensor": "x is an argument and has its gradient. The question is which x "
-        "backward reads.",
-        "not-reentrant": "One backward pass is enough to see it. What matters is that forward "
-        "ran twice before it.",
-        "swapped-gradients": "There is one input, so nothing can be exchanged within a call. "
-        "And the two calls are not exchanged either: both get the values of the second.",
-        "mutates-saved": "Nothing is saved and nothing is written to in place; a name is "
-        "assigned anew.",
-        "ctx-cycle": "ctx is not used at all. Memory is not what went wrong here.",
+    wrong_lines="13",
+    lines={
+        "2": "The values are right, and a product is a new tensor.",
+    },
+    experiment="a",
+    experiments={
+        "b": "Both calls have the same input, so it does not matter which of them wrote last.",
+        "c": "gradcheck finishes each call before it starts the next one.",
+        "d": "The gradient doubles, as it should.",
     },
 )

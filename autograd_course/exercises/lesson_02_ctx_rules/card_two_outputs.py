@@ -1,30 +1,32 @@
 """Card: mean and spread
 
-1. The same Function, two losses. What reaches backward for an output that the loss leaves out?
-2. Usually zeros, and then the formula would hold. One line in forward asks for something else
-   instead.
-3. set_materialize_grads(False) asks for None, and None * 2 is a TypeError. The rule names what
-   arrives.
+1. The same Function with two losses. What does backward receive for an output that the loss does
+   not use?
+2. By default backward receives zeros, and the formula works with zeros. One line in forward asks
+   for something else.
+3. After set_materialize_grads(False), backward receives None, and None cannot be multiplied. Which
+   experiment leaves one output unused?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
     section="Zeros or None: set_materialize_grads",
     rule="none-grad-output",
-    but={
-        "wrong-arity": "backward returns one value for the one input, as it should. It is what "
-        "comes in that it cannot cope with.",
-        "backward-raises": "It does raise, but a rule says when and why: look at what it was "
-        "given when it did.",
-        "missing-gradient": "Where it runs, the gradient is right and complete.",
-        "wrong-non-differentiable": "Both outputs are smooth and rightly have gradients; "
-        "nothing is marked.",
-        "frozen-input": "The one input asks for its gradient in both cases. What differs is "
-        "which output the loss uses.",
+    wrong_lines="51",
+    lines={
+        "2": "`backward` needs x, and `save_for_backward` is the right place for it.",
+        "3": "Both outputs are new tensors with the right values.",
+        "4": "This line unpacks the one tensor that `forward` saved.",
+    },
+    experiment="b",
+    experiments={
+        "a": "This loss uses both outputs, so both gradients arrive.",
+        "c": "This loss uses both outputs, so both gradients arrive, with other values.",
+        "d": "The shape of x does not change which gradients arrive.",
     },
 )

@@ -1,30 +1,34 @@
-"""Name: the word that mutes the sentence
+"""Locate: the word that mutes the sentence
 
-1. Set the weights to (0, 1, 1): no gradient. To (1, 1, 1): right. To (1, 0, 0)? Guess, then run.
-2. With a mean or a sum behind it, all entries of grad_output are equal, and then it does not matter
-   which one is used.
-3. Right only for a grad_output that is the same everywhere: the rule has the word for that.
+1. With weights (0, 1, 1) there is no gradient, and with (1, 1, 1) it is right. What do you expect
+   with (1, 0, 0)? Guess, then run it.
+2. After a mean or a sum, all elements of grad_output are equal. Then it does not matter which one
+   backward uses.
+3. The line uses one element of grad_output for all rows. Which experiment has a different upstream
+   gradient for each row?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="medium",
     minutes=8,
     section="Step 5: gradcheck",
     rule="uniform-grad-output",
-    but={
-        "ignores-grad-output": "Close: it does use grad_output, and twice the loss gives twice "
-        "the gradient. How much of grad_output does it use?",
-        "nonlinear-in-grad-output": "Twice the grad_output gives twice the gradient, and sums "
-        "give sums: it is linear. But a linear map of what?",
-        "missing-gradient": "With a first weight of 1 all gradients come. With 0 none does, "
-        "not even those of rows whose weight is 1.",
-        "constant-factor": "The ratio is another for every row: it is first weight to own weight.",
-        "batch-dimension": "Rows do reach into each other, but not through x. Through what?",
-        "unreduced-broadcast": "The shapes are right, and nothing is summed that should not "
-        "be. Rather the contrary: one number is spread over everything.",
+    wrong_lines="4",
+    lines={
+        "1": "Both tensors are needed, and both are saved as they should be.",
+        "2": "The values are right. The owner says so, too.",
+        "3": "This line unpacks what `forward` saved, in the right order.",
+        "5": "Each row is multiplied by `upstream`, which is what the chain rule asks for. Is "
+        "`upstream` what it claims to be?",
+    },
+    experiment="a",
+    experiments={
+        "b": "After a sum, all elements of `grad_output` are 1, and any one of them will do.",
+        "c": "The gradient doubles, as it should.",
+        "d": "The values are right in both orders.",
     },
 )

@@ -1,30 +1,29 @@
-"""Name: two masks
+"""Locate: two masks
 
-1. Put ones in, send ones back, and compare the zeros.
-2. forward drew a mask and threw it away. What does the same line do in backward?
-3. Nobody set the random number generator back to where forward began.
+1. Put ones in, send ones back, and compare where the zeros are.
+2. forward drew a mask and threw it away. What does the same call do in backward?
+3. Every call of draw uses new random numbers. Which experiment compares the two masks of one run?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
-    section="Freeze the noise",
+    section="What gradcheck does not ask",
     rule="rng-not-restored",
-    but={
-        "nondeterministic": "Under a seed two runs give the same. It is the two passes of one "
-        "run that differ.",
-        "constant-factor": "You have seen something, and it is real. But it hides behind "
-        "another one: look where the zeros are.",
-        "wrong-region": "Wrong at some elements, yes, and at other ones in the next run. What "
-        "decides at which?",
-        "not-reentrant": "True, and a consequence: every backward draws anew. Name the cause.",
-        "recompute-side-effect": "Nothing in a module is changed a second time. But something "
-        "is done a second time that should give the same as the first.",
-        "shared-state": "The generator is shared by all of PyTorch, as it should be. Who moves "
-        "it on between the passes?",
+    wrong_lines="3",
+    lines={
+        "1": "A number belongs on ctx as an attribute.",
+        "2": "forward draws a mask and scales what it keeps, as dropout should. Which line needs "
+        "the same mask?",
+    },
+    experiment="b",
+    experiments={
+        "a": "About the right share of the outputs is zero.",
+        "c": "Under the same seed, both runs draw the same two masks.",
+        "d": "With p = 0 both masks keep everything.",
     },
 )

@@ -1,29 +1,33 @@
-"""Name: the silence that was not silent
+"""Locate: the silence that was not silent
 
-1. The count changed without a backward. Which line of forward can be seen from outside?
-2. x.data is x's memory without x's version counter. The underscore at the end of a method says what
-   it does to it.
-3. The rule begins with mutates-; ask whose tensor it is.
+1. The count changed although no backward ran. Which line of forward changes something that the
+   caller can see?
+2. x.data shares the memory of x and leaves out its version counter. What does the underscore at the
+   end of a method name mean?
+3. clamp_ writes into the caller's tensor. Which experiment looks at this tensor?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
     section="What gradcheck does not ask",
     rule="mutates-input",
-    but={
-        "mutates-saved": "What is saved is not changed after it was saved. When is it changed, "
-        "and whose is it?",
-        "mutates-grad-output": "The mask is wrong before any backward has run.",
-        "returns-view": "log makes a new tensor. The damage is done a line before.",
-        "wrong-mark-dirty": "Nothing is declared here. Something should have been, or rather "
-        "should not have been done.",
-        "wrong-region": "There may be a second bug of that kind; for the counts that the owner "
-        "printed it does not take a backward.",
-        "shared-state": "There is no state. But two parts of the program share a tensor.",
+    wrong_lines="1",
+    lines={
+        "2": "Saving a tensor for backward is allowed. What happened to this tensor before?",
+        "3": "`log` returns a new tensor with the right values.",
+        "4": "This line unpacks the one tensor that `forward` saved.",
+        "5": "There may be a second mistake here, but the counts of the owner change before any "
+        "backward runs.",
+    },
+    experiment="d",
+    experiments={
+        "a": "The values of the output are right.",
+        "b": "Above the floor the gradient is right.",
+        "c": "Both calls get an equal input, and both outputs are right.",
     },
 )

@@ -1,30 +1,32 @@
-"""Name: right until transposed
+"""Locate: right until transposed
 
-1. The two runs send the same numbers into backward. What else has a tensor but numbers, shape and
-   dtype?
-2. Strides. A gradient that comes back through a transpose is a transposed view.
-3. The rule is called after what arrives, and after how it lies in memory.
+1. Both runs send the same numbers into backward. What else does a tensor have besides numbers,
+   shape and dtype?
+2. A tensor has strides. The gradient that comes back through a transpose is a transposed view.
+3. as_strided reads the memory and ignores the strides that the gradient has. Which experiment
+   changes only the strides?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="medium",
     minutes=9,
     section="What gradcheck does not ask",
     rule="grad-output-layout",
-    but={
-        "input-layout": "The transposed tensor comes after the Function, so x lies in memory "
-        "as ever. What is transposed, seen from backward?",
-        "transposed-gradient": "The gradient's axes are in order where nothing is transposed "
-        "afterward; a formula does not know what follows it.",
-        "permuted-gradient": "Right numbers of what, in wrong places? Close, but it happens "
-        "only for some callers: say what they have in common.",
-        "batch-dimension": "The batch may have any size. It depends on what is done with the "
-        "output.",
-        "dim-argument": "No axis is passed, and none is reduced.",
-        "wrong-region": "The numbers in x do not matter, only how the gradient arrives.",
+    wrong_lines="3",
+    lines={
+        "1": "A number belongs on ctx as an attribute.",
+        "2": "The values are right, and so is their layout.",
+        "4": "Rotating back by the same angle is the right gradient, if `rows` contains the right "
+        "numbers.",
+    },
+    experiment="c",
+    experiments={
+        "a": "gradcheck passes a contiguous `grad_output`, for every angle.",
+        "b": "forward reads x with its strides, so a transposed x does no harm.",
+        "d": "The gradient doubles, as it should.",
     },
 )

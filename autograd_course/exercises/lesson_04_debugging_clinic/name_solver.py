@@ -1,28 +1,37 @@
-"""Name: only the first loss trains
+"""Locate: only the first loss trains
 
-1. First right, then wrong, and forward ran once. So backward has changed something. What is left of
-   ctx.tape after it?
-2. An empty tape means: no step to walk back through, and grad_output leaves as it came.
-3. A function that can be entered again, while the rest of its first run is still around, has a name
-   in computer science.
+1. The gradient is right the first time and wrong the second time, and forward ran once. So backward
+   changed something. What is left of ctx.tape afterwards?
+2. If the tape is empty, there is no step to go back through, and backward returns grad_output
+   unchanged.
+3. pop() removes the entry that it returns. Which experiment looks at the tape before and after
+   backward?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="medium",
     minutes=9,
     section="What gradcheck does not ask",
     rule="not-reentrant",
-    but={
-        "shared-state": "Each call has a ctx, and a tape, of its own. There was only one call.",
-        "mutates-saved": "No saved tensor is written to. But something beside them is.",
-        "mutates-grad-output": "grad_output = … gives a new tensor the old name; nothing is "
-        "written into the one that arrived.",
-        "missing-gradient": "A gradient comes, and the first time it is right.",
-        "tensor-on-ctx": "On ctx lies a list of numbers; the tensors are saved as they should be.",
-        "nondeterministic": "It gives the same wrong number whenever it is asked a second time.",
+    wrong_lines="6",
+    lines={
+        "1": "`backward` needs every state, and this line collects them.",
+        "2": "The states are tensors, and `save_for_backward` is the right place for them.",
+        "3": "Numbers belong on ctx as attributes. What happens to them later?",
+        "4": "Without any step, a Function must not return its input as if it were new. This line "
+        "makes a copy.",
+        "5": "The loop ends when the tape is empty. Which line empties it?",
+        "7": "This is the derivative of one step.",
+    },
+    experiment="d",
+    experiments={
+        "a": "Each of the two results has its own ctx and its own tape, and backward runs once for "
+        "each.",
+        "b": "The first gradient is right.",
+        "c": "The first gradient is right for other steps, too.",
     },
 )

@@ -1,29 +1,30 @@
-"""Name: the temperature that stays
+"""Locate: the temperature that stays
 
-1. Count: which tensors does forward compute with, and which ones was it handed?
-2. The engine knows of the tensors that apply was given, and of no others. This one came in by
-   another door.
-3. The rule is called after what the body of a function does to a variable around it: it captures
-   it.
+1. Which tensors does forward compute with, and which of them are its arguments?
+2. Autograd knows only the tensors that you pass to apply. This one comes from somewhere else.
+3. temperature is a global variable, so the node of the graph has no edge to it. Which experiment
+   shows the edges?
 """
 
-from autograd_course.grader.exercise import NamingExercise
+from autograd_course.grader.exercise import LocatingExercise
 
-EXERCISE = NamingExercise(
-    answer="name",
+EXERCISE = LocatingExercise(
+    answer="suspect",
     points=1,
     difficulty="easy",
     minutes=5,
     section="What gradcheck does not ask",
     rule="captured-tensor",
-    but={
-        "missing-gradient": "That is what the owner sees. But backward returns all that it is "
-        "asked for, one gradient for its one argument. Ask why the other is not asked for.",
-        "backward-never-called": "It is called, and x gets its gradient.",
-        "frozen-input": "temperature requires grad, nothing is frozen. And is it an input?",
-        "tensor-on-ctx": "Nothing but x is kept, and by save_for_backward.",
-        "shared-state": "A global, yes, but nothing writes to it between the passes. Who does "
-        "not know of it?",
-        "wrong-arity": "One argument, one gradient: the count is right. Is the argument list?",
+    wrong_lines="31",
+    lines={
+        "2": "x is saved as it should be.",
+        "4": "Given x and the temperature, this recomputes the output correctly.",
+        "5": "This is the right gradient of x.",
+    },
+    experiment="b",
+    experiments={
+        "a": "The gradient of x is right, and its norm does not tell you about the temperature.",
+        "c": "gradcheck varies the arguments, and the temperature is not one of them.",
+        "d": "The values are right. What is missing is a gradient.",
     },
 )

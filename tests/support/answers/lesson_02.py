@@ -16,10 +16,10 @@ RIGHT = {
     "leaky-relu-in-place": SOLVED["LeakyReLUInPlace"],
     "sort-with-indices": SOLVED["SortWithIndices"],
     "frozen-target": SOLVED["FrozenTargetLoss"],
-    "card-skip-connection": "mutates-grad-output",
-    "card-two-outputs": "none-grad-output",
-    "card-gradient-scale": "wrong-mark-dirty",
-    "card-twins": "shared-state",
+    "card-skip-connection": "4c",
+    "card-two-outputs": "5b",
+    "card-gradient-scale": "1d",
+    "card-twins": "1a",
 }
 
 
@@ -119,7 +119,9 @@ ALSO_RIGHT = {
     "sort by the inverse permutation": ("sort-with-indices", SortByInverse),
     "sort of the package": ("sort-with-indices", functions.Sort),
     "frozen target with n on ctx": ("frozen-target", FrozenTargetByDifference),
-    "the name of a card, typed freely": ("card-twins", " Shared State"),
+    "a card, typed freely": ("card-twins", " Line 1, experiment A"),
+    "the other line of two": ("card-twins", "3a"),
+    "the line that asks for None": ("card-two-outputs", "1b"),
 }
 
 spoiling = Spoiling(RIGHT)
@@ -410,18 +412,18 @@ WRONG = [
         "wasted-gradient",
         lambda ctx, p, t, w, g: (_loss(p, t, w, g), None, None),
     ),
-    Wrong("card-skip-connection", "the other tensor", "writes into it", "mutates-saved"),
-    Wrong("card-skip-connection", "the other half", "values", "mutates-input"),
-    Wrong("card-skip-connection", "the symptom", "on both sides of 0", "wrong-region"),
-    Wrong("card-two-outputs", "the number of gradients", "what comes in", "wrong-arity"),
-    Wrong("card-two-outputs", "the symptom", "when and why", "backward-raises"),
-    Wrong("card-two-outputs", "a mark", "nothing is marked", "wrong-non-differentiable"),
-    Wrong("card-gradient-scale", "without the mark", "one line prevents it", "returns-view"),
-    Wrong("card-gradient-scale", "the opposite", "Not a byte of x", "mutates-input"),
-    Wrong("card-gradient-scale", "the purpose", "purpose of this layer", "constant-factor"),
-    Wrong("card-twins", "another place", "on ctx at all", "tensor-on-ctx"),
-    Wrong("card-twins", "two backwards", "forward ran twice", "not-reentrant"),
-    Wrong("card-twins", "exchanged", "both get the values of the second", "swapped-gradients"),
+    Wrong("card-skip-connection", "the values", "those of a ReLU", "2c"),
+    Wrong("card-skip-connection", "what it returns", "What else did backward change", "5c"),
+    Wrong("card-skip-connection", "gradcheck", "never looks at it again", "4a"),
+    Wrong("card-skip-connection", "its own gradient", "somewhere else", "4b"),
+    Wrong("card-two-outputs", "what is saved", "the right place for it", "2b"),
+    Wrong("card-two-outputs", "both outputs", "both gradients arrive", "5a"),
+    Wrong("card-gradient-scale", "the return", "makes a view of it", "2d"),
+    Wrong("card-gradient-scale", "the values", "exactly the point", "1a"),
+    Wrong("card-gradient-scale", "after sin", "nothing goes wrong after it", "1c"),
+    Wrong("card-twins", "the values", "a product is a new tensor", "2a"),
+    Wrong("card-twins", "the same input", "which of them wrote last", "1b"),
+    Wrong("card-twins", "the name of a rule", "such as", "shared-state"),
 ]
 
 

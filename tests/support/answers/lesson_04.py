@@ -14,23 +14,23 @@ from answers.making import double, solved
 
 SOLVED = solved("04_debugging_clinic")
 RIGHT = {
-    "name-temperature": "captured-tensor",
+    "name-temperature": "3b",
     "repair-temperature": SOLVED["Tempered"],
     "repair-film": SOLVED["FiLM"],
-    "name-floor-log": "mutates-input",
+    "name-floor-log": "1d",
     "repair-floor-log": SOLVED["FloorLog"],
-    "name-distance": "uniform-grad-output",
+    "name-distance": "4a",
     "repair-distance": SOLVED["Distance"],
-    "name-rotation": "grad-output-layout",
+    "name-rotation": "3c",
     "repair-rotation": SOLVED["Rotate"],
     "repair-share": SOLVED["Share"],
     "repair-color-table": SOLVED["LookUp"],
     "repair-log-cosh": SOLVED["LogCosh"],
     "repair-softsign": SOLVED["Softsign"],
-    "name-solver": "not-reentrant",
+    "name-solver": "6d",
     "repair-solver": SOLVED["Solve"],
     "repair-rms-norm": SOLVED["RMSNorm"],
-    "name-dropout": "rng-not-restored",
+    "name-dropout": "3b",
     "repair-dropout": SOLVED["Dropout"],
 }
 

@@ -1,4 +1,4 @@
-"""Half repairs of lesson 04's patients, and wrong names: the symptom treated, not the cause."""
+"""Half repairs of lesson 04's patients, and wrong lines and experiments."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from torch.autograd.function import once_differentiable
 
 from answers.making import Spoiling, Wrong, spoiled
 
-WRONG_NAMES = {
+WRONG_LOCATIONS = {
     "name-temperature": {
-        "missing-gradient": "Ask why the other is not asked for",
-        "frozen-input": "nothing is frozen",
-        "duplicate-index": "That is not what happens here",
+        "5b": "the right gradient of x",
+        "3a": "does not tell you about the temperature",
+        "missing-gradient": "such as",
     },
     "name-floor-log": {
-        "mutates-saved": "whose is it",
-        "mutates-grad-output": "before any backward",
-        "wrong-region": "does not take a backward",
+        "5d": "before any backward runs",
+        "1a": "The values of the output are right",
+        "9d": "such as",
     },
     "name-distance": {
-        "ignores-grad-output": "How much of grad_output",
-        "missing-gradient": "With 0 none does",
-        "constant-factor": "another for every row",
+        "5a": "what it claims to be",
+        "4b": "any one of them will do",
+        "4e": "such as",
     },
     "name-rotation": {
-        "input-layout": "comes after the Function",
-        "transposed-gradient": "where nothing is transposed",
-        "gradient-layout": 'no rule is called "gradient-layout"',
+        "4c": "if `rows` contains the right numbers",
+        "3a": "for every angle",
+        "3b": "a transposed x does no harm",
     },
     "name-solver": {
-        "shared-state": "only one call",
-        "mutates-saved": "something beside them",
-        "mutates-grad-output": "the old name",
+        "5d": "Which line empties it",
+        "6a": "its own tape",
+        "6b": "The first gradient is right",
     },
     "name-dropout": {
-        "nondeterministic": "two passes of one",
-        "constant-factor": "hides behind",
-        "not-reentrant": "Name the cause",
+        "2b": "needs the same mask",
+        "3c": "draw the same two masks",
+        "3d": "keep everything",
     },
 }
 
 
 def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
     """Return all of them, made from the sick classes and the right answers."""
-    named = [
-        Wrong(exercise, name, told, name)
-        for exercise, names in WRONG_NAMES.items()
-        for name, told in names.items()
+    located = [
+        Wrong(exercise, typed, told, typed)
+        for exercise, locations in WRONG_LOCATIONS.items()
+        for typed, told in locations.items()
     ]
-    return [*named, *_backwards(right), *_sick(solved), *_others(solved, right)]
+    return [*located, *_backwards(right), *_sick(solved), *_others(solved, right)]
 
 
 def _sick(solved: dict[str, Any]) -> list[Wrong]:

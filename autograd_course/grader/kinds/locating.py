@@ -1,0 +1,42 @@
+"""Grade which line of a Function is wrong, and which experiment shows it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from autograd_doctor import RULES
+
+from autograd_course.grader.exercise import LocatingExercise
+from autograd_course.grader.verdict import (
+    ExperimentIsBlind,
+    LineIsRight,
+    Located,
+    NoSuchChoice,
+    NothingHandedIn,
+    Verdict,
+    WrongKind,
+)
+
+_TYPED = re.compile(r"(?:line)?(?P<line>\d)(?:experiment)?(?P<experiment>[a-z])")
+
+
+def judge_location(exercise: LocatingExercise, answer: Any) -> Verdict:
+    """Return the verdict on an answer, which should be a line and an experiment: ``"1a"``."""
+    if answer is None or answer is ... or answer == "":
+        return Verdict(NothingHandedIn(exercise.id, "suspect"))
+    if not isinstance(answer, str):
+        return Verdict(WrongKind("no text", type(answer).__name__, exercise.id))
+    lines = sorted({*exercise.lines, *exercise.wrong_lines})
+    experiments = sorted({*exercise.experiments, exercise.experiment})
+    typed = _TYPED.fullmatch(re.sub(r"[\W_]+", "", answer.lower()))
+    if not typed or typed["line"] not in lines or typed["experiment"] not in experiments:
+        return Verdict(NoSuchChoice(answer, lines[-1], experiments[-1]))
+    line, experiment = typed["line"], typed["experiment"]
+    if line in exercise.lines:
+        return Verdict(LineIsRight(line, exercise.lines[line]))
+    if experiment in exercise.experiments:
+        return Verdict(ExperimentIsBlind(line, experiment, exercise.experiments[experiment]))
+    title = RULES[exercise.rule].title
+    meaning = title[0].lower() + title[1:].rstrip(".")
+    return Verdict(Located(line, experiment, exercise.rule, meaning, exercise.bounds))
