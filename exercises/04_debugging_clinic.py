@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
-# 23 points, about 140 minutes. The patients do not depend on each other; six are a good afternoon.
+# 24 points, about 140 minutes. The patients do not depend on each other; six are a good afternoon.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -745,6 +745,24 @@ class Dropout(Function):
 
 # %% nbgrader={"grade": true, "grade_id": "repair-dropout-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 grade("repair-dropout", Dropout)
+
+# %% [markdown]
+# ## 13 · Three ratios (1 point · easy · 4 minutes)
+#
+# Step 3 divides the gradient that `backward` returns by the true one. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes, without running anything.
+#
+# - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
+# - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
+# - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-ratios", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ...]
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-ratios-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-ratios", prediction)
 
 # %% [markdown]
 # ## Where you are

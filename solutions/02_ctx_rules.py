@@ -3,7 +3,7 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# Four Functions that cannot be written well without the rules of lesson 02, then four cards: a broken Function, what somebody observed, and the question which rule it breaks.
+# First you write four Functions that need the rules of lesson 02. Then you read four broken Functions and find the line that is wrong. At the end you predict how often backward runs.
 #
 # **Given:** the task, the formula of forward, the name and the signature of every class.
 #
@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
-# 13 points, about 75 minutes.
+# 14 points, about 80 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -382,6 +382,27 @@ suspect = "1a"
 
 # %% nbgrader={"grade": true, "grade_id": "card-twins-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
 grade("card-twins", suspect)
+
+# %% [markdown]
+# ## 9 · How often backward runs (1 point · easy · 4 minutes)
+#
+# `Double` is a Function with one input, and `x` requires a gradient. How often does autograd call `Double.backward` in each of these programs? Predict four numbers, without running anything.
+#
+# - **a** `y = Double.apply(x) + Double.apply(x)`, then `grad(y, x)`.
+# - **b** `y = Double.apply(x)`, then `grad(y + y * y, x)`.
+# - **c** `y = Double.apply(x)`, then `grad(y, x, retain_graph=True)` twice.
+# - **d** `y = Double.apply(x)` under `torch.no_grad()`, then `grad(x * y, x)`.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-backward-calls", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ...]
+### BEGIN SOLUTION
+prediction = [2, 1, 2, 0]
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "predict-backward-calls-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-backward-calls", prediction)
 
 # %% [markdown]
 # ## Where you are

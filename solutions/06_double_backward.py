@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 15 points, about 65 minutes.
+# 16 points, about 70 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -275,6 +275,38 @@ class CrossEntropy(BrokenCrossEntropy):
 
 # %% nbgrader={"grade": true, "grade_id": "repair-hessian-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 grade("repair-hessian", CrossEntropy)
+
+# %% [markdown]
+# ## 8 · A path is missing (1 point · medium · 7 minutes)
+#
+# This `Cube` saves an intermediate, so a path is missing in its second derivative:
+#
+# ```python
+# class Cube(Function):
+#     @staticmethod
+#     def forward(ctx, x):
+#         square = x * x
+#         ctx.save_for_backward(square)
+#         return square * x
+#
+#     @staticmethod
+#     def backward(ctx, grad_output):
+#         (square,) = ctx.saved_tensors
+#         return 3 * square * grad_output
+# ```
+#
+# The loss is $L = y^2$ with $y = x^3$, at $x = 1$. Which first and which second derivative does autograd compute with `create_graph=True`? Predict two numbers, without running anything. The true ones are $6$ and $30$.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-second-derivative", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ...]
+### BEGIN SOLUTION
+prediction = [6, 18]
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "predict-second-derivative-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-second-derivative", prediction)
 
 # %% [markdown]
 # ## Where you are

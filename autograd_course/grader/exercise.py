@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any, Literal
@@ -191,6 +191,18 @@ class LocatingExercise(Exercise):
     lines: Mapping[str, str]
     experiment: str
     experiments: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionExercise(Exercise):
+    """The learner predicts numbers, one for each question, before a run gives them.
+
+    ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` says why people
+    expect another number, by the place of the question, from 1, and that number.
+    """
+
+    outcome: Callable[[], Sequence[float]]
+    mistakes: Mapping[tuple[int, float], str]
 
 
 def declared(module: ModuleType) -> Exercise:

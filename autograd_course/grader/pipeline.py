@@ -44,10 +44,12 @@ from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     LocatingExercise,
+    PredictionExercise,
     RoutineExercise,
 )
 from autograd_course.grader.kinds.function import judge_function
 from autograd_course.grader.kinds.locating import judge_location
+from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import judge_routine
 from autograd_course.grader.limits import VARIABLE, seconds_for
 from autograd_course.grader.repairing import find_repair
@@ -146,6 +148,8 @@ def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Prin
             return judge_routine(exercise, answer, seed, printed)
         case LocatingExercise():
             return judge_location(exercise, answer)
+        case PredictionExercise():
+            return judge_prediction(exercise, answer)
     raise TypeError(f"there is no grader for a {type(exercise).__name__}")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from autograd_doctor import Finding
-from autograd_doctor.formatting import distinguish
+from autograd_doctor.formatting import distinguish, listed, number
 from autograd_doctor.repair import Repair
 
 from autograd_course.grader.comparison import Difference
@@ -86,11 +86,19 @@ class Located(Passed):
 
 
 @dataclass(frozen=True)
+class Predicted(Passed):
+    """Every predicted number agrees with the one that the run gives."""
+
+    outcome: tuple[float, ...]
+    constraints: str
+
+
+@dataclass(frozen=True)
 class NothingHandedIn(NotAttempted):
     """The placeholder was handed in; ``what`` is to be written."""
 
     exercise: str
-    what: Literal["class", "function", "suspect"]
+    what: Literal["class", "function", "suspect", "prediction"]
 
 
 @dataclass(frozen=True)
@@ -142,6 +150,7 @@ Kind = Literal[
     "no class",
     "Function class",
     "no function",
+    "no numbers",
     "no text",
 ]
 
@@ -204,6 +213,23 @@ class ExperimentIsBlind(Wrong):
     line: str
     experiment: str
     because: str
+
+
+@dataclass(frozen=True)
+class WrongCount(Wrong):
+    """The answer has too few or too many numbers."""
+
+    typed: int
+    asked: int
+
+
+@dataclass(frozen=True)
+class Mispredicted(Wrong):
+    """The run gives another number; ``because`` is the exercise's own sentence, if it has one."""
+
+    place: int
+    typed: float
+    because: str = ""
 
 
 @dataclass(frozen=True)
@@ -282,6 +308,7 @@ _KINDS: dict[Kind, str] = {
     'grade("{exercise}", your_function).',
     "no function": 'this is {name}, not a function: grade("{exercise}", your_function), '
     "without calling it.",
+    "no numbers": 'this is of type {name}; hand in numbers: grade("{exercise}", [1, 2, 3]).',
     "no text": "this is of type {name}; hand in a line and an experiment as text: "
     'grade("{exercise}", "1a").',
 }
@@ -289,6 +316,8 @@ _NOTHING = {
     "class": 'there is no answer yet: write the class, then grade("{exercise}", YourClass).',
     "function": "there is no answer yet: write the function, then "
     'grade("{exercise}", your_function).',
+    "prediction": "there is no answer yet: write a number for each question, then "
+    'grade("{exercise}", prediction).',
     "suspect": 'there is no answer yet: name a line and an experiment, such as "1a", then '
     'grade("{exercise}", suspect).',
 }
@@ -324,6 +353,14 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"in float32, {told}" if in_float32 else told
         case Stopped(seconds, line, code):
             return f"stopped after {seconds:g} s in {code}{line}. Is there an endless loop?"
+        case Predicted(outcome, constraints):
+            given = listed([number(it) for it in outcome], most=len(outcome))
+            return f"the run gives {given}{_and(constraints)}."
+        case WrongCount(typed, asked):
+            return f"hand in {asked} numbers, one for each question. These are {typed}."
+        case Mispredicted(place, typed, because):
+            other = f"question {place}: the run does not give {number(typed)}."
+            return f"{other} {because}".rstrip()
         case NoSuchChoice(typed, line, experiment):
             choices = f"a line from 1 to {line} and an experiment from a to {experiment}"
             return f'"{typed}" is not an answer. Hand in {choices}, such as "1a".'

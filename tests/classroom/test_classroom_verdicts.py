@@ -24,7 +24,12 @@ from autograd_course.classroom.sandbox import Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
-from autograd_course.grader.exercise import FunctionExercise, LocatingExercise, RoutineExercise
+from autograd_course.grader.exercise import (
+    FunctionExercise,
+    LocatingExercise,
+    PredictionExercise,
+    RoutineExercise,
+)
 from autograd_course.grader.kinds.function import passed
 from autograd_course.grader.kinds.routine import passed as routine_passed
 from autograd_course.grader.verdict import Verdict
@@ -61,6 +66,7 @@ EVERYDAY = {
     "a routine that takes models, and trials": "per-sample-gradients",
     "a routine of two results": "eight-bits",
     "a line and an experiment": "name-temperature",
+    "numbers": "predict-ratios",
 }
 
 
@@ -76,6 +82,8 @@ def test_a_solution_passes_as_it_does_in_grade(box: Sandbox, exercise: str) -> N
             assert found.message == routine_passed(asked).message
         case LocatingExercise() as asked:
             assert f"`{asked.rule}`" in found.message
+        case PredictionExercise():
+            assert found.message.startswith("the run gives ")
 
 
 @pytest.mark.parametrize("exercise", first_rows(EVERYDAY.values()), ids=EVERYDAY)
@@ -86,6 +94,7 @@ def test_a_stub_is_not_attempted(box: Sandbox, exercise: str) -> None:
 WRONG = {
     "a routine": wrongs("per-sample-gradients")[0],
     "a line": wrongs("name-temperature")[0],
+    "numbers": wrongs("predict-ratios")[0],
     "no gradient to ask for, by a rule that is asked": next(
         wrong for wrong in wrongs("sort-with-indices") if wrong.mistake == "marks the values too"
     ),

@@ -19,7 +19,7 @@ from autograd_course.grader.checks import (
     saves_only_outputs,
 )
 from autograd_course.grader.execution import differentiable
-from autograd_course.grader.exercise import LocatingExercise, RoutineExercise
+from autograd_course.grader.exercise import LocatingExercise, PredictionExercise, RoutineExercise
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, wrong
@@ -180,6 +180,40 @@ LOCATIONS = [
 @pytest.mark.parametrize(("answer", "status", "says"), LOCATIONS)
 def test_a_line_and_an_experiment_are_judged(answer: Any, status: str, says: str) -> None:
     verdict = judge(BUG, answer)
+
+    assert verdict.status == status, verdict
+    assert says in verdict.message
+
+
+def one_two_three() -> list[float]:
+    return [1, 2, 1000]
+
+
+GUESS = PredictionExercise(
+    id="guess", title="Guess", outcome=one_two_three, mistakes={(2, 4.0): "Halve it."}, **ABOUT
+)
+
+GUESSES = [
+    ([1, 2, 1000], "passed", "the run gives 1, 2 and 1000."),
+    ((1, torch.tensor(2.0), 1000.4), "passed", "the run gives"),
+    ("1, 2, 1000", "passed", "the run gives"),
+    (..., "not attempted", "there is no answer yet"),
+    ([1, ..., 3], "not attempted", "there is no answer yet"),
+    ([], "not attempted", "there is no answer yet"),
+    ([1, 4, 1000], "wrong", "question 2: the run does not give 4. Halve it."),
+    ([1, 2, 1010], "wrong", "question 3: the run does not give 1010."),
+    ([float("nan"), 2, 1000], "wrong", "question 1: the run does not give nan."),
+    ([1, 2], "wrong", "hand in 3 numbers, one for each question. These are 2."),
+    ("one", "wrong", "this is of type str; hand in numbers"),
+    ({}, "wrong", "this is of type dict; hand in numbers"),
+    ([[1], {}], "wrong", "this is of type list; hand in numbers"),
+    (torch.ones(3), "wrong", "this is of type Tensor; hand in numbers"),
+]
+
+
+@pytest.mark.parametrize(("answer", "status", "says"), GUESSES)
+def test_predicted_numbers_are_judged(answer: Any, status: str, says: str) -> None:
+    verdict = judge(GUESS, answer)
 
     assert verdict.status == status, verdict
     assert says in verdict.message

@@ -20,6 +20,7 @@ from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     LocatingExercise,
+    PredictionExercise,
     RoutineExercise,
 )
 from autograd_course.grader.kinds.function import submission_problem
@@ -66,8 +67,8 @@ def _run(
     if said["name"] not in defined:
         return _refused("wrong", _missing(said["name"])), None
     answer = defined[said["name"]]
-    if isinstance(exercise, LocatingExercise):
-        return _named(answer), None
+    if isinstance(exercise, LocatingExercise | PredictionExercise):
+        return _typed(answer), None
     if problem := _problem(exercise, answer):
         return _refused(problem.status, problem.message), None
     return Frame({"problem": None}), Desk(exercise, answer, integrity, said["seconds"])
@@ -89,10 +90,15 @@ def _problem(exercise: Exercise, answer: Any) -> Verdict | None:
     raise TypeError(f"nobody asks about a {type(exercise).__name__}")
 
 
-def _named(answer: Any) -> Frame:
-    """Return the answer to a card: a text, nothing, or the name of what it is instead."""
+def _typed(answer: Any) -> Frame:
+    """Return an answer of a few characters: as text, nothing, or the name of what it is instead."""
     if isinstance(answer, str):
         return Frame({"text": answer})
+    numbers = answer if isinstance(answer, list | tuple) else [answer]
+    if numbers and all(isinstance(number, int | float) for number in numbers):
+        return Frame({"text": ", ".join(str(float(number)) for number in numbers)})
+    if any(isinstance(number, EllipsisType) for number in numbers):
+        return Frame({})
     nothing = answer is None or isinstance(answer, EllipsisType)
     return Frame({} if nothing else {"type": type(answer).__name__})
 

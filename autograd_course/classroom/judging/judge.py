@@ -35,11 +35,13 @@ from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
     LocatingExercise,
+    PredictionExercise,
     RoutineExercise,
     Sampled,
 )
 from autograd_course.grader.kinds.function import FunctionOrder
 from autograd_course.grader.kinds.locating import judge_location
+from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import RoutineOrder
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
 from autograd_course.grader.verdict import (
@@ -195,11 +197,13 @@ def _asked_about(
             samples, routine = seeds.samples(exercise, secret), RemoteRoutine(asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
         case LocatingExercise():
-            return judge_location(exercise, _named(said))
+            return judge_location(exercise, _typed(said))
+        case PredictionExercise():
+            return judge_prediction(exercise, _typed(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
 
 
-def _named(said: dict[str, Any]) -> Any:
+def _typed(said: dict[str, Any]) -> Any:
     if "text" in said:
         return text(said["text"])
     return instance(text(said["type"])) if "type" in said else None

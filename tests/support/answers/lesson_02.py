@@ -20,6 +20,7 @@ RIGHT = {
     "card-two-outputs": "5b",
     "card-gradient-scale": "1d",
     "card-twins": "1a",
+    "predict-backward-calls": [2, 1, 2, 0],
 }
 
 
@@ -119,6 +120,7 @@ ALSO_RIGHT = {
     "sort by the inverse permutation": ("sort-with-indices", SortByInverse),
     "sort of the package": ("sort-with-indices", functions.Sort),
     "frozen target with n on ctx": ("frozen-target", FrozenTargetByDifference),
+    "numbers as text": ("predict-backward-calls", "2, 1, 2, 0"),
     "a card, typed freely": ("card-twins", " Line 1, experiment A"),
     "the other line of two": ("card-twins", "3a"),
     "the line that asks for None": ("card-two-outputs", "1b"),
@@ -421,6 +423,11 @@ WRONG = [
     Wrong("card-gradient-scale", "the return", "makes a view of it", "2d"),
     Wrong("card-gradient-scale", "the values", "exactly the point", "1a"),
     Wrong("card-gradient-scale", "after sin", "nothing goes wrong after it", "1c"),
+    Wrong("predict-backward-calls", "one node", "a node of its own", [1, 1, 2, 0]),
+    Wrong("predict-backward-calls", "one call for each use", "There is one node", [2, 2, 2, 0]),
+    Wrong("predict-backward-calls", "one graph", "visits the node again", [2, 1, 1, 0]),
+    Wrong("predict-backward-calls", "a node without grad", "makes no node", [2, 1, 2, 1]),
+    Wrong("predict-backward-calls", "one number", "hand in 4 numbers", 2),
     Wrong("card-twins", "the values", "a product is a new tensor", "2a"),
     Wrong("card-twins", "the same input", "which of them wrote last", "1b"),
     Wrong("card-twins", "the name of a rule", "such as", "shared-state"),

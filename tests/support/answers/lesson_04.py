@@ -32,6 +32,7 @@ RIGHT = {
     "repair-rms-norm": SOLVED["RMSNorm"],
     "name-dropout": "3b",
     "repair-dropout": SOLVED["Dropout"],
+    "predict-ratios": [8, -1, 0.2],
 }
 
 
@@ -160,6 +161,7 @@ class DropoutKeepingTheMask(Function):
 
 
 ALSO_RIGHT = {
+    "ratios as tensors": ("predict-ratios", (torch.tensor(8.0), -1, 1 / 5)),
     "temperature by the output": ("repair-temperature", TemperedByOutput),
     "all three gradients always": ("repair-film", FiLMOfEverything),
     "the floor as a mask": ("repair-floor-log", FloorLogByMask),

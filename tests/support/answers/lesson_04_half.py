@@ -52,7 +52,14 @@ def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
         for exercise, locations in WRONG_LOCATIONS.items()
         for typed, told in locations.items()
     ]
-    return [*located, *_backwards(right), *_sick(solved), *_others(solved, right)]
+    predicted = [
+        Wrong("predict-ratios", "the other way round", "not the other way round", [1 / 8, -1, 5]),
+        Wrong("predict-ratios", "the factor of the loss", "so it cancels", [40, -1, 0.2]),
+        Wrong("predict-ratios", "no sign", "is −1/x²", [8, 1, 0.2]),
+        Wrong("predict-ratios", "turned around", "not the other way round", [8, -1, 5]),
+        Wrong("predict-ratios", "nothing forgotten", "contains this factor", [8, -1, 1]),
+    ]
+    return [*located, *predicted, *_backwards(right), *_sick(solved), *_others(solved, right)]
 
 
 def _sick(solved: dict[str, Any]) -> list[Wrong]:

@@ -22,6 +22,7 @@ RIGHT = {
     "hessian-vector-product": SOLVED["hvp"],
     "gradient-penalty": SOLVED["gradient_penalty"],
     "repair-hessian": SOLVED["CrossEntropy"],
+    "predict-second-derivative": [6, 18],
 }
 
 
@@ -116,6 +117,7 @@ def penalty_with_epsilon(critic: Any, x: Any) -> Any:
 
 
 ALSO_RIGHT = {
+    "derivatives as floats": ("predict-second-derivative", (6.0, 18.0)),
     "cube, backward a Function of its own": ("cube-twice", CubeByTwoFunctions),
     "hyperbolic sine of the package": ("sinh-by-output", functions.Sinh),
     "log-sum-exp from the input alone": ("logsumexp-hessian", LogSumExpFromInput),
@@ -427,6 +429,10 @@ def _one_hot(ctx: Any) -> Any:
 
 
 WRONG = [
+    Wrong("predict-second-derivative", "the cube alone", "The loss is its square", [3, 18]),
+    Wrong("predict-second-derivative", "the true one", "one of the paths to x is", [6, 30]),
+    Wrong("predict-second-derivative", "nothing left", "depends on x as well", [6, 0]),
+    Wrong("predict-second-derivative", "the other path", "Which path is left", [6, 12]),
     Wrong(
         "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
     ),
