@@ -8,7 +8,7 @@
 # it, keeping it, and being able to prove that you did.
 #
 # **You will** check that everything is in place, meet the grader and the visualizer, and see the
-# way ahead. **You need** to have trained a model in PyTorch once. **It takes** 15 minutes.
+# way ahead. **You need** to have trained a model in PyTorch once. **It takes** about 15 minutes.
 #
 # Everything here is a notebook: put the cursor in a cell, press Shift+Enter, read what it prints.
 
@@ -167,9 +167,11 @@ knowledge_check("00")
 # %% [markdown]
 # ## The way ahead
 #
-# | | lesson | what it is for |
+# <!-- lessons -->
+# | | Lesson | What it is for |
 # | --- | --- | --- |
-# | 00 | Start here | set-up, grader, visualizer |
+# | | **Core path** | |
+# | 00 | [Start here](00_start_here.ipynb) | set-up, grader, visualizer |
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
@@ -178,9 +180,11 @@ knowledge_check("00")
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
+# | | **Electives** | |
 # | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
 # | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
+# <!-- /lessons -->
 #
 # Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
-# 13 points, about 75 minutes.
+# 13 points, about 75 minutes (40 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -97,7 +97,7 @@ class StridedGain(torch.autograd.Function):
 grade("strided-gain", StridedGain)
 
 # %% [markdown]
-# ## 2 · Leaky ReLU in place (2 points · easy · 10 minutes)
+# ## 2 · Leaky ReLU in place ★ (2 points · easy · 10 minutes · needs "Writing in place: mark_dirty")
 #
 # $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
 #
@@ -132,7 +132,7 @@ class LeakyReLUInPlace(torch.autograd.Function):
 grade("leaky-relu-in-place", LeakyReLUInPlace)
 
 # %% [markdown]
-# ## 3 · Sort, with the indices (2 points · medium · 10 minutes)
+# ## 3 · Sort, with the indices ★ (2 points · medium · 10 minutes · needs "Outputs without a gradient")
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #
@@ -166,7 +166,7 @@ class SortWithIndices(torch.autograd.Function):
 grade("sort-with-indices", SortWithIndices)
 
 # %% [markdown]
-# ## 4 · Loss with a frozen target (2 points · easy · 10 minutes)
+# ## 4 · Loss with a frozen target ★ (2 points · easy · 10 minutes · needs "A frozen target and its 1/N")
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
@@ -290,7 +290,7 @@ name = "none-grad-output"
 grade("card-two-outputs", name)
 
 # %% [markdown]
-# ### 7 · A tenth of the gradient (1 point · medium · 8 minutes)
+# ### 7 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
 # A layer that passes everything on unchanged and lets a tenth of the gradient back, by intention. After `sin` it works. After `exp` it does not.
 
