@@ -196,4 +196,9 @@ knowledge_check("00")
 # Each lesson is followed by an exercise notebook of the same number. Lessons run from top to
 # bottom; their outputs are saved, so you can also just read.
 #
+# In each lesson, most sections are the core. Read the *extra* sections when you need them: an
+# exercise with a star (★) names the extra section that it needs. The *reference* sections are
+# there to be looked up. Take the lessons of the core path in order, and then the electives that you
+# need.
+#
 # Next: [01 · A Function from end to end](01_template.ipynb).
