@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
-# 29 points, about 185 minutes (115 of them for the exercises with ★, which need an *extra* section). The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
+# 29 points, about 185 minutes (135 of them for the exercises with ★, which need an *extra* section). The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -104,7 +104,7 @@ class Swish(torch.autograd.Function):
 grade("swish", Swish)
 
 # %% [markdown]
-# ## 3 · Swish with a learnable β (2 points · medium · 15 minutes)
+# ## 3 · Swish with a learnable β ★ (2 points · medium · 15 minutes · needs "One parameter for all")
 #
 # $$y = x \, \sigma(\beta x)$$
 #
@@ -366,7 +366,7 @@ class ComplexMultiply(torch.autograd.Function):
 grade("complex-multiply", ComplexMultiply)
 
 # %% [markdown]
-# ## 12 · Gradient reversal (2 points · easy · 6 minutes)
+# ## 12 · Gradient reversal ★ (2 points · easy · 6 minutes · needs "A reversal as a Function")
 #
 # In domain-adversarial training a classifier learns to tell two domains apart, and the layers below are to learn the opposite. Between them stands a Function that changes nothing forward and turns the gradient backward:
 #

@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 18 points, about 160 minutes (45 of them for the exercises with ★, which need an *extra* section): two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
+# 18 points, about 160 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -171,7 +171,7 @@ class TiledAttention(torch.autograd.Function):
 grade("attention-tiled", TiledAttention)
 
 # %% [markdown]
-# ## Tier 5 · Differentiable twice ★ (3 points · hard · 25 minutes · needs "Differentiable twice")
+# ## Tier 5 · Differentiable twice (3 points · hard · 25 minutes)
 #
 # Your tier 3 has the right gradient. Its *second* derivative is wrong, without an error, and you know from lesson 06 why: one of the saved tensors is an intermediate.
 #
@@ -201,7 +201,7 @@ class TwiceAttention(torch.autograd.Function):
 grade("attention-twice", TwiceAttention)
 
 # %% [markdown]
-# ## Tier 6 · Grouped queries ★ (2 points · medium · 20 minutes · needs "Heads that share keys")
+# ## Tier 6 · Grouped queries (2 points · medium · 20 minutes)
 #
 # `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$: query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, heads 0 and 1 read the first, heads 2 and 3 the second.
 #

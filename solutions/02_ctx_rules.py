@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
-# 13 points, about 75 minutes (40 of them for the exercises with ★, which need an *extra* section).
+# 13 points, about 75 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -132,7 +132,7 @@ class LeakyReLUInPlace(torch.autograd.Function):
 grade("leaky-relu-in-place", LeakyReLUInPlace)
 
 # %% [markdown]
-# ## 3 · Sort, with the indices ★ (2 points · medium · 10 minutes · needs "Outputs without a gradient")
+# ## 3 · Sort, with the indices (2 points · medium · 10 minutes)
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #

@@ -84,6 +84,14 @@ def lessons_of(root: Path) -> list[Lesson]:
     return _rows(lessons, _declared(root, lessons))
 
 
+def declared_in(root: Path) -> dict[str, Declared]:
+    """Return the exercises of the course at ``root``, with the extra sections that they need.
+
+    Raises AuthoringError if a source is at fault.
+    """
+    return _declared(root, _sources(root / LESSONS))
+
+
 def _declared(root: Path, lessons: Iterable[Source]) -> dict[str, Declared]:
     return with_stars(declared(root), {lesson.path.stem: kinds(lesson) for lesson in lessons})
 
@@ -108,7 +116,7 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
 def _modeled(source: Source) -> Minutes:
     """Return what a lesson takes as it was built last: only that has outputs."""
     built = load(source.path.with_suffix(".ipynb"))
-    return modeled(unexecuted(source.cells) if built is None else built)
+    return Minutes(0) if built is None else modeled(built)
 
 
 def kinds(lesson: Source) -> dict[str, Kind]:

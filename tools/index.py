@@ -50,13 +50,13 @@ def with_stars(
     heading in its own lesson, or else in the last lesson before that has it. Raises AuthoringError
     if there is none.
     """
-    return {
-        name: replace(
-            exercise,
-            needs=tuple(s for s in exercise.sections if _kind(exercise, s, kinds) != "core"),
-        )
-        for name, exercise in exercises.items()
-    }
+    starred = {}
+    for name, exercise in exercises.items():
+        is_of_a_lesson = exercise.lesson in kinds  # the index says so of one that is not
+        sections = exercise.sections if is_of_a_lesson else ()
+        needs = (section for section in sections if _kind(exercise, section, kinds) != "core")
+        starred[name] = replace(exercise, needs=tuple(needs))
+    return starred
 
 
 def _kind(exercise: Declared, section: str, kinds: Mapping[str, Mapping[str, Kind]]) -> Kind:

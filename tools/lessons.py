@@ -100,11 +100,12 @@ def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
 
 
 def _sum(minutes: tuple[int, int]) -> str:
-    return " + ".join(str(number) for number in minutes if number)
+    core, more = minutes
+    return f"{core} + {more}" if more else str(core)
 
 
 def _hours(minutes: tuple[int, int]) -> str:
-    return f"{_sum((_rounded(minutes[0]), _rounded(minutes[1])))} hours" if sum(minutes) else ""
+    return f"{_sum((_rounded(minutes[0]), _rounded(minutes[1])))} hours"
 
 
 def _rounded(minutes: int) -> int:
@@ -116,8 +117,8 @@ def _totals(lessons: Sequence[Lesson]) -> str:
     path = _rounded(_reading(core)[0] + _solving(core)[0])
     everything = _rounded(sum(_reading(lessons)) + sum(_solving(lessons)))
     return (
-        f"The core path takes about {path} hours, with its core exercises and without its *extra* "
-        f"sections. Everything together takes about {everything} hours."
+        f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
+        f"exercises without a star. The whole course takes about {everything} hours."
     )
 
 
