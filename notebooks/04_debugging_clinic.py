@@ -558,8 +558,8 @@ print(five_steps(Well, call, local_response_norm))
 # %% [markdown]
 # ### Is the doctor satisfied?
 #
-# The five steps find nothing more. The doctor still finds two things: memory that is freed late, and
-# a second derivative that is missing.
+# The five steps find nothing more. The doctor still finds two things: memory that is freed late,
+# and a second derivative that is missing.
 
 # %%
 diagnose(Well, call, reference=local_response_norm)
