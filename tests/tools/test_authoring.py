@@ -321,7 +321,9 @@ def test_an_exercise_that_needs_an_extra_section_has_a_star(course: Path) -> Non
             "section).\n\n"
             '## 1 · The square ★ (2 points · easy · 3 minutes · needs "More")'
         )
-    assert "(exercises/01_sample.ipynb), 5 |" in (course / "README.md").read_text(encoding="utf-8")
+    assert "(exercises/01_sample.ipynb), 0 + 5 |" in (course / "README.md").read_text(
+        encoding="utf-8"
+    )
 
     edit("notebooks/01_sample.py", "*Extra:", "Now core:")(course)
     plan(course)
