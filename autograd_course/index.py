@@ -7,7 +7,7 @@ imports nothing that is large, and shell completion is fast.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import dirname, join
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ class Entry(NamedTuple):
     """What the index says of an exercise; ``answer`` is the name that is handed to ``grade``.
 
     ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is how long it takes a
-    learner who has just read the lesson.
+    learner who has just read the lesson. ``needs`` are the extra sections that it needs: if there
+    is one, the exercise has a star.
     """
 
     id: str
@@ -29,6 +30,12 @@ class Entry(NamedTuple):
     difficulty: str
     minutes: int
     answer: str
+    needs: Sequence[str] = ()
+
+    @property
+    def starred_title(self) -> str:
+        """The title, with a star if the exercise needs an extra section."""
+        return f"{self.title} ★" if self.needs else self.title
 
 
 with open(join(dirname(__file__), "exercises", "index.json"), encoding="utf-8") as _file:

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Every shape counts: matrices, single numbers (0-dim), axes of length 1.
 #
-# 18 points, about 85 minutes.
+# 18 points, about 85 minutes (15 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -164,7 +164,7 @@ class ClippedReLU(torch.autograd.Function):
 grade("clipped-relu", ClippedReLU)
 
 # %% [markdown]
-# ## 5 · Linear with an optional bias (3 points · medium · 15 minutes)
+# ## 5 · Linear with an optional bias ★ (3 points · medium · 15 minutes · needs "A template with an optional argument")
 #
 # $$y = x W^\top + b$$
 #

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
-# 29 points, about 185 minutes. The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
+# 29 points, about 185 minutes (135 of them for the exercises with ★, which need an *extra* section). The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -104,7 +104,7 @@ class Swish(torch.autograd.Function):
 grade("swish", Swish)
 
 # %% [markdown]
-# ## 3 · Swish with a learnable β (2 points · medium · 15 minutes)
+# ## 3 · Swish with a learnable β ★ (2 points · medium · 15 minutes · needs "One parameter for all")
 #
 # $$y = x \, \sigma(\beta x)$$
 #
@@ -158,7 +158,7 @@ class BroadcastMultiply(torch.autograd.Function):
 grade("broadcast-multiply", BroadcastMultiply)
 
 # %% [markdown]
-# ## 5 · Log-sum-exp (3 points · hard · 25 minutes)
+# ## 5 · Log-sum-exp ★ (3 points · hard · 25 minutes · needs "Log-sum-exp and the empty row")
 #
 # $$y = \log \sum_j e^{x_j}$$
 #
@@ -190,7 +190,7 @@ class LogSumExp(torch.autograd.Function):
 grade("log-sum-exp", LogSumExp)
 
 # %% [markdown]
-# ## 6 · Maximum with ties (2 points · medium · 15 minutes)
+# ## 6 · Maximum with ties ★ (2 points · medium · 15 minutes · needs "Max, and what ties do")
 #
 # $$y = \max_j x_j$$
 #
@@ -220,7 +220,7 @@ class MaxWithTies(torch.autograd.Function):
 grade("max-with-ties", MaxWithTies)
 
 # %% [markdown]
-# ## 7 · Batch normalization (3 points · hard · 20 minutes)
+# ## 7 · Batch normalization ★ (3 points · hard · 20 minutes · needs "Normalization is a projection")
 #
 # $x$ has the shape $(N, C, \dots)$. For each channel, that is over all axes but axis 1, let $\mu$ be the mean and $v$ the biased variance (divided by the number of elements $m$, not $m - 1$):
 #
@@ -280,7 +280,7 @@ class SoftRank(torch.autograd.Function):
 grade("soft-rank", SoftRank)
 
 # %% [markdown]
-# ## 9 · Rows of a table (2 points · easy · 9 minutes)
+# ## 9 · Rows of a table ★ (2 points · easy · 9 minutes · needs "Indices that repeat")
 #
 # An embedding: `y = table[index]`. `table` has the shape $(V, D)$, `index` is a tensor of integers from 0 to $V - 1$ of any shape, and `y` has the shape of `index` with $D$ behind it. Words occur more than once in a text, so indices repeat; some rows are never asked for.
 #
@@ -304,7 +304,7 @@ class GatherRows(torch.autograd.Function):
 grade("gather-rows", GatherRows)
 
 # %% [markdown]
-# ## 10 · One-dimensional convolution (4 points · hard · 30 minutes)
+# ## 10 · One-dimensional convolution ★ (4 points · hard · 30 minutes · needs "Convolution")
 #
 # What networks call a convolution, with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
 #
@@ -340,7 +340,7 @@ class Conv1d(torch.autograd.Function):
 grade("conv1d", Conv1d)
 
 # %% [markdown]
-# ## 11 · Complex product (2 points · medium · 15 minutes)
+# ## 11 · Complex product ★ (2 points · medium · 15 minutes · needs "Complex numbers and the conjugate")
 #
 # $y = z \, w$, element by element, for two tensors of one shape. Either may be complex, and at least one is.
 #
@@ -366,7 +366,7 @@ class ComplexMultiply(torch.autograd.Function):
 grade("complex-multiply", ComplexMultiply)
 
 # %% [markdown]
-# ## 12 · Gradient reversal (2 points · easy · 6 minutes)
+# ## 12 · Gradient reversal ★ (2 points · easy · 6 minutes · needs "A reversal as a Function")
 #
 # In domain-adversarial training a classifier learns to tell two domains apart, and the layers below are to learn the opposite. Between them stands a Function that changes nothing forward and turns the gradient backward:
 #

@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 18 points, about 85 minutes.
+# 18 points, about 85 minutes (35 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -82,7 +82,7 @@ class SignSTE(torch.autograd.Function):
 grade("sign-ste", SignSTE)
 
 # %% [markdown]
-# ## 2 · Sign, clipped straight-through (2 points · easy · 7 minutes)
+# ## 2 · Sign, clipped straight-through ★ (2 points · easy · 7 minutes · needs "Where the gradient stops")
 #
 # The same forward, another surrogate:
 #
@@ -175,7 +175,7 @@ class FakeQuantize(torch.autograd.Function):
 grade("fake-quantize", FakeQuantize)
 
 # %% [markdown]
-# ## 5 · Gumbel-softmax, soft (3 points · medium · 15 minutes)
+# ## 5 · Gumbel-softmax, soft ★ (3 points · medium · 15 minutes · needs "Soft")
 #
 # $$y = \operatorname{softmax}\!\left(\frac{\text{logits} + \text{noise}}{\tau}\right) \quad\text{over the last axis}$$
 #
@@ -201,7 +201,7 @@ class GumbelSoftmax(torch.autograd.Function):
 grade("gumbel-soft", GumbelSoftmax)
 
 # %% [markdown]
-# ## 6 · Gumbel-softmax, hard (2 points · easy · 10 minutes)
+# ## 6 · Gumbel-softmax, hard ★ (2 points · easy · 10 minutes · needs "Hard")
 #
 # Now forward decides: 1 at the largest entry of $\text{logits} + \text{noise}$ along the last axis, 0 elsewhere, in the dtype of the logits. At a tie one of the largest is chosen, not both.
 #

@@ -11,7 +11,7 @@
 #
 # **How it is graded:** the grader calls your function with models that you do not see, saves what comes back, loads it, and runs it beside the model in eager. The first export after a restart takes some seconds. Where you try things out yourself, do it under `with quiet():`, as the lesson does.
 #
-# 16 points, about 75 minutes.
+# 16 points, about 75 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -111,7 +111,7 @@ def reverse(x: Tensor, strength: float) -> Tensor:
 grade("reversal-that-travels", reverse)
 
 # %% [markdown]
-# ## 4 · A rounding, translated (3 points · medium · 9 minutes)
+# ## 4 · A rounding, translated ★ (3 points · medium · 9 minutes · needs "An operator of your own in ONNX")
 #
 # A vendor's chip rounds as the C language does: to the nearest multiple of a step, *halves away from zero*,
 #

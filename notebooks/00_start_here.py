@@ -8,7 +8,7 @@
 # teaches you to make it, to keep it, and to prove that you kept it.
 #
 # **You will** check your installation, repair your first Function, and meet the grader and the
-# visualizer. **You need** to have trained a model in PyTorch once. **It takes** 15 minutes.
+# visualizer. **You need** to have trained a model in PyTorch once. **It takes** about 15 minutes.
 #
 # Every lesson is a notebook. Put the cursor in a cell, press Shift+Enter, and read what it prints.
 
@@ -172,9 +172,11 @@ knowledge_check("00")
 # %% [markdown]
 # ## The way ahead
 #
-# | | lesson | what it is for |
+# <!-- lessons -->
+# | | Lesson | What it is for |
 # | --- | --- | --- |
-# | 00 | Start here | set-up, grader, visualizer |
+# | | **Core path** | |
+# | 00 | [Start here](00_start_here.ipynb) | set-up, grader, visualizer |
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
@@ -183,9 +185,11 @@ knowledge_check("00")
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
+# | | **Electives** | |
 # | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
 # | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
+# <!-- /lessons -->
 #
 # Each lesson has an exercise notebook with the same number. The outputs of the lessons are saved,
 # so you can also read a lesson without running it.
@@ -194,5 +198,10 @@ knowledge_check("00")
 # ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).
 # `explain(error)` finds the message for you, from an exception or its text. At the end of the
 # course, `knowledge_check("course")` asks questions about all lessons.
+#
+# In each lesson, most sections are the core. Read the *extra* sections when you need them: an
+# exercise with a star (★) names the extra section that it needs. The *reference* sections are
+# there to be looked up. Take the lessons of the core path in order, and then the electives that you
+# need.
 #
 # Next: [01 · A Function from end to end](01_template.ipynb).

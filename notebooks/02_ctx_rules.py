@@ -12,8 +12,7 @@
 #
 # **You need** [lesson 01](01_template.ipynb): a Function, `save_for_backward`, `gradcheck`.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 30, can wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 35. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -402,8 +401,8 @@ predict(..., x.grad)
 # %% [markdown]
 # ### Run 2: the hooks
 #
-# *In depth: what checkpointing and offloading see of a Function. Skip it on a first reading;
-# lesson 07 works with these hooks.*
+# *Extra: for readers who use activation checkpointing or offloading. Lesson 07 works with these
+# hooks.*
 #
 # Activation checkpointing (drop what forward computed, compute it again for backward),
 # offloading to the host's memory and compression all work by *saved-tensor hooks*: functions
@@ -471,8 +470,8 @@ memory_timeline(
 #
 # #### When Python cleans up
 #
-# *In depth: how long such a cycle lasts, how `save_for_backward` avoids it, and why some code
-# keeps intermediates on `ctx`.*
+# *Extra: for readers who want to know how long such a cycle lasts, how `save_for_backward` avoids
+# it, and why some code keeps intermediates on `ctx`.*
 #
 # **Common belief: "Python cleans that up anyway."** It does, when it has counted enough new
 # objects. It counts objects, not bytes, and a training step makes few. Until then the old graphs
@@ -506,8 +505,7 @@ collected = gc.collect()
 #
 # ### Run 5: what is no tensor
 #
-# *In depth: for the day on which `save_for_backward` raises, or does not raise where you expected
-# it.*
+# *Reference: look here when `save_for_backward` raises, or does not raise where you expect it to.*
 #
 # And the other way round, a number in `save_for_backward`?
 
@@ -644,7 +642,8 @@ diagnose(Twice, (angles,))
 # %% [markdown]
 # ### Nor what was saved
 #
-# *In depth: the other kind, a saved tensor. `diagnose` calls the mistake `mutates-saved`.*
+# *Extra: for readers whose `backward` works in place, and for those to whom `diagnose` reports
+# `mutates-saved`.*
 #
 # **A saved tensor belongs to the caller.** Saving copies nothing: what `ctx.saved_tensors` returns
 # is the very tensor that forward was given. A `backward` that uses it as scratch paper returns the
@@ -676,8 +675,8 @@ except RuntimeError as error:
 # %% [markdown]
 # ## Around the alarm: .data and .detach()
 #
-# *In depth: a second way to switch the version check off, and one to lose a second derivative.
-# Skip it on a first reading; lesson 06 comes back to the latter.*
+# *Extra: for readers whose Functions use `.data` or `.detach()`. The first switches the version
+# check off, and the second can lose a second derivative, as lesson 06 shows.*
 #
 # Both give a tensor on the same memory without its history, and both have honest uses. They differ
 # in one thing: a write through `.detach()` counts, one through `.data` does not. So `.data` is the
@@ -726,7 +725,8 @@ print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=Fa
 # %% [markdown]
 # ## A frozen target and its 1/N
 #
-# *In depth: how to stop a gradient, and a factor that is easily forgotten. Exercise 4 needs it.*
+# *Extra: exercise 4 needs this section. It shows how to stop a gradient, and a factor that is
+# easily forgotten.*
 #
 # There is one honest way to stop a gradient in a Function, and it needs no `.detach()`: return
 # `None`. Where a network learns from its own later output (in reinforcement learning, in
@@ -772,8 +772,8 @@ diagnose(FrozenTarget, tuple(three), reference=frozen_target)
 # %% [markdown]
 # ## Writing in place: mark_dirty
 #
-# *In depth: for Functions that overwrite their input. Exercise 2 and card 7 send you here; until
-# then write nothing in place.*
+# *Extra: exercises 2 and 7 need this section. It is about Functions that overwrite their input.
+# Before you have read it, do not write in place.*
 #
 # For a large activation it pays to overwrite the input: no second tensor, and what `backward` needs
 # can often be read off the output. A leaky ReLU with a positive slope keeps signs, so the output
@@ -887,7 +887,8 @@ diagnose(ReLUInPlace, (angles,))
 # %% [markdown]
 # ## Returning an input
 #
-# *In depth: why a Function that changes nothing returns `x.clone()`. Lesson 03 has one.*
+# *Extra: for readers whose Function returns its input unchanged. It should return `x.clone()`.
+# Lesson 03 has such a Function.*
 #
 # A layer that acts on the gradient alone, a reversal or a scale, has nothing to compute in forward,
 # so one returns what came in. PyTorch then makes the output a *view* of the input: another tensor
@@ -936,8 +937,6 @@ for reverse in (Reverse, ReverseCopy, ReverseDetached):
 
 # %% [markdown]
 # ## Outputs without a gradient
-#
-# *In depth: for Functions that return a mask, an index or a count. Exercise 3 needs it.*
 #
 # Some outputs are answers, not quantities: a mask, an index, a count. Integer and boolean tensors
 # cannot require a gradient, and need no word from you. A mask kept as floats, to be multiplied
@@ -1063,7 +1062,7 @@ predict(..., b)
 # %% [markdown]
 # ## forward without ctx: setup_context
 #
-# *In depth: the second form of a Function. Skip it until lesson 11, which uses it.*
+# *Extra: for readers who want to use `torch.func`. Lesson 11 uses this second form of a Function.*
 #
 # Everything above can be written in a second way. `forward` takes the inputs only, and is plain
 # code; a third static method, `setup_context`, gets `ctx`, the tuple of all inputs, and the output,
@@ -1106,7 +1105,7 @@ for function in (GravitySplit, Gravity):
 # %% [markdown]
 # ## Eight messages, and what they want
 #
-# *In depth: to be looked up when one of them appears. You need not know them by heart.*
+# *Reference: look here when one of these messages appears. You do not have to learn them.*
 #
 # All that was broken so far, and what is still left to break, ends in one of eight messages, or
 # in none. Here they are, provoked one after the other. `of` makes a Function from two lambdas;

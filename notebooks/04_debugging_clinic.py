@@ -12,8 +12,7 @@
 #
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 30. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -460,7 +459,8 @@ with figure(columns=4, width=8.6, height=2.6) as places:
 # %% [markdown]
 # ### Checkpoint 2
 #
-# *In depth: how many entries one forgotten statistic spoils. Checkpoint 3 repairs this Function.*
+# *Extra: for readers who want to count how many entries one forgotten statistic makes wrong.
+# Checkpoint 3 repairs this Function.*
 #
 # The same bug with the spread in place of the mean: $y = x / \lVert x \rVert$ at a vector of 4
 # numbers, none of them zero. The backward takes the norm for a constant: $g / \lVert x \rVert$.
@@ -558,8 +558,8 @@ print(five_steps(Well, call, local_response_norm))
 # %% [markdown]
 # ### Is the doctor satisfied?
 #
-# *In depth: the five steps are; the doctor still finds memory that is freed late, and no second
-# derivative. Exercise 9 needs it.*
+# The five steps find nothing more. The doctor still finds two things: memory that is freed late,
+# and a second derivative that is missing.
 
 # %%
 diagnose(Well, call, reference=local_response_norm)
@@ -580,8 +580,8 @@ print("finds the stimulus:", torch.allclose(found, stimulus, atol=1e-3))
 # %% [markdown]
 # ## Where a nan comes from
 #
-# *In depth: for the day on which a `nan` appears. In short: look for the first number that is not
-# finite; anomaly mode knows `nan` only. Exercise 8 sends you here.*
+# *Extra: exercise 8 needs this section, and so does everybody whose training shows a `nan`. In
+# short: look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
 # A `nan` says that something went wrong some time ago. Where it is *seen* and where it is *made*
 # are different places. Here is a root, written by hand, and two ways to keep it away from numbers
@@ -751,7 +751,7 @@ for name, patient in tour.items():
 # %% [markdown]
 # ### Tell the doctor of other inputs
 #
-# *In depth: for a Function with branches that your example does not reach.*
+# *Extra: for readers whose Function has branches that the example does not reach.*
 #
 # A *sampler* says what other inputs are like:
 
@@ -772,8 +772,8 @@ print(diagnose(tour["a bound, untested"], x, sampler=draws))
 # %% [markdown]
 # ## When the gradient is an estimate
 #
-# *In depth: this section, to the end of "Decide and write it down", for gradients from samples or
-# from differences. Exercise 12 needs "Freeze the noise".*
+# *Extra: for readers who estimate gradients from samples or from differences. The extra part ends
+# after "Decide and write it down". Exercise 12 needs "Freeze the noise".*
 #
 # So far there was a truth to compare with. Sometimes `backward` can only estimate: by samples,
 # where the function is an expectation, or by differences, where it is a closed library. Such a
@@ -984,7 +984,7 @@ print(f" 6 digits, step 1:    error below 1e-3: {error_at(1.0, 6) < 1e-3}")
 #
 # ### Sentences and their answers
 #
-# *In depth: for the next review of a `backward`, somebody else's or yours.*
+# *Reference: look here when you review a `backward`, your own or another author's.*
 #
 # These sentences come up in every project:
 #
@@ -1093,8 +1093,7 @@ diagnose(Unit, x, reference=unit)
 # %% [markdown]
 # ### The doctor as a command
 #
-# *In depth: for a file on disk, a hook before a commit, or a line of CI. Exercise 11 sends you
-# here.*
+# *Reference: look here when you want to check a file, before a commit or in CI.*
 #
 # The doctor takes a Function by name, and the inputs are described in a few characters: `f64[5]` is
 # five normal numbers in float64. Here is a small file with a cube that keeps its slope:

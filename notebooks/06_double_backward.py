@@ -11,8 +11,7 @@
 #
 # **You need** lesson 01: `ctx`, vector-Jacobian products, `gradcheck`, `diagnose`.
 #
-# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 20,
-# can wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 30. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -364,7 +363,7 @@ class FromOutput(Function):
 # %% [markdown]
 # ### Return it as an output
 #
-# *In depth: for an intermediate that should not be computed twice. Lesson 08 returns one.*
+# *Extra: for readers whose intermediate is too expensive to compute twice. Lesson 08 returns one.*
 #
 # Sometimes the intermediate is expensive and should not be computed twice. Then make it an
 # *output*: outputs carry a graph. It is differentiable like any other, so `backward` gets a
@@ -419,7 +418,7 @@ print(f"torch:          {second_derivative(softplus):.4f}")
 # %% [markdown]
 # ### A second Function for backward
 #
-# *In depth: for a gradient from a kernel or from NumPy. Skip it until you have one.*
+# *Extra: for readers whose gradient comes from a kernel or from NumPy.*
 #
 # What if the gradient comes from a kernel or from NumPy, which autograd cannot record at all? Then
 # `backward` is, once more, code that autograd cannot see, and lesson 01 has the answer: write a
@@ -463,7 +462,7 @@ class WithSecondFunction(Softplus):
 # %% [markdown]
 # ### What each costs
 #
-# *In depth: values and bytes of all the ways, side by side. Where you have the choice, compute
+# *Reference: the values and bytes of all these ways, side by side. If you have the choice, compute
 # again.*
 #
 # All four are right to any order. Here are the first four derivatives at $x = 1$, and the bytes
@@ -555,8 +554,8 @@ diagnose(Softplus, (x,), double_backward=True)
 # %% [markdown]
 # ## What once_differentiable does not do
 #
-# *In depth: PyTorch's decorator for Functions that are differentiable once is often silent. Skip
-# this on a first reading, and read it before you use the decorator.*
+# *Extra: for readers who use PyTorch's decorator for Functions that are differentiable once. It
+# often fails silently.*
 #
 # Perhaps you do not want to support second derivatives. PyTorch has a decorator for it, which
 # runs `backward` with grad mode off. **Common belief: "`@once_differentiable` makes a second
@@ -673,7 +672,7 @@ for function in (InPlace, TwoWays):
 # %% [markdown]
 # ## Forward mode is another thing
 #
-# *In depth: skip it unless you came for `jvp`, which does nothing for a second derivative.*
+# *Extra: for readers who want to write a `jvp`. It does nothing for a second derivative.*
 #
 # **Common belief: "a Function with a `jvp` method supports second derivatives."** `jvp` is the
 # derivative in *forward mode*: it pushes a change of the input, a *tangent*, forward to a change
@@ -829,8 +828,8 @@ print("forward over reverse:   ", forward.numpy().round(4))
 # %% [markdown]
 # ### Forward over reverse, and its price
 #
-# *In depth: what it keeps, and what it asks of a Function of yours. Exercise 5 needs the first way
-# only.*
+# *Extra: for readers who want to compute Hessian-vector products in forward mode. Exercise 5 needs
+# only the first way.*
 #
 # **Common belief: "forward over reverse keeps no graph of the gradient, so it takes less memory."**
 # In its place it keeps a tangent beside every tensor. Twenty layers, and the most bytes alive at
@@ -921,7 +920,8 @@ predict(..., product[0])
 # %% [markdown]
 # ## A Newton step
 #
-# *In depth: what an incomplete Hessian does to an optimizer. Nothing later depends on it.*
+# *Extra: for readers who want to see what an incomplete Hessian does to an optimizer. No exercise
+# needs this section.*
 #
 # Gradient descent knows the slope, Newton's method the curvature too: it goes to the minimum of
 # the parabola that has both, $x \leftarrow x - H^{-1} \nabla L$. Close to a minimum the number of
@@ -1013,8 +1013,8 @@ for name, (value, weight, bias) in ways.items():
 #
 # ### When it raises
 #
-# *In depth: one way to forget `create_graph` does raise, and the message suggests
-# `retain_graph=True`, which repairs nothing.*
+# *Extra: for readers to whom PyTorch suggests `retain_graph=True`, which does not repair a
+# forgotten `create_graph`.*
 #
 # **Common belief: "it raised, and `retain_graph=True` repaired it."** Use one graph for loss and
 # penalty and forget `create_graph`, and PyTorch does raise. Its message suggests a repair:

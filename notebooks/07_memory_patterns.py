@@ -12,8 +12,7 @@
 #
 # **You need** lesson 01: `ctx`, saved tensors, vector-Jacobian products.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 40. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -292,8 +291,9 @@ print("kept:", kept_bytes(in_half, x) // KiB, "KiB")
 # %% [markdown]
 # ## Measuring honestly
 #
-# *In depth: how bytes are counted. In short: a boolean takes a byte, a view keeps everything that
-# it looks at, `kept_bytes` is what waits for backward and `peak_bytes` decides whether it fits.*
+# *Extra: for readers who measure the memory of their own code. In short: a boolean takes a byte, a
+# view keeps the whole tensor that it looks at, `kept_bytes` is what waits for backward, and
+# `peak_bytes` decides whether the step fits.*
 #
 # Two mistakes are common when people count bytes.
 #
@@ -486,7 +486,7 @@ for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU
 # %% [markdown]
 # #### A batch norm that is no layer
 #
-# *In depth: less memory by algebra alone, without a Function. No exercise needs it.*
+# *Extra: for readers who want to save memory by algebra alone. No exercise needs this section.*
 #
 # And a batch norm in eval mode is no layer at all: its mean $\mu$ and deviation $s$ are fixed, so
 # it multiplies and adds, which the convolution before it can do as well:
@@ -602,7 +602,7 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
 #
 # ### The fourth fault
 #
-# *In depth: autocast, and a table of all four faults. Exercise 4 sends you here.*
+# *Extra: for readers who use checkpoints under autocast. A table compares all four faults.*
 #
 # **Common belief: "backward runs under the same settings as forward."** *Autocast*, which lets
 # matrix products compute in half precision, is such a setting: it holds inside a `with` block, and
@@ -709,7 +709,8 @@ memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 #
 # ### Thirty-six layers
 #
-# *In depth: the formula measured, and the price counted: a third more work, for any $k$.*
+# *Extra: for readers who want to see the formula measured. A checkpoint costs a third more work,
+# for any $k$.*
 #
 # Thirty-six layers, measured:
 
@@ -805,8 +806,8 @@ predict(..., segments + layers_in_all / segments)
 # %% [markdown]
 # ## Invert instead of keeping
 #
-# *In depth: memory that does not grow with the depth, for networks built of couplings. Exercise 3
-# needs it.*
+# *Extra: exercise 3 needs this section. The memory of networks that are built of couplings does not
+# have to grow with their depth.*
 #
 # A checkpoint keeps its input. What if the input could be had from the *output*? Split the
 # activations into halves, and let each half be changed by the other one only, by addition:
@@ -944,7 +945,7 @@ with figure(width=6.6, height=3.4) as (axes,):
 # %% [markdown]
 # ## Never build it, and the price of being early
 #
-# *In depth: the secret of `ChunkedLoss`, and checkpoint 3. Exercise 5 needs it.*
+# *Extra: exercise 5 and checkpoint 3 need this section. It explains how `ChunkedLoss` works.*
 #
 # Back to `ChunkedLoss`. Its gradients are computed in `forward`, before any `grad_output` exists.
 # How can that be right? Because the loss is *one number*: whatever comes after it, $\partial
@@ -1051,7 +1052,7 @@ diagnose(Absolute, (torch.tensor([-2.0, -0.5, 0.5, 1.0], dtype=torch.float64),))
 #
 # ### For large vocabularies
 #
-# *In depth: the chunked head, ready to use.*
+# *Reference: use this chunked head if your model has a large vocabulary.*
 #
 # For heads with large vocabularies the course's package has `linear_cross_entropy`: chunks of rows,
 # any reduction, ignored targets, label smoothing. It computes early where the loss is one number,
@@ -1079,8 +1080,8 @@ for name, f in (("cross_entropy(linear(…))", plain_rows), ("linear_cross_entro
 # %% [markdown]
 # ### Read once
 #
-# *In depth: what checkpointing asks of your Functions, and how to choose what it keeps. In short:
-# read `ctx.saved_tensors` once, on the first line.*
+# *Extra: for readers whose Functions run inside a checkpoint. In short: read `ctx.saved_tensors`
+# once, on the first line.*
 #
 # PyTorch's checkpoint asks one thing of *your* Functions. **Common belief: "`ctx.saved_tensors`
 # is an attribute like any other."** Each reading unpacks anew, and a placeholder can be redeemed

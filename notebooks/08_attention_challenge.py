@@ -12,8 +12,7 @@
 #
 # **You need** lesson 01 (`ctx`, vector-Jacobian products, `diagnose`); for one section lesson 06.
 #
-# **It takes** 30 minutes with the three checkpoints; the sections marked *in depth*, another 5,
-# can wait. The exercises, six tiers of them, come after.
+# **It takes** about 60 minutes. The exercises, six tiers of them, come after.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -511,8 +510,6 @@ memory_timeline(ways, *(torch.randn(64, 8) for _ in range(3)))
 # %% [markdown]
 # ## Dropout without a mask
 #
-# *In depth: why dropout in tiles goes by a hash. Tier 4 needs it.*
-#
 # Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
 # pattern again, and a boolean mask of it is once more $N^2$, a byte each. So: draw it again.
 #
@@ -559,8 +556,6 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the place", has
 # %% [markdown]
 # ## Differentiable twice
 #
-# *In depth: what lesson 06 asks of attention. Tier 5 needs it.*
-#
 # `LeanAttention` has the right gradient. Ask for its second derivative:
 
 # %%
@@ -586,8 +581,6 @@ for function in (LeanAttention, ScaledDotProductAttention):
 # memory.
 #
 # ## Heads that share keys
-#
-# *In depth: grouped queries. Tier 6 needs it.*
 #
 # A model that generates text keeps the keys and values of everything it has read. With *grouped
 # queries*, several heads of queries read one head of keys, and there is less to keep. For forward

@@ -13,8 +13,7 @@
 # **You need** lesson 01, and of lesson 05 the straight-through estimator. Custom operators are
 # lesson 11's; here they are repeated in one cell.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 30. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -607,8 +606,8 @@ print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 # %% [markdown]
 # ## An operator of your own in ONNX
 #
-# *In depth: for a custom operator that goes into an ONNX file. Exercise 4 needs it. In short: give
-# it a translation or a meaning, and run the file; the checker alone proves nothing.*
+# *Extra: exercise 4 needs this section. In short: give the operator a translation or a meaning, and
+# run the file. The checker alone proves nothing.*
 #
 # The custom operator is one node of the exported program, with a name that ONNX has never heard.
 
@@ -708,7 +707,7 @@ print("agrees:", agree(run_onnx(named, images), small_net(images).detach()))
 # %% [markdown]
 # ## TorchScript, as you find it
 #
-# *In depth: for files and code from before `torch.export`.*
+# *Reference: look here when you meet files or code from before `torch.export`.*
 #
 # Older code ships by `torch.jit`. *Tracing* runs the model on an example and writes the operations
 # down, as export does, but with real numbers, so nothing stops it at an `if`. *Scripting* compiles
@@ -826,7 +825,8 @@ for name, model in models.items():
 #
 # ### Checkpoint 3
 #
-# *In depth: one weight, by hand. Exercise 5 has a whole matrix of them.*
+# *Extra: practice for exercise 5, which quantizes a whole matrix. Here you quantize one weight by
+# hand.*
 #
 # A row of weights, $(0.5, -1, 0.3)$, is stored in eight bits, symmetric: the largest magnitude
 # becomes the largest integer. Which integer is kept for 0.3?
@@ -848,7 +848,7 @@ predict(..., quantized(Int8WeightOnlyConfig(), layer).weight.qdata[0, 2])
 # %% [markdown]
 # ### Static: export, observe, convert
 #
-# *In depth: for a backend that computes in integers, activations included.*
+# *Extra: for readers whose backend computes in integers, activations included.*
 #
 # Static quantization works on the exported program (*pt2e*, "PyTorch 2 export"), today in torchao.
 # A *quantizer* knows what one backend can do, here that of x86 processors. `prepare_pt2e` puts an
@@ -906,8 +906,9 @@ print("agrees:", agree(run_onnx(onnx_static, images), static(images).detach()))
 # %% [markdown]
 # ### Quantization-aware training
 #
-# *In depth: for when rounding costs too much accuracy. In short: `quantize_` trains your module,
-# Function and all; pt2e trains the exported program, without its backward.*
+# *Extra: for readers whose model loses too much accuracy when its weights are rounded. In short:
+# `quantize_` trains your module with its Functions, and pt2e trains the exported program without
+# its backward.*
 #
 # With two bits the net had lost something. QAT trains with fake quantization in the forward pass,
 # and a straight-through estimator behind it: torchao's rounding is a custom Function of the kind
@@ -945,7 +946,7 @@ for name in ("Function", "plain autograd"):
 # %% [markdown]
 # ### The older names
 #
-# *In depth: to be looked up when you meet one of them.*
+# *Reference: look here when you meet one of these names.*
 #
 # Most of what you find written about this uses names that have moved. `torch.ao.quantization` still
 # imports, and announces its end; new code goes to torchao.
@@ -977,7 +978,8 @@ print(about[0] if about else "this PyTorch says nothing")
 # %% [markdown]
 # ## What it weighs and what it costs
 #
-# *In depth: all of these nets side by side, and how long they take on your machine.*
+# *Extra: for readers who want to compare all these nets, and to see how long they take on their
+# machine.*
 #
 # Bytes, accuracy and time, side by side: one without the other two is no result. Of files the
 # weights are counted, not what the format adds.
@@ -1030,7 +1032,7 @@ with torch.no_grad():
 # %% [markdown]
 # ## Without Python
 #
-# *In depth: for inference from C++.*
+# *Reference: look here when you want to run a model from C++.*
 #
 # *AOTInductor* compiles an exported program to a library of machine code, with the same compiler
 # that `torch.compile` uses, ahead of time. A C++ program loads it and needs `libtorch` and no
@@ -1117,7 +1119,7 @@ knowledge_check("15")
 # %% [markdown]
 # ## The whole course
 #
-# *In depth: for when you have been through all the lessons.*
+# *Extra: for readers who have finished all lessons.*
 #
 # Last, questions across all lessons: what you should be able to answer without looking it up.
 

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Nothing is changed in place that is not yours, unless the exercise asks for it.
 #
-# 14 points, about 80 minutes.
+# 13 points, about 75 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -97,7 +97,7 @@ class StridedGain(torch.autograd.Function):
 grade("strided-gain", StridedGain)
 
 # %% [markdown]
-# ## 2 · Leaky ReLU in place (2 points · easy · 10 minutes)
+# ## 2 · Leaky ReLU in place ★ (2 points · easy · 10 minutes · needs "Writing in place: mark_dirty")
 #
 # $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
 #
@@ -166,7 +166,7 @@ class SortWithIndices(torch.autograd.Function):
 grade("sort-with-indices", SortWithIndices)
 
 # %% [markdown]
-# ## 4 · Loss with a frozen target (2 points · easy · 10 minutes)
+# ## 4 · Loss with a frozen target ★ (2 points · easy · 10 minutes · needs "A frozen target and its 1/N")
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
@@ -300,7 +300,7 @@ suspect = "5b"
 grade("card-two-outputs", suspect)
 
 # %% [markdown]
-# ### 7 · A tenth of the gradient (1 point · medium · 8 minutes)
+# ### 7 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
 # This layer returns its input unchanged and passes a tenth of the gradient back, on purpose. It works after `sin`. After `exp` it raises an error.
 

@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
-# 24 points, about 140 minutes. The patients do not depend on each other; six are a good afternoon.
+# 23 points, about 140 minutes (20 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -502,7 +502,7 @@ class LookUp(SickLookUp):
 grade("repair-color-table", LookUp)
 
 # %% [markdown]
-# ### 8 · nan since the outlier (1 point · easy · 5 minutes)
+# ### 8 · nan since the outlier ★ (1 point · easy · 5 minutes · needs "Where a nan comes from")
 #
 # **The owner:** "A robust loss, $y = \log \cosh x$: a parabola for small errors, a straight line for large ones. It ran for 300 steps, then came one bad measurement, and since then every weight is `nan`. The loss of that step was a perfectly normal 199. `gradcheck` passes. I wrote `nan_to_num` behind it for now."
 
@@ -741,7 +741,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 12 · Two masks (1 + 2 points · easy + medium · 5 + 10 minutes)
+# ### 12 · Two masks ★ (1 + 2 points · easy + medium · 5 + 10 minutes · needs "Freeze the noise")
 #
 # **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 

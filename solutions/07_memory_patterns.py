@@ -16,7 +16,7 @@
 # - Tensors that backward needs are kept by `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 16 points, about 105 minutes.
+# 16 points, about 105 minutes (55 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -126,7 +126,7 @@ class PackedLeakyReLU(torch.autograd.Function):
 grade("packed-leaky-relu", PackedLeakyReLU)
 
 # %% [markdown]
-# ## 3 · A coupling that keeps its outputs (3 points · hard · 25 minutes)
+# ## 3 · A coupling that keeps its outputs ★ (3 points · hard · 25 minutes · needs "Invert instead of keeping")
 #
 # $$y_1 = x_1 + \tanh(x_2 w), \qquad y_2 = x_2 + \tanh(y_1 v)$$
 #
@@ -220,7 +220,7 @@ class Checkpointed(torch.autograd.Function):
 grade("checkpointed-block", checkpointed)
 
 # %% [markdown]
-# ## 5 · A loss for each row, without the logits (4 points · hard · 30 minutes)
+# ## 5 · A loss for each row, without the logits ★ (4 points · hard · 30 minutes · needs "Never build it, and the price of being early")
 #
 # With $z_i = W x_i$ and the word $t_i$ of row $i$,
 #

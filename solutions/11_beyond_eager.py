@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (Exercise 7 lets the engine convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #
-# 18 points, about 90 minutes.
+# 18 points, about 90 minutes (35 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -188,7 +188,7 @@ class Solve(Function):
 grade("vmap-solve", Solve)
 
 # %% [markdown]
-# ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
+# ## 4 · Forward mode for a smooth maximum ★ (3 points · medium · 10 minutes · needs "Forward mode")
 #
 # The maximum of a row, made smooth by a temperature $t$, with $p = \text{softmax}(x/t)$:
 #
@@ -236,7 +236,7 @@ class SmoothMaximum(Function):
 grade("jvp-smooth-maximum", SmoothMaximum)
 
 # %% [markdown]
-# ## 5 · Repair: graph breaks (2 points · medium · 10 minutes)
+# ## 5 · Repair: graph breaks ★ (2 points · medium · 10 minutes · needs "Graph breaks")
 #
 # The Huber loss is a parabola near zero and a straight line beyond $\delta$, so that an outlier pulls with a constant force:
 #
@@ -369,7 +369,7 @@ window_sums.register_autograd(backward, setup_context=setup_context)
 grade("operator-window-sums", window_sums)
 
 # %% [markdown]
-# ## 7 · Repair: a loss under autocast (2 points · medium · 15 minutes)
+# ## 7 · Repair: a loss under autocast ★ (2 points · medium · 15 minutes · needs "Autocast")
 #
 # In contrastive learning each query $q_i$ is to be nearest to its own key $k_i$. The loss is a cross entropy over scores at a low temperature $\tau$:
 #

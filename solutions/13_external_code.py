@@ -17,7 +17,7 @@
 # - `backward` is a formula that you write down, not a call of autograd. (Exercise 2 may record one round of its layer.)
 # - Where a task says *twice*, the second derivative must be right as well.
 #
-# 15 points, about 90 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
+# 15 points, about 90 minutes (20 of them for the exercises with ★, which need an *extra* section). The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -134,7 +134,7 @@ class Equilibrium(torch.autograd.Function):
 grade("equilibrium-layer", Equilibrium)
 
 # %% [markdown]
-# ## 3 · A triangular system, twice (3 points · hard · 20 minutes)
+# ## 3 · A triangular system, twice ★ (3 points · hard · 20 minutes · needs "A linear system")
 #
 # To make correlated numbers uncorrelated, one factors their covariance as $T T^\top$ and solves $T X = B$. $T$ is triangular, so the first equation has one unknown, the second one more, and so on. SciPy does it: `scipy.linalg.solve_triangular(T, B, lower=True)`.
 #

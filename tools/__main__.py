@@ -16,10 +16,11 @@ import nbformat
 from tools.build import build, write_text
 from tools.bundle import WIDGETS, bundles
 from tools.check import drift
-from tools.derived import LESSONS, SOLUTIONS, exercise
+from tools.derived import LESSONS, SOLUTIONS, exercise, lessons_of
 from tools.errors import AuthoringError
 from tools.headings import account_of_exercises
 from tools.index import declared
+from tools.lessons import account_of_course, warning
 from tools.minutes import account
 from tools.notebooks import load, unexecuted
 from tools.percent import read, render
@@ -76,10 +77,16 @@ def _bundle(root: Path) -> None:
 
 
 def _print_minutes(root: Path, numbers: Sequence[str]) -> None:
+    lessons = lessons_of(root)
+    if not numbers:
+        print(account_of_course(lessons))
+    for lesson in lessons:
+        if (not numbers or lesson.number in numbers) and (told := warning(lesson)):
+            print(told, file=sys.stderr)
     exercises = declared(root)
     for path in sorted((root / LESSONS).glob("*.ipynb")):
         built = load(path)
-        if built is not None and (not numbers or path.stem.partition("_")[0] in numbers):
+        if built is not None and path.stem.partition("_")[0] in numbers:
             print(path.stem, account(built), sep="\n")
             if (solved := root / SOLUTIONS / f"{path.stem}.py").exists():
                 print(account_of_exercises(read(solved), exercises))
@@ -97,7 +104,8 @@ def _parser() -> argparse.ArgumentParser:
     making.add_argument("lesson", help="its name, as in 03_gradient_patterns")
     commands.add_parser("watch", help="bundle the widgets each time a source of theirs is saved")
     reading = commands.add_parser(
-        "minutes", help="how long the sections of a built lesson and its exercises take"
+        "minutes",
+        help="how long the built lessons take; with numbers, their sections and exercises",
     )
     reading.add_argument("numbers", nargs="*", help="only these lessons, as in 01 02")
     return parser

@@ -10,7 +10,7 @@ from nbformat import NotebookNode
 from autograd_course.practice.resetting import same_inputs
 from tools.derived import SHEET, derive
 from tools.execution import execute
-from tools.notebooks import is_executed, load, write
+from tools.notebooks import is_executed, keep_outputs, load, write
 from tools.printing import is_current as is_printed
 from tools.printing import print_pdf
 
@@ -25,26 +25,49 @@ def build(
 ) -> None:
     """Bring everything derived in the course at ``root`` up to date.
 
-    A notebook is executed if its cells differ from the built one, or with ``force``; ``only`` keeps
-    the executing to those whose number is given ("01"). ``run`` executes a notebook that belongs at
-    a path; ``say`` is told each file that is written.
+    A notebook is executed if its code differs from that of the built one, or with ``force``; a
+    notebook of which only text differs keeps its outputs. ``only`` keeps the executing to those
+    whose number is given ("01"). ``run`` executes a notebook that belongs at a path; ``say`` is
+    told each file that is written.
     """
-    derived = derive(root)
+    # The minutes of a lesson depend on its outputs, and its text and README state them.
+    while _build(root, only, force, run, say):
+        force = False
+
+
+def _build(
+    root: Path,
+    only: Collection[str],
+    force: bool,
+    run: Callable[[NotebookNode, Path], None],
+    say: Callable[[str], None],
+) -> bool:
+    """Write what is derived; return whether a notebook has changed."""
+    derived, changed = derive(root), False
     for path, text in derived.texts.items():
         write_text(path, text, root, say)
     if sheet := derived.texts.get(root / SHEET):
         _print(sheet, (root / SHEET).with_suffix(".pdf"), root, say)
     for path, notebook in derived.notebooks.items():
         wanted = not only or path.stem.partition("_")[0] in only
-        if wanted and (force or not is_current(path, notebook)):
+        forced, built = force and wanted, load(path)
+        if not forced and is_current(built, notebook):
+            continue
+        if not forced and keep_outputs(notebook, built):
+            write(notebook, path)
+            say(f"wrote {path.relative_to(root)}")
+        elif wanted:
             run(notebook, path)
             write(notebook, path)
             say(f"executed {path.relative_to(root)}")
+        else:
+            continue
+        changed = True
+    return changed
 
 
-def is_current(path: Path, expected: NotebookNode) -> bool:
-    """Whether the notebook at ``path`` has the cells of ``expected``, executed."""
-    built = load(path)
+def is_current(built: NotebookNode | None, expected: NotebookNode) -> bool:
+    """Whether a built notebook has the cells of ``expected``, executed."""
     return built is not None and same_inputs(built, expected) and is_executed(built)
 
 

@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer
 
 from tools.errors import AuthoringError
 from tools.formulas import FormulaError, with_formulas
-from tools.lessons import read_lesson
+from tools.lessons import title_of
 from tools.percent import Cell, Source
 from tools.settings import Settings
 
@@ -51,10 +51,9 @@ def _section(source: Source) -> str:
     tagged = [cell for cell in source.cells if TAG in cell.tags]
     if not tagged:
         return ""
-    lesson = read_lesson(source)
-    number = '<span class="number">' + lesson.number + "</span>"
+    number = f'<span class="number">{source.path.stem.partition("_")[0]}</span>'
     body = "".join(_html(cell, source) for cell in tagged)
-    return f"<section>\n<h2>{number} {escape(lesson.title)}</h2>\n{body}</section>\n"
+    return f"<section>\n<h2>{number} {escape(title_of(source))}</h2>\n{body}</section>\n"
 
 
 def _html(cell: Cell, source: Source) -> str:

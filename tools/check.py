@@ -8,10 +8,9 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from autograd_course.practice.resetting import KEPT, same_inputs
-from tools.derived import FOLDERS, LESSONS, SHEET, Derived, derive
+from tools.derived import FOLDERS, SHEET, Derived, derive
 from tools.notebooks import is_executed, load
 from tools.printing import is_current
-from tools.stated import untrue
 
 REPAIR = "run `make notebooks`"
 
@@ -19,7 +18,6 @@ REPAIR = "run `make notebooks`"
 def drift(root: Path) -> list[str]:
     """Return one line for each derived file that is not as its source makes it; empty is good.
 
-    A lesson that does not take the minutes it states is drift too, once its notebook is current.
     Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
     """
     derived = derive(root)
@@ -51,9 +49,6 @@ def _notebooks(derived: Derived) -> Iterator[str]:
         built = load(path)
         if problem := _notebook_problem(built, expected):
             yield f"{path} {problem}: {REPAIR}"
-        elif built is not None and path.parent.name == LESSONS:
-            source = path.with_suffix(".py")
-            yield from (f"{source} {claim}; then {REPAIR}" for claim in untrue(built))
 
 
 def _notebook_problem(built: NotebookNode | None, expected: NotebookNode) -> str:

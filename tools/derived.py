@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,15 +12,17 @@ from tools.bundle import BUNDLES, bundles
 from tools.cheat_sheet import cheat_sheet
 from tools.exercises import exercise_cells
 from tools.formatting import formatted
-from tools.headings import summaries, with_facts
-from tools.index import INDEX, Declared, declared, index
-from tools.lessons import read_lesson, table, with_table
+from tools.headings import with_facts
+from tools.index import INDEX, Declared, declared, index, with_stars
+from tools.lessons import Lesson, table, title_of, with_table, with_way_ahead
+from tools.minutes import Kind, Minutes, modeled, sections
 from tools.nbgrader import check_metadata
-from tools.notebooks import unexecuted
+from tools.notebooks import load, unexecuted
 from tools.page_books import messages_book, rules_book
 from tools.percent import Source, parse, read, render
 from tools.settings import Settings, read_settings
 from tools.setup_cell import refreshed
+from tools.stated import with_minutes
 
 LESSONS, SOLUTIONS, EXERCISES = "notebooks", "solutions", "exercises"
 SHEET = Path("docs", "cheat_sheet.html")
@@ -45,25 +47,81 @@ def derive(root: Path) -> Derived:
     Raises AuthoringError if a source is at fault.
     """
     settings = read_settings(root)
-    declared_exercises = declared(root)
+    lessons = _sources(root / LESSONS)
+    declared_exercises = _declared(root, lessons)
     points = {exercise.id: exercise.points for exercise in declared_exercises.values()}
     solved = _sources(root / SOLUTIONS)
     for source in solved:
         check_metadata(source, points)
     solved = [with_facts(source, declared_exercises) for source in solved]
     unsolved = [_exercise(source, root / EXERCISES) for source in solved]
-    lessons = _sources(root / LESSONS)
+    rows = _rows(lessons, declared_exercises)
+    titles = {row.stem: row.title for row in rows}
+    lessons = [
+        with_way_ahead(with_minutes(source, row.minutes), titles)
+        for source, row in zip(lessons, rows, strict=True)
+    ]
     finished = [_finished(source, root, settings) for source in [*lessons, *solved, *unsolved]]
     texts = {source.path: render(source.cells) for source in finished}
     readme = root / "README.md"
     texts[root / INDEX] = index(declared_exercises, lessons, solved)
-    texts[readme] = _readme(readme, lessons, declared_exercises.values(), settings)
+    old = readme.read_text(encoding="utf-8")
+    texts[readme] = with_table(old, table(rows, settings), readme)
     texts |= {root / place: book() for place, book in BOOKS.items()}
     texts |= bundles(root)
     if sheet := cheat_sheet(lessons, settings):
         texts[root / SHEET] = sheet
     notebooks = {s.path.with_suffix(".ipynb"): unexecuted(s.cells) for s in finished}
     return Derived(texts, notebooks)
+
+
+def lessons_of(root: Path) -> list[Lesson]:
+    """Return the lessons of the course at ``root`` with their minutes, and those of the exercises.
+
+    Raises AuthoringError if a source is at fault.
+    """
+    lessons = _sources(root / LESSONS)
+    return _rows(lessons, _declared(root, lessons))
+
+
+def declared_in(root: Path) -> dict[str, Declared]:
+    """Return the exercises of the course at ``root``, with the extra sections that they need.
+
+    Raises AuthoringError if a source is at fault.
+    """
+    return _declared(root, _sources(root / LESSONS))
+
+
+def _declared(root: Path, lessons: Iterable[Source]) -> dict[str, Declared]:
+    return with_stars(declared(root), {lesson.path.stem: kinds(lesson) for lesson in lessons})
+
+
+def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[Lesson]:
+    rows = []
+    for source in lessons:
+        asked = [each for each in exercises.values() if each.lesson == source.path.stem]
+        rows.append(
+            Lesson(
+                source.path.stem,
+                title_of(source),
+                _modeled(source),
+                len(asked),
+                sum(each.minutes for each in asked if not each.needs),
+                sum(each.minutes for each in asked if each.needs),
+            )
+        )
+    return rows
+
+
+def _modeled(source: Source) -> Minutes:
+    """Return what a lesson takes as it was built last: only that has outputs."""
+    built = load(source.path.with_suffix(".ipynb"))
+    return Minutes(0) if built is None else modeled(built)
+
+
+def kinds(lesson: Source) -> dict[str, Kind]:
+    """Return the kind of each section of a lesson, by its heading."""
+    return {part.heading: part.kind for part in sections(unexecuted(lesson.cells))}
 
 
 def exercise(root: Path, name: str) -> Source:
@@ -88,11 +146,3 @@ def _finished(source: Source, root: Path, settings: Settings) -> Source:
     place = PurePosixPath(source.path.relative_to(root).as_posix())
     text = render(refreshed(source, place, settings))
     return parse(formatted(text, source.path), source.path)
-
-
-def _readme(
-    path: Path, lessons: list[Source], exercises: Collection[Declared], settings: Settings
-) -> str:
-    rows = [read_lesson(source) for source in lessons]
-    new_table = table(rows, summaries(exercises), settings)
-    return with_table(path.read_text(encoding="utf-8"), new_table, path)

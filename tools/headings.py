@@ -2,13 +2,15 @@
 
 The build writes all of it from what the exercises declare: the end of each heading, as in
 ``## 1 · Square (1 point · easy · 5 minutes)``, and the sums, as in ``18 points, about 75 minutes``.
+An exercise that needs an extra section of a lesson has a star, and its heading names the section:
+``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a gradient")``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tools.errors import AuthoringError
@@ -18,6 +20,7 @@ from tools.minutes import Effort, effort, is_unread, split
 from tools.nbgrader import GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 from tools.regions import find_regions
+from tools.stated import stated
 
 _EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only multiples of 5
 # How far a declared number may be from the model: a third, and always 2 minutes. Learners differ by
@@ -25,8 +28,9 @@ _EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only mu
 # solution gets one line more or less.
 _SHARE, _LEAST = 1 / 3, 2
 
-_FACTS = re.compile(r"\s+\([^()]*\bpoints?\b[^()]*\)$")
-_TOTAL = re.compile(r"^\d+ points?, about \d+ minutes", re.MULTILINE)
+STAR = "★"
+_FACTS = re.compile(rf"(?: {STAR})?\s+\(\d[^()]*\bpoints?\b.*\)$")
+_TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*\))?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -119,18 +123,7 @@ def rounded(minutes: float) -> int:
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
     """Return what several exercises take together, as a multiple of 5."""
-    return math.ceil(sum(exercise.minutes for exercise in exercises) / _STEP) * _STEP
-
-
-def summaries(exercises: Collection[Declared]) -> dict[str, str]:
-    """Return by lesson what README says of its exercises: how many, where, how many minutes."""
-    lessons = dict.fromkeys(exercise.lesson for exercise in exercises)
-    of = {lesson: [e for e in exercises if e.lesson == lesson] for lesson in lessons}
-    return {
-        lesson: f"[{_counted([len(asked)], 'exercise')}](exercises/{lesson}.ipynb), "
-        f"{total_minutes(asked)} minutes"
-        for lesson, asked in of.items()
-    }
+    return stated(sum(exercise.minutes for exercise in exercises))
 
 
 def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
@@ -146,6 +139,8 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
     declared = [task.exercise for task in asked]
     points = _counted([sum(exercise.points for exercise in declared)], "point")
     sums = f"{points}, about {total_minutes(declared)} minutes"
+    if starred := total_minutes(exercise for exercise in declared if exercise.needs):
+        sums += f" ({starred} of them for the exercises with {STAR}, which need an *extra* section)"
     for number, cell in enumerate(cells):
         if not cell.is_code:
             cells[number] = cell.with_source(_TOTAL.sub(sums, cell.source))
@@ -153,14 +148,15 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
 
 
 def _facts(exercises: Sequence[Declared]) -> str:
-    """Return what stands behind a heading: "1 point · easy · 5 minutes", or "1 + 2 points · …"."""
-    return " · ".join(
-        [
-            _counted([exercise.points for exercise in exercises], "point"),
-            " + ".join(dict.fromkeys(exercise.difficulty for exercise in exercises)),
-            _counted([exercise.minutes for exercise in exercises], "minute"),
-        ]
-    )
+    """Return what stands behind a title: " (1 point · easy · 5 minutes)", or " ★ (2 points …)"."""
+    needs = dict.fromkeys(f'"{section}"' for exercise in exercises for section in exercise.needs)
+    facts = [
+        _counted([exercise.points for exercise in exercises], "point"),
+        " + ".join(dict.fromkeys(exercise.difficulty for exercise in exercises)),
+        _counted([exercise.minutes for exercise in exercises], "minute"),
+        *([f"needs {' and '.join(needs)}"] if needs else []),
+    ]
+    return f"{f' {STAR}' if needs else ''} ({' · '.join(facts)})"
 
 
 def _counted(numbers: Sequence[int], unit: str) -> str:
@@ -171,4 +167,4 @@ def _with_heading(cell: Cell, facts: str) -> Cell:
     """Return a cell with facts behind its last heading."""
     *_, (_, heading, _) = split(cell.source)
     before, _, after = cell.source.rpartition(f" {heading}")
-    return cell.with_source(f"{before} {_FACTS.sub('', heading)} ({facts}){after}")
+    return cell.with_source(f"{before} {_FACTS.sub('', heading)}{facts}{after}")

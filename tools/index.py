@@ -9,13 +9,14 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
 from autograd_course.grader.exercise import Difficulty, parts
 from tools.errors import AuthoringError
-from tools.lessons import read_lesson
+from tools.lessons import title_of
+from tools.minutes import Kind
 from tools.nbgrader import EXERCISES, GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 
@@ -36,6 +37,38 @@ class Declared:
     difficulty: Difficulty
     minutes: int
     answer: str
+    sections: tuple[str, ...]
+    needs: tuple[str, ...] = ()  # the extra sections among them, which give the exercise a star
+
+
+def with_stars(
+    exercises: Mapping[str, Declared], kinds: Mapping[str, Mapping[str, Kind]]
+) -> dict[str, Declared]:
+    """Return the exercises with the extra sections that each of them needs.
+
+    ``kinds`` holds the kind of each heading, for each lesson by its name. An exercise finds a
+    heading in its own lesson, or else in the last lesson before that has it. Raises AuthoringError
+    if there is none.
+    """
+    starred = {}
+    for name, exercise in exercises.items():
+        is_of_a_lesson = exercise.lesson in kinds  # the index says so of one that is not
+        sections = exercise.sections if is_of_a_lesson else ()
+        needs = (section for section in sections if _kind(exercise, section, kinds) != "core")
+        starred[name] = replace(exercise, needs=tuple(needs))
+    return starred
+
+
+def _kind(exercise: Declared, section: str, kinds: Mapping[str, Mapping[str, Kind]]) -> Kind:
+    for lesson in sorted(kinds, reverse=True):
+        if lesson <= exercise.lesson and section in kinds[lesson]:
+            return kinds[lesson][section]
+    raise AuthoringError(
+        exercise.path,
+        exercise.line,
+        f"neither lesson {exercise.lesson} nor one before it has a section {section!r}",
+        "let EXERCISE name a heading of the lesson",
+    )
 
 
 def declared(root: Path) -> dict[str, Declared]:
@@ -87,20 +120,38 @@ def _read(path: Path) -> Declared:
     if not isinstance(minutes, int) or minutes < 1:
         repair = "let it say minutes=5; the next build says if the model finds another number"
         raise AuthoringError(path, line, "EXERCISE states no minutes", repair)
+    sections = (said.get("section"), *cast(Sequence[object], said.get("needs_sections", ())))
+    if not all(isinstance(section, str) for section in sections):
+        repair = 'let it say section="What backward returns"'
+        raise AuthoringError(path, line, "EXERCISE names no section of the lesson", repair)
     lesson, name = path.parent.name.removeprefix("lesson_"), path.stem.replace("_", "-")
-    level = cast(Difficulty, difficulty)
-    return Declared(path, line, name, lesson, title, points, level, minutes, answer)
+    return Declared(
+        path,
+        line,
+        name,
+        lesson,
+        title,
+        points,
+        cast(Difficulty, difficulty),
+        minutes,
+        answer,
+        cast(tuple[str, ...], sections),
+    )
 
 
 def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
-    """Return the line of ``EXERCISE = …(…)``, and those of its arguments that are constants."""
+    """Return the line of ``EXERCISE = …(…)``, and those of its arguments that are literals."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Call(keywords=keywords)):
                 values = {str(k.arg): k.value for k in keywords}
-                constants = {k: v.value for k, v in values.items() if isinstance(v, ast.Constant)}
-                return node.lineno, constants
+                return node.lineno, {k: ast.literal_eval(v) for k, v in values.items() if _plain(v)}
     return 1, {}
+
+
+def _plain(value: ast.expr) -> bool:
+    parts = value.elts if isinstance(value, ast.Tuple) else [value]
+    return all(isinstance(part, ast.Constant) for part in parts)
 
 
 def index(
@@ -110,7 +161,7 @@ def index(
 
     Raises AuthoringError where an exercise and its cells do not agree.
     """
-    titles = {lesson.path.stem: read_lesson(lesson).title for lesson in lessons}
+    titles = {lesson.path.stem: title_of(lesson) for lesson in lessons}
     blocks, missing = [], dict(exercises)
     for source in solved:
         if source.path.stem not in titles:
@@ -146,7 +197,7 @@ def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Dec
 
 
 def _row(exercise: Declared) -> str:
-    fields = ("id", "title", "points", "difficulty", "minutes", "answer")
+    fields = ("id", "title", "points", "difficulty", "minutes", "answer", "needs")
     return _json({field: getattr(exercise, field) for field in fields})
 
 

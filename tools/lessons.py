@@ -1,67 +1,205 @@
-"""The lesson list, read from the lessons themselves, and its table in the README."""
+"""The lesson list, read from the lessons themselves, and its tables in README and in lesson 00."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 
 from tools.errors import AuthoringError
+from tools.minutes import Minutes
 from tools.percent import Source
 from tools.settings import Settings
 from tools.setup_cell import badge
+from tools.stated import stated
 
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
+LAST_OF_THE_CORE_PATH = "08"
+# The core of a lesson should not take more minutes, because a learner reads it in one go.
+LONGEST = 60
 
 _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", re.MULTILINE)
-MINUTES = re.compile(r"(?P<minutes>\d+(?:\s*[–-]\s*\d+)?)\s+minutes")
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A row of the table: where the lesson is, what it is called, how long it takes."""
+    """A row of the tables: where the lesson is, what it is called, and how long it takes.
+
+    ``core_exercises`` and ``starred_exercises`` are minutes too.
+    """
 
     stem: str
     title: str
-    minutes: str
+    minutes: Minutes
+    exercises: int = 0
+    core_exercises: int = 0
+    starred_exercises: int = 0
 
     @property
     def number(self) -> str:
         """The two digits that lesson, exercises and solutions share."""
         return self.stem.partition("_")[0]
 
+    @property
+    def path(self) -> str:
+        """The name of the path that it belongs to."""
+        return "Core path" if self.number <= LAST_OF_THE_CORE_PATH else "Electives"
 
-def read_lesson(source: Source) -> Lesson:
-    """Read a lesson's row from its markdown: the first ``#`` heading, the first "N minutes"."""
-    prose = "\n".join(cell.source for cell in source.cells if not cell.is_code)
-    title, minutes = _TITLE.search(prose), MINUTES.search(prose)
-    if title is None or minutes is None:
-        raise AuthoringError(
-            source.path,
-            1,
-            "a lesson needs a '# Title' and says how many minutes it takes",
-            "write both into its first markdown cell",
+
+def title_of(lesson: Source) -> str:
+    """Return the title of a lesson: its first ``#`` heading, without the number."""
+    prose = "\n".join(cell.source for cell in lesson.cells if not cell.is_code)
+    title = _TITLE.search(prose)
+    if title is None:
+        problem, repair = "a lesson needs a '# Title'", "write it into its first markdown cell"
+        raise AuthoringError(lesson.path, 1, problem, repair)
+    return title["title"].strip()
+
+
+def table(lessons: Sequence[Lesson], settings: Settings) -> str:
+    """Return README's table of the lessons, which are in order, and a sentence with the totals."""
+    rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
+    for path, those in _paths(lessons):
+        reading, solving = _hours(_reading(those)), _hours(_solving(those))
+        rows.append(f"| | **{path}** | **{reading}** | **{solving}** | |")
+        rows += [_row(lesson, settings) for lesson in those]
+    return "\n".join([*rows, "", _totals(lessons)])
+
+
+def _paths(lessons: Sequence[Lesson]) -> Iterator[tuple[str, list[Lesson]]]:
+    for path, those in groupby(lessons, key=lambda lesson: lesson.path):
+        yield path, list(those)
+
+
+def _row(lesson: Lesson, settings: Settings) -> str:
+    path = PurePosixPath("notebooks", f"{lesson.stem}.ipynb")
+    reading, solving = _reading([lesson]), _solving([lesson])
+    asked = f"{lesson.exercises} exercise{'' if lesson.exercises == 1 else 's'}"
+    cells = (
+        lesson.number,
+        f"[{lesson.title}]({path})",
+        _sum(reading),
+        f"[{asked}](exercises/{lesson.stem}.ipynb), {_sum(solving)}" if lesson.exercises else "",
+        badge(path, settings),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
+    """Return the stated minutes of core and extra sections."""
+    core = sum(stated(lesson.minutes.core) for lesson in lessons)
+    return core, sum(stated(lesson.minutes.extra) for lesson in lessons)
+
+
+def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
+    """Return the stated minutes of core and starred exercises."""
+    core = sum(stated(lesson.core_exercises) for lesson in lessons)
+    return core, sum(stated(lesson.starred_exercises) for lesson in lessons)
+
+
+def _sum(minutes: tuple[int, int]) -> str:
+    core, more = minutes
+    return f"{core} + {more}" if more else str(core)
+
+
+def _hours(minutes: tuple[int, int]) -> str:
+    return f"{_sum((_rounded(minutes[0]), _rounded(minutes[1])))} hours"
+
+
+def _rounded(minutes: int) -> int:
+    return round(minutes / 60)
+
+
+def _totals(lessons: Sequence[Lesson]) -> str:
+    core = [lesson for lesson in lessons if lesson.number <= LAST_OF_THE_CORE_PATH]
+    path = _rounded(_reading(core)[0] + _solving(core)[0])
+    everything = _rounded(sum(_reading(lessons)) + sum(_solving(lessons)))
+    return (
+        f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
+        f"exercises without a star. The whole course takes about {everything} hours."
+    )
+
+
+def account_of_course(lessons: Sequence[Lesson]) -> str:
+    """Return a line with the minutes of each lesson and of its exercises, and the sums."""
+    named = [(lesson.stem, [lesson]) for lesson in lessons]
+    sums = [(path.lower(), those) for path, those in _paths(lessons)]
+    head = f"{'':24} {'core':>6} {'extra':>6} {'reference':>10} {'exercises':>10} {'starred':>8}"
+    return "\n".join([head, *(_account(*row) for row in [*named, *sums, ("total", lessons)])])
+
+
+def _account(name: str, lessons: Sequence[Lesson]) -> str:
+    core, extra, reference, exercises, starred = (
+        sum(column)
+        for column in zip(
+            *(
+                (
+                    lesson.minutes.core,
+                    lesson.minutes.extra,
+                    lesson.minutes.reference,
+                    lesson.core_exercises,
+                    lesson.starred_exercises,
+                )
+                for lesson in lessons
+            ),
+            strict=True,
         )
-    return Lesson(source.path.stem, title["title"].strip(), minutes["minutes"])
+    )
+    return f"{name:24} {core:6.1f} {extra:6.1f} {reference:10.1f} {exercises:10.0f} {starred:8.0f}"
 
 
-def table(lessons: Iterable[Lesson], exercises: Mapping[str, str], settings: Settings) -> str:
-    """Return the markdown table; ``exercises`` says by stem what exercises a lesson has."""
-    rows = ["| | Lesson | Minutes | Exercises | |", "| --- | --- | --- | --- | --- |"]
-    for lesson in sorted(lessons, key=lambda lesson: lesson.stem):
-        path = PurePosixPath("notebooks", f"{lesson.stem}.ipynb")
-        link = f"[{lesson.title}]({path})"
-        asked = exercises.get(lesson.stem, "")
-        cells = (lesson.number, link, lesson.minutes, asked, badge(path, settings))
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
+def warning(lesson: Lesson) -> str:
+    """Return a warning if the core of a lesson is too long, else an empty text."""
+    if lesson.minutes.core <= LONGEST:
+        return ""
+    return (
+        f"warning: the core of {lesson.stem} takes {lesson.minutes.core:.0f} minutes, more than "
+        f"{LONGEST}: shorten it, or mark a section that no core exercise needs: '*Extra: …*'"
+    )
 
 
-def with_table(readme: str, new_table: str, path: Path) -> str:
-    """Return the text of the README at ``path`` with the table between its two markers."""
-    head, begin, rest = readme.partition(BEGIN)
+def with_table(text: str, new_table: str, path: Path) -> str:
+    """Return a text of the file at ``path`` with the table between its two markers."""
+    head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
         raise AuthoringError(path, 1, "no place for the lesson table", f"add {BEGIN} {END}")
     return f"{head}{BEGIN}\n{new_table}\n{END}{tail}"
+
+
+def with_way_ahead(source: Source, titles: Mapping[str, str]) -> Source:
+    """Return a lesson whose table of the lessons, if it has one, holds their names and titles.
+
+    An author writes only the last column, what each lesson is for: the table keeps it. Raises
+    AuthoringError if it is missing for a lesson.
+    """
+    return Source(
+        source.path,
+        tuple(
+            cell.with_source(
+                with_table(cell.source, _way_ahead(cell.source, titles, source.path), source.path)
+            )
+            if not cell.is_code and BEGIN in cell.source
+            else cell
+            for cell in source.cells
+        ),
+    )
+
+
+def _way_ahead(text: str, titles: Mapping[str, str], path: Path) -> str:
+    purposes = dict(re.findall(r"^\| (\d\d) \|.*\| (\S[^|]*?) \|$", text, re.MULTILINE))
+    rows = ["| | Lesson | What it is for |", "| --- | --- | --- |"]
+    for name, those in _paths([Lesson(stem, title, Minutes(0)) for stem, title in titles.items()]):
+        rows.append(f"| | **{name}** | |")
+        for lesson in those:
+            if lesson.number not in purposes:
+                problem = (
+                    f"the table of the lessons does not say what lesson {lesson.number} is for"
+                )
+                repair = f"add the line '| {lesson.number} | | what it is for |' to it"
+                raise AuthoringError(path, 1, problem, repair)
+            link = f"[{lesson.title}]({lesson.stem}.ipynb)"
+            rows.append(f"| {lesson.number} | {link} | {purposes[lesson.number]} |")
+    return "\n".join(rows)

@@ -2,51 +2,54 @@
 
 The model of a lesson goes by what stands in the saved notebook:
 
-- prose, and what a knowledge check asks: 220 words a minute;
-- code: 4 seconds a line; none for blank lines, imports, the setup cell and hidden sources;
-- printed output: 2 seconds a line;
-- a figure, live or not: 30 seconds;
-- a checkpoint: 1.5 minutes besides, for the answer.
+- prose, and what a knowledge check asks: 150 words a minute;
+- code: 10 lines a minute; none for blank lines, imports, the setup cell and hidden sources;
+- printed output: 20 lines a minute, because a reader looks for one or two numbers in it;
+- a figure, live or not: 1.5 minutes;
+- a checkpoint: 3 minutes for the answer, in addition to what it asks.
 
 The model of an exercise goes by its cells in the solved notebook, from its heading on:
 
-- its statement: 150 words a minute, because a statement is read more slowly than a lesson;
+- its statement: 150 words a minute;
 - given code: 10 lines a minute; none for the setup cell and hidden sources;
 - each line of the solution that does not stand in the given code: 1 minute. Most of a repair is
   given code with one line changed, so it is read and not written;
 - thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
   medium one and 10 for a hard one.
 
-These are assumptions, not measurements: they hold all lessons and exercises to one scale. Waiting
-for a cell is not in it, and whoever plays with every figure takes longer.
+These are assumptions, not measurements: they hold all lessons and exercises to one scale. The model
+does not count the time that a cell runs. A learner who plays with every figure takes longer.
 
-A section is *in depth* where the text under its heading begins with ``*In depth``; it reaches to
-the next heading of the same or a higher level. Everything else is the main line, which a first
-reading follows.
+A section is *extra* if the text under its heading begins with ``*Extra: …*``: a starred exercise
+needs it, or a reader with a special interest. It is *reference* if the text begins with
+``*Reference: …*``: a reader looks it up. Every other section is *core*. A mark holds up to the next
+heading of the same or a higher level, and a mark further inside takes precedence.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from nbformat import NotebookNode
 
 from autograd_course.grader.exercise import Difficulty
 
-MARK = "*In depth"
+Kind = Literal["core", "extra", "reference"]
 
-_WORDS_A_MINUTE = 220
-_CODE_LINE = 4 / 60
-_OUTPUT_LINE = 2 / 60
-_FIGURE = 0.5
-_CHECKPOINT = 1.5
+# Lessons that are still to be converted use this mark for what is now extra or reference.
+IN_DEPTH = "*In depth"
+MARKS: Mapping[str, Kind] = {"*Extra:": "extra", "*Reference:": "reference", IN_DEPTH: "extra"}
 
-_STATEMENT_WORDS_A_MINUTE = 150
-_GIVEN_LINES_A_MINUTE = 10
+_WORDS_A_MINUTE = 150
+_CODE_LINES_A_MINUTE = 10
+_OUTPUT_LINES_A_MINUTE = 20
+_FIGURE = 1.5
+_CHECKPOINT = 3
+
 _WRITTEN_LINES_A_MINUTE = 1
 _THINKING: Mapping[Difficulty, float] = {"easy": 2, "medium": 5, "hard": 10}
 
@@ -56,10 +59,11 @@ _HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
 
 @dataclass(frozen=True)
 class Minutes:
-    """Minutes of the main line, and of the sections in depth."""
+    """Minutes of the core sections of a lesson, of the extra and of the reference sections."""
 
-    main: float
-    in_depth: float
+    core: float
+    extra: float = 0
+    reference: float = 0
 
 
 @dataclass
@@ -68,7 +72,7 @@ class Section:
 
     heading: str
     level: int
-    in_depth: bool
+    kind: Kind
     text: str
     code: list[NotebookNode] = field(default_factory=list)
 
@@ -81,9 +85,11 @@ class Section:
 
 
 def sections(notebook: NotebookNode) -> list[Section]:
-    """Return the sections of an executed notebook, in order."""
-    found = [Section("", 1, in_depth=False, text="")]
-    deep = math.inf  # the level of the heading under which everything is in depth
+    """Return the sections of a notebook, in order."""
+    found = [Section("", 1, "core", text="")]
+    around: list[
+        tuple[int, Kind]
+    ] = []  # the marks that hold here, with the levels of their headings
     for cell in notebook.cells:
         if cell.cell_type == "code":
             found[-1].code.append(cell)
@@ -91,19 +97,21 @@ def sections(notebook: NotebookNode) -> list[Section]:
         before, *begun = split(cell.source)
         found[-1].text += f"\n{before[2]}"
         for level, heading, text in begun:
-            if level <= deep:
-                deep = level if text.lstrip().startswith(MARK) else math.inf
-            found.append(Section(heading, level, deep < math.inf, text))
+            around = [(outer, kind) for outer, kind in around if outer < level]
+            around += [
+                (level, kind) for mark, kind in MARKS.items() if text.lstrip().startswith(mark)
+            ]
+            kind = around[-1][1] if around else "core"
+            found.append(Section(heading, level, kind, text))
     return found
 
 
 def modeled(notebook: NotebookNode) -> Minutes:
     """Return what an executed notebook takes by the model."""
-    parts = sections(notebook)
-    return Minutes(
-        main=sum(part.minutes for part in parts if not part.in_depth),
-        in_depth=sum(part.minutes for part in parts if part.in_depth),
-    )
+    total: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
+    for part in sections(notebook):
+        total[part.kind] += part.minutes
+    return Minutes(**total)
 
 
 @dataclass(frozen=True)
@@ -117,8 +125,8 @@ class Effort:
     def minutes(self, difficulty: Difficulty) -> float:
         """Return what the exercise takes by the model."""
         return (
-            self.words / _STATEMENT_WORDS_A_MINUTE
-            + self.read / _GIVEN_LINES_A_MINUTE
+            self.words / _WORDS_A_MINUTE
+            + self.read / _CODE_LINES_A_MINUTE
             + self.written / _WRITTEN_LINES_A_MINUTE
             + _THINKING[difficulty]
         )
@@ -138,15 +146,18 @@ def effort(
 
 
 def account(notebook: NotebookNode) -> str:
-    """Return a line for each section of an executed notebook, in depth or not, and the sums."""
+    """Return a line for each section of an executed notebook with its kind, and the sums."""
     total = modeled(notebook)
-    parts = [part for part in sections(notebook) if part.heading]
     rows = [
-        f"{'in depth' if part.in_depth else '':8} {part.minutes:5.1f}  "
+        f"{'' if part.kind == 'core' else part.kind:9} {part.minutes:5.1f}  "
         f"{'#' * part.level} {part.heading}"
-        for part in parts
+        for part in sections(notebook)
+        if part.heading
     ]
-    return "\n".join([*rows, f"main line {total.main:.1f}, in depth {total.in_depth:.1f} minutes"])
+    sums = (
+        f"core {total.core:.1f}, extra {total.extra:.1f}, reference {total.reference:.1f} minutes"
+    )
+    return "\n".join([*rows, sums])
 
 
 def split(markdown: str) -> list[tuple[int, str, str]]:
@@ -171,8 +182,8 @@ def _reading(text: str) -> float:
 
 
 def _code_minutes(cell: NotebookNode) -> float:
-    source = 0.0 if is_unread(cell) else _CODE_LINE * (_lines(cell.source) - _imports(cell.source))
-    return source + sum(_output_minutes(output) for output in cell.outputs)
+    lines = 0 if is_unread(cell) else _lines(cell.source) - _imports(cell.source)
+    return lines / _CODE_LINES_A_MINUTE + sum(_output_minutes(output) for output in cell.outputs)
 
 
 def is_unread(cell: NotebookNode) -> bool:
@@ -188,7 +199,7 @@ def _output_minutes(output: NotebookNode) -> float:
     if "text/markdown" in data:
         return _reading(data["text/markdown"])
     text = output.get("text") or data.get("text/plain") or "\n".join(output.get("traceback", ()))
-    return _OUTPUT_LINE * _lines(text)
+    return _lines(text) / _OUTPUT_LINES_A_MINUTE
 
 
 def _lines(text: str) -> int:

@@ -66,3 +66,20 @@ def is_executed(notebook: NotebookNode) -> bool:
     """Whether every code cell was run, once, from the top."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1))
+
+
+def keep_outputs(notebook: NotebookNode, built: NotebookNode | None) -> bool:
+    """Give a notebook the outputs of a built one; return False if that has other code."""
+    if built is None:
+        return False
+    ours, theirs = (
+        [cell for cell in each.cells if cell.cell_type == "code"] for each in (notebook, built)
+    )
+    same = [(cell.source, cell.metadata) for cell in ours] == [
+        (cell.source, cell.metadata) for cell in theirs
+    ]
+    if not (same and is_executed(built)):
+        return False
+    for cell, old in zip(ours, theirs, strict=True):
+        cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    return True

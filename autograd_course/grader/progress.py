@@ -66,6 +66,9 @@ class Progress:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
         following = self.following
         told = f"{following.difficulty}, {following.minutes} minutes"
+        if following.needs:
+            sections = " and ".join(f'"{section}"' for section in following.needs)
+            told += f", needs {sections}"
         return f'Next: "{following.id}" in exercises/{following.lesson}.ipynb ({told})'
 
     def _is_passed(self, exercise: Entry) -> bool:
@@ -107,7 +110,7 @@ class Progress:
         """Return mark, id, title and state, in columns."""
         record = self.state[exercise.id]
         name = exercise.id.ljust(max(map(len, INDEX)))
-        title = exercise.title.ljust(max(len(e.title) for e in INDEX.values()))
+        title = exercise.starred_title.ljust(max(len(e.starred_title) for e in INDEX.values()))
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Part:

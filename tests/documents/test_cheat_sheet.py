@@ -27,7 +27,7 @@ SAMPLE = f"""\
 # %% [markdown]
 # # 01 · Sample lesson
 #
-# It takes 5 minutes.
+# **It takes** about 5 minutes.
 
 # %% [markdown] tags=["{TAG}"]
 # ## Summary

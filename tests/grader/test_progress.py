@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sampling import first_rows
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
 from autograd_course.grader.review import MOST
 from autograd_course.grader.state import State
+from autograd_course.index import INDEX
 from autograd_course.quizzes import bank
 
 pytestmark = pytest.mark.slow
@@ -289,6 +291,22 @@ def test_progress_says_what_is_done_and_what_is_next() -> None:
         ["·", "weighted-sum", "Weighted sum"],
     ]
     assert lines[0] == 'Next: "scaled-sigmoid" in exercises/01_template.ipynb (medium, 10 minutes)'
+
+
+def test_an_exercise_with_a_star_names_the_extra_section_that_it_needs() -> None:
+    starred = next(entry for entry in INDEX.values() if entry.needs)
+
+    def passed_before(state: State) -> State:
+        for exercise in takewhile(lambda name: name != starred.id, INDEX):
+            state = state.graded(exercise, "passed", "")
+        return state
+
+    store.update(passed_before)
+    lines = str(progress()).splitlines()
+    (row,) = (line for line in lines if line.split()[1:2] == [starred.id])
+
+    assert lines[0].endswith(f'{starred.minutes} minutes, needs "{starred.needs[0]}")')
+    assert row.strip().endswith(f"{starred.title} ★")
 
 
 def test_a_finished_course_says_so() -> None:

@@ -12,12 +12,14 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from repository import ROOT
 
 from autograd_course.grader.exercise import Difficulty
+from tools.errors import AuthoringError
 from tools.headings import Task, agree, check_minutes, rounded, tasks
 from tools.index import declared
-from tools.minutes import Effort, Minutes, effort, modeled, sections
+from tools.lessons import LONGEST, Lesson, warning
+from tools.minutes import Effort, Kind, Minutes, effort, modeled, sections
 from tools.notebooks import load
-from tools.percent import parse, read
-from tools.stated import LONGEST, MORE, STEP, stated, untrue
+from tools.percent import Source, parse, read
+from tools.stated import with_minutes
 
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=[path.stem for path in LESSONS])
@@ -47,151 +49,147 @@ PRINTED = new_output("stream", name="stdout", text="a line\n" * 30)
 RAISED = new_output("error", ename="E", evalue="no", traceback=["Cell 1", "\n", "E: no"])
 
 PIECES = {
-    "prose": (words(440), 2),
-    "pipes and rules of a table are no words": ("| | |\n| --- | --- |\n" + words(220), 1),
-    "a checkpoint is read, and answered": (f"### Checkpoint 2\n{words(218)}", 2.5),
-    "code": (code("x = 1\n" * 15), 1),
-    "blank lines": (code("x = 1\n\n\n" * 15), 1),
-    "imports": (code("import os\nfrom a import (\n    b,\n    c,\n)\n" + "x = 1\n" * 15), 1),
+    "prose": (words(300), 2),
+    "pipes and rules of a table are no words": ("| | |\n| --- | --- |\n" + words(150), 1),
+    "a checkpoint is read, and answered": (f"### Checkpoint 2\n{words(148)}", 4),
+    "code": (code("x = 1\n" * 15), 1.5),
+    "blank lines": (code("x = 1\n\n\n" * 15), 1.5),
+    "imports": (code("import os\nfrom a import (\n    b,\n    c,\n)\n" + "x = 1\n" * 15), 1.5),
     "a setup cell": (code("x = 1\n" * 15, tags=["setup"]), 0),
     "code that is hidden, but not what it shows": (
         code("x = 1\n" * 15, PRINTED, jupyter={"source_hidden": True}),
-        1,
+        1.5,
     ),
-    "what is printed": (code("", PRINTED), 1),
-    "a traceback": (code("", RAISED), 2 / 30),
-    "a result": (code("", shown(text_plain="a\nb\nc")), 0.1),
+    "what is printed": (code("", PRINTED), 1.5),
+    "a traceback": (code("", RAISED), 0.1),
+    "a result": (code("", shown(text_plain="a\nb\nc")), 0.15),
     "a figure, its account in words unseen": (
-        code("", shown(image_png="aGk=", text_plain=words(220))),
-        0.5,
+        code("", shown(image_png="aGk=", text_plain=words(150))),
+        1.5,
     ),
-    "a knowledge check": (code("", shown(text_markdown=words(660), text_plain="Quiz")), 3),
+    "a knowledge check": (code("", shown(text_markdown=words(450), text_plain="Quiz")), 3),
 }
 
 
 @pytest.mark.parametrize(("cell", "minutes"), PIECES.values(), ids=PIECES)
 def test_each_piece_takes_its_time(cell: NotebookNode | str, minutes: float) -> None:
-    assert modeled(notebook(cell)) == pytest.approx(Minutes(minutes, 0))
+    assert modeled(notebook(cell)) == pytest.approx(Minutes(minutes))
 
 
-DEEP = "*In depth: it can wait.*\n\n"
+EXTRA = "*Extra: for a few readers.*\n\n"
+REFERENCE = "*Reference: look here later.*\n\n"
 
 
-def test_a_section_in_depth_reaches_to_the_next_heading_of_its_level_or_higher() -> None:
+def test_a_mark_reaches_to_the_next_heading_of_its_level_or_higher() -> None:
     lesson = notebook(
-        f"# 01 · Title\n\n## One\n\ntext\n\n### Two\n\n{DEEP}",
+        f"# 01 · Title\n\n## One\n\ntext\n\n### Two\n\n{EXTRA}",
         code("1\n"),
-        "#### Three\n\ntext",
+        f"#### Three\n\ntext\n\n#### Four\n{REFERENCE}\n#### Five",
         code("2\n"),
-        f"text\n\n### Four\n\n## Five\n{DEEP}### Six\n\n## Seven",
+        f"text\n\n### Six\n\n## Seven\n{REFERENCE}### Eight\n\n## Nine",
         code("3\n"),
     )
 
-    deep = [section.heading for section in sections(lesson) if section.in_depth]
-    cells = [
-        cell.source for section in sections(lesson) if section.in_depth for cell in section.code
-    ]
+    kinds: dict[Kind, list[str]] = {"core": [], "extra": [], "reference": []}
+    for section in sections(lesson):
+        kinds[section.kind].append(section.heading)
 
-    assert deep == ["Two", "Three", "Five", "Six"]
-    assert cells == ["1\n", "2\n"]
+    assert kinds == {
+        "core": ["", "01 · Title", "One", "Six", "Nine"],
+        "extra": ["Two", "Three", "Five"],
+        "reference": ["Four", "Seven", "Eight"],
+    }
+    assert [[cell.source for cell in section.code] for section in sections(lesson)][3] == ["1\n"]
+
+
+def test_the_minutes_of_each_kind_are_counted_apart() -> None:
+    lesson = notebook(
+        f"## A\n\n{words(149)}\n\n## B\n\n{EXTRA}{words(294)}\n\n## C\n\n{REFERENCE}",
+        code("", shown(image_png="aGk=")),
+    )
+
+    assert modeled(lesson) == pytest.approx(Minutes(1, 2, 1.5 + 5 / 150))
+
+
+def test_the_mark_of_lessons_that_are_to_be_converted_means_extra() -> None:
+    (_, section) = sections(notebook("## A\n\n*In depth: it can wait.*"))
+
+    assert section.kind == "extra"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        f"## A\n\n```python\n# ## B\n## C\n```\n\n{DEEP}",
-        f"## A\n\ntext, then\n\n{DEEP}",
-        f"{DEEP}## A",
+        f"## A\n\n```python\n# ## B\n## C\n```\n\n{EXTRA}",
+        f"## A\n\ntext, then\n\n{EXTRA}",
+        f"{EXTRA}## A",
         "## A\n\n*In short: no.*",
+        "## A\n\n*Extra work:* no.",
     ],
 )
 def test_the_mark_stands_right_under_a_heading_and_code_has_no_headings(text: str) -> None:
     found = sections(notebook(text))
 
     assert [section.heading for section in found] == ["", "A"]
-    assert not any(section.in_depth for section in found)
+    assert {section.kind for section in found} == {"core"}
 
 
-def lesson(says: str, main: int, in_depth: int = 0) -> NotebookNode:
-    """Return a lesson that says how long it takes, and takes as long as the numbers say."""
-    told = len(says.split())
-    deep = f"## Deep\n\n{DEEP}{words(220 * in_depth - 6)}" if in_depth else ""
-    return notebook(f"{says}\n\n{words(220 * main - told)}", deep)
+def lesson(says: str, text: str = "") -> Source:
+    """Return the source of a lesson whose first cell says how long it takes."""
+    return parse(f"# %% [markdown]\n# # 01 · Title\n#\n# {says}\n{text}", Path("01_title.py"))
 
 
-SAYS = "**It takes** {} minutes; the sections marked *in depth*, another\n{}, can wait."
-CLAIMS: dict[str, tuple[NotebookNode, list[str]]] = {
-    "true": (lesson("35 minutes", 34), []),
-    "a little less": (lesson("30 minutes", 32), []),
-    "a little more": (lesson("35 minutes", 29), []),
-    "a range goes by its end": (lesson("15–20 minutes", 18), []),
-    "both true": (lesson(SAYS.format(35, 25), 34, 24), []),
-    "too little": (
-        lesson("30 minutes", 34),
-        ["states 30 minutes and reads in 34.0: let it say '35 minutes'"],
+SENTENCES = {
+    "core alone": (Minutes(34), "**It takes** about 35 minutes."),
+    "rounded up": (Minutes(35.1), "**It takes** about 40 minutes."),
+    "a multiple of five": (Minutes(35), "**It takes** about 35 minutes."),
+    "with extra sections": (
+        Minutes(58, 22),
+        "**It takes** about 60 minutes; the *extra* sections take another 25.",
     ),
-    "too much": (
-        lesson("30 minutes", 21),
-        ["states 30 minutes and reads in 21.0: let it say '25 minutes'"],
-    ),
-    "more than is allowed": (
-        lesson("40 minutes", 34),
-        ["states 40 minutes and reads in 34.0: let it say '35 minutes'"],
-    ),
-    "as if measured": (
-        lesson("33 minutes", 33),
-        ["states 33 minutes and reads in 33.0: let it say '35 minutes'"],
-    ),
-    "too long": (
-        lesson("35 minutes", 36),
-        [
-            "reads in 36.0 minutes, more than 35: shorten it, or begin a section that can wait "
-            "with '*In depth: …*'"
-        ],
-    ),
-    "in depth untold": (
-        lesson("35 minutes", 34, 12),
-        ["states 0 minutes in depth and has 12.0: let it say '*in depth*, another 15'"],
-    ),
-    "in depth misjudged": (
-        lesson(SAYS.format(35, 5), 34, 12),
-        ["states 5 minutes in depth and has 12.0: let it say '*in depth*, another 15'"],
-    ),
-    "nothing in depth": (
-        lesson(SAYS.format(35, 5), 34),
-        [
-            "states 5 minutes in depth and has no such section: leave the number out, or begin a "
-            "section with '*In depth: …*'"
-        ],
-    ),
+    "reference is not read in a go": (Minutes(58, 0, 9), "**It takes** about 60 minutes."),
 }
 
 
-@pytest.mark.parametrize(("made", "problems"), CLAIMS.values(), ids=CLAIMS)
-def test_what_is_untrue_is_said_with_its_repair(made: NotebookNode, problems: list[str]) -> None:
-    assert list(untrue(made)) == problems
+@pytest.mark.parametrize(("minutes", "states"), SENTENCES.values(), ids=SENTENCES)
+@pytest.mark.parametrize(
+    "says",
+    [
+        "**It takes** about 5 minutes.",
+        "**It takes** 35 minutes; the sections marked *in depth*,\n# another 25, can wait.",
+    ],
+)
+def test_the_first_cell_states_the_minutes_of_the_model_whatever_it_said(
+    minutes: Minutes, states: str, says: str
+) -> None:
+    built = with_minutes(lesson(f"You need nothing. {says} Then rest."), minutes)
+
+    assert built.cells[0].source == f"# 01 · Title\n\nYou need nothing. {states} Then rest."
+    assert with_minutes(built, minutes) == built
 
 
-def test_two_numbers_are_always_true_so_that_no_small_edit_makes_both_false() -> None:
-    for main in range(3, LONGEST - MORE):
-        true = [n for n in range(0, 50, STEP) if not list(untrue(lesson(f"{n} minutes", main)))]
-        assert len(true) >= 2, main
+def test_a_lesson_that_is_to_be_converted_keeps_its_sentence() -> None:
+    deep = lesson(
+        "**It takes** 35 minutes.", "\n# %% [markdown]\n# ## Deep\n#\n# *In depth: no.*\n"
+    )
+
+    assert with_minutes(deep, Minutes(50, 20)) == deep
 
 
-def test_a_lesson_says_both_numbers_over_a_line_s_end_and_the_first_is_the_main_line_s() -> None:
-    assert stated(lesson(SAYS.format(35, 25), 1)) == Minutes(35, 25)
-    assert stated(notebook("It takes a while.")) == Minutes(0, 0)
+def test_a_first_cell_without_the_sentence_is_a_fault_with_its_repair() -> None:
+    with pytest.raises(AuthoringError, match=r"write '\*\*It takes\*\* about 5 minutes\.' into it"):
+        with_minutes(lesson("It takes a while."), Minutes(5))
+
+
+def test_a_core_of_more_than_an_hour_is_worth_a_warning() -> None:
+    assert warning(Lesson("01_title", "Title", Minutes(LONGEST, 90, 90))) == ""
+    assert warning(Lesson("01_title", "Title", Minutes(61))) == (
+        "warning: the core of 01_title takes 61 minutes, more than 60: shorten it, or mark a "
+        "section that no core exercise needs: '*Extra: …*'"
+    )
 
 
 # The lessons
-
-
-@each_lesson
-def test_a_lesson_takes_the_minutes_that_it_states(path: Path) -> None:
-    built = load(path)
-    assert built is not None
-
-    assert list(untrue(built)) == []
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
@@ -209,33 +207,34 @@ def names(source: str) -> tuple[set[str], set[str]]:
 
 
 def unexplained(made: NotebookNode) -> Iterator[str]:
-    """Yield what the main line uses as a section in depth has left it."""
-    last_bound_in_depth: dict[str, bool] = {}
+    """Yield what a core section uses as another section has left it."""
+    last_bound_elsewhere: dict[str, bool] = {}
     for section in sections(made):
         for cell in section.code:
             read, bound = names(cell.source)
-            if not section.in_depth:
-                skipped = sorted(name for name in read if last_bound_in_depth.get(name))
+            if section.kind == "core":
+                skipped = sorted(name for name in read if last_bound_elsewhere.get(name))
                 yield from (f"{section.heading}: {name}" for name in skipped)
-            last_bound_in_depth |= dict.fromkeys(bound, section.in_depth)
+            last_bound_elsewhere |= dict.fromkeys(bound, section.kind != "core")
 
 
-def test_a_name_that_only_a_skipped_section_explains_is_found() -> None:
+@pytest.mark.parametrize("mark", [EXTRA, REFERENCE])
+def test_a_name_that_only_a_skipped_section_explains_is_found(mark: str) -> None:
     made = notebook(
         code("x = 1\nimport a"),
-        f"## Deep\n\n{DEEP}",
+        f"## Skipped\n\n{mark}",
         code("x = 2\ndef f():\n    y = x"),
-        "## Main",
+        "## Core",
         code("def g(y):\n    return [f(z) for z in (x, y, a)]"),
         code("x = 3"),
         code("x"),
     )
 
-    assert list(unexplained(made)) == ["Main: f", "Main: x"]
+    assert list(unexplained(made)) == ["Core: f", "Core: x"]
 
 
 @each_lesson
-def test_who_skips_what_is_in_depth_has_seen_every_name_of_the_main_line(path: Path) -> None:
+def test_who_reads_only_the_core_has_seen_every_name_of_it(path: Path) -> None:
     built = load(path)
     assert built is not None
 

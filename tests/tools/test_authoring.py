@@ -31,7 +31,7 @@ LESSON = """\
 # %% [markdown]
 # # 01 · Sample lesson
 #
-# What you do here, in 2–5 minutes.
+# What you do here. **It takes** about 90 minutes.
 
 # %%
 import os
@@ -85,7 +85,7 @@ INDEX = """\
 [
   {"lesson": "01_sample", "title": "Sample lesson", "exercises": [
     {"id": "square", "title": "The square of a number", "points": 2, "difficulty": "easy", \
-"minutes": 3, "answer": "square"}
+"minutes": 3, "answer": "square", "needs": []}
   ]}
 ]
 """
@@ -271,9 +271,103 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert readme.startswith("# A course\n\n<!-- lessons -->\n|")
     assert readme.endswith("<!-- /lessons -->\n\nThe end.\n")
     assert (
-        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 2–5 "
-        "| [1 exercise](exercises/01_sample.ipynb), 5 minutes |" in readme
+        "| | **Core path** | **0 hours** | **0 hours** | |\n"
+        "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 5 "
+        "| [1 exercise](exercises/01_sample.ipynb), 5 |" in readme
     )
+
+
+MORE = (
+    "\n# %% [markdown]\n# ## More\n#\n# *Extra: for the square.*\n#\n# word" + " word" * 199 + "\n"
+)
+
+
+def add_an_extra_section(root: Path) -> None:
+    lesson = root / "notebooks/01_sample.py"
+    lesson.write_text(lesson.read_text(encoding="utf-8") + MORE, encoding="utf-8")
+
+
+def test_the_first_cell_states_the_minutes_as_the_lesson_was_executed(course: Path) -> None:
+    def with_figures(notebook: NotebookNode, path: Path) -> None:
+        pretend(notebook, path)
+        figure = new_output("display_data", data={"image/png": "aGk="})
+        if path.parent.name == "notebooks":
+            notebook.cells[2].outputs = [figure] * 20
+
+    add_an_extra_section(course)
+    written: list[str] = []
+    build(course, run=with_figures, say=written.append)
+
+    for name in ("notebooks/01_sample.py", "notebooks/01_sample.ipynb"):
+        text = (course / name).read_text(encoding="utf-8")
+        assert "**It takes** about 35 minutes; the *extra* sections take another 5." in text
+    assert "| 35 + 5 |" in (course / "README.md").read_text(encoding="utf-8")
+    assert written.count("executed notebooks/01_sample.ipynb") == 1
+    assert drift(course) == []
+
+
+def test_an_exercise_that_needs_an_extra_section_has_a_star(course: Path) -> None:
+    add_an_extra_section(course)
+    edit(MODULE, 'section=""', 'section="", needs_sections=("01 · Sample lesson", "More")')(course)
+
+    plan(course)
+
+    index = (course / "autograd_course/exercises/index.json").read_text(encoding="utf-8")
+    assert '"needs": ["More"]' in index
+    for folder in ("solutions", "exercises"):
+        intro = cells(course, f"{folder}/01_sample.ipynb")[0].source
+        assert intro.endswith(
+            "2 points, about 5 minutes (5 of them for the exercises with ★, which need an *extra* "
+            "section).\n\n"
+            '## 1 · The square ★ (2 points · easy · 3 minutes · needs "More")'
+        )
+    assert "(exercises/01_sample.ipynb), 0 + 5 |" in (course / "README.md").read_text(
+        encoding="utf-8"
+    )
+
+    edit("notebooks/01_sample.py", "*Extra:", "Now core:")(course)
+    plan(course)
+
+    assert "★" not in (course / "solutions/01_sample.py").read_text(encoding="utf-8")
+
+
+def test_lesson_00_lists_the_lessons_with_what_an_author_says_they_are_for(course: Path) -> None:
+    start = course / "notebooks/00_start.py"
+    table = "# <!-- lessons -->\n# | 00 | | to start |\n# | 01 | An old title | a sample |\n"
+    start.write_text(
+        "# %% [markdown]\n# # 00 · Start\n#\n# **It takes** about 5 minutes.\n#\n"
+        f"{table}# <!-- /lessons -->\n",
+        encoding="utf-8",
+    )
+    elective = course / "notebooks/09_more.py"
+    elective.write_text(LESSON.replace("01 · Sample lesson", "09 · More"), encoding="utf-8")
+
+    with pytest.raises(AuthoringError, match=r"add the line '\| 09 \| \| what it is for \|' to it"):
+        plan(course)
+
+    edit("notebooks/00_start.py", "| a sample |\n", "| a sample |\n# | 09 | | more |\n")(course)
+    plan(course)
+
+    assert cells(course, "notebooks/00_start.ipynb")[0].source.endswith(
+        "<!-- lessons -->\n"
+        "| | Lesson | What it is for |\n"
+        "| --- | --- | --- |\n"
+        "| | **Core path** | |\n"
+        "| 00 | [Start](00_start.ipynb) | to start |\n"
+        "| 01 | [Sample lesson](01_sample.ipynb) | a sample |\n"
+        "| | **Electives** | |\n"
+        "| 09 | [More](09_more.ipynb) | more |\n"
+        "<!-- /lessons -->"
+    )
+
+
+def test_a_notebook_of_which_only_text_changed_keeps_its_outputs(built: Path) -> None:
+    printed = cells(built, "notebooks/01_sample.ipynb")[2].outputs
+    edit("notebooks/01_sample.py", "What you do here", "What happens here")(built)
+
+    assert plan(built) == ["wrote notebooks/01_sample.ipynb"]
+    assert cells(built, "notebooks/01_sample.ipynb")[2].outputs == printed
+    assert drift(built) == []
 
 
 def test_headings_and_sums_are_those_that_the_exercises_declare(course: Path) -> None:
@@ -362,7 +456,7 @@ DRIFT = {
         "solutions/01_sample.py differs from what its source makes of it",
     ),
     "the lesson table edited": (
-        edit("README.md", "| 2–5 |", "| 5 |"),
+        edit("README.md", "| 5 |", "| 15 |"),
         "README.md differs from what its source makes of it",
     ),
     "a notebook removed": (
@@ -393,36 +487,53 @@ def test_drift_names_the_file_and_the_command_that_repairs_it(course: Path, what
 
 
 def test_minutes_that_are_untrue_are_drift_of_a_lesson_and_of_no_exercise(course: Path) -> None:
-    edit("notebooks/01_sample.py", "2–5 minutes", "20 minutes")(course)
+    plan(course)
+    edit("notebooks/01_sample.py", "about 5 minutes", "about 20 minutes")(course)
     edit("solutions/01_sample.py", "Sample exercises", "Sample exercises, 90 minutes")(course)
+
     plan(course)
 
-    (problem,) = drift(course)
-
-    assert problem.startswith("notebooks/01_sample.py states 20 minutes and reads in 0.")
-    assert problem.endswith(": let it say '5 minutes'; then run `make notebooks`")
+    text = (course / "notebooks/01_sample.py").read_text(encoding="utf-8")
+    assert "**It takes** about 5 minutes." in text
+    assert "90 minutes" in (course / "solutions/01_sample.py").read_text(encoding="utf-8")
 
 
 def test_the_minutes_of_a_lesson_are_printed_section_by_section_and_of_each_exercise(
     course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lesson = course / "notebooks/01_sample.py"
-    deep = "\n# %% [markdown]\n# ## Deep\n#\n# *In depth: later.*\n#\n"
-    lesson.write_text(lesson.read_text() + deep + "# word" + " word" * 439 + "\n")
+    add_an_extra_section(course)
     plan(course)
     monkeypatch.chdir(course)
 
     assert main(["minutes", "01"]) == 0
 
     name, title, section, total, exercise = capsys.readouterr().out.split("\n")[:5]
-    assert (name, title) == ("01_sample", "           0.4  # 01 · Sample lesson")
-    assert section == "in depth   2.0  ## Deep"
-    assert total == "main line 0.4, in depth 2.0 minutes"
+    assert (name, title) == ("01_sample", "            0.6  # 01 · Sample lesson")
+    assert section == "extra       1.4  ## More"
+    assert total == "core 0.6, extra 1.4, reference 0.0 minutes"
     assert exercise == (
         "easy       3.1  square, declared as 3: words 3, given lines 1, lines to write 1"
     )
     assert main(["minutes", "02"]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_the_minutes_of_all_lessons_are_one_table_with_sums(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_an_extra_section(course)
+    plan(course)
+    monkeypatch.chdir(course)
+
+    assert main(["minutes"]) == 0
+
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert table == [
+        ["core", "extra", "reference", "exercises", "starred"],
+        ["01_sample", "0.6", "1.4", "0.0", "3", "0"],
+        ["core", "path", "0.6", "1.4", "0.0", "3", "0"],
+        ["total", "0.6", "1.4", "0.0", "3", "0"],
+    ]
 
 
 @pytest.mark.parametrize("stray", ["exercises/02_gone.ipynb", "notebooks/data.csv"])
@@ -436,9 +547,23 @@ def test_a_file_that_belongs_to_no_source_is_drift(course: Path, stray: str) -> 
 
 
 FAULTS = {
+    "a lesson without a title": (
+        edit("notebooks/01_sample.py", "# # 01 · Sample lesson", "# A lesson"),
+        "notebooks/01_sample.py:1: a lesson needs a '# Title'; write it into its first",
+    ),
     "a lesson without minutes": (
-        edit("notebooks/01_sample.py", "2–5 minutes", "a while"),
-        "notebooks/01_sample.py:1: a lesson needs a '# Title'",
+        edit("notebooks/01_sample.py", "**It takes** about 90 minutes", "It takes a while"),
+        "notebooks/01_sample.py:1: the first cell of a lesson does not say how long it takes; "
+        "write '**It takes** about 5 minutes.' into it",
+    ),
+    "an exercise of a section that is not in the lesson": (
+        edit(MODULE, 'section=""', 'section="", needs_sections=("Cubes",)'),
+        f"{MODULE}:10: neither lesson 01_sample nor one before it has a section 'Cubes'; "
+        "let EXERCISE name a heading of the lesson",
+    ),
+    "an exercise without a section": (
+        edit(MODULE, '    section="",\n', ""),
+        f"{MODULE}:10: EXERCISE names no section of the lesson; let it say section=",
     ),
     "a README without a place for the table": (
         edit("README.md", "<!-- lessons -->", ""),

@@ -52,6 +52,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=6,
     section="A gradient of your own",
+    needs_sections=("A reversal as a Function",),
     bounds="forward returns a tensor of its own, neither x nor a view of it",
     reference=unchanged,
     surrogate=reversed_gradient,

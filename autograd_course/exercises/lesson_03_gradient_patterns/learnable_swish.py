@@ -27,6 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Broadcasting is a copy",
+    needs_sections=("One parameter for all",),
     bounds="the gradient of β has the shape of β",
     reference=learnable_swish,
     samplers={

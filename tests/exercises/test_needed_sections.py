@@ -1,0 +1,147 @@
+"""A core exercise needs only core sections: by the names of PyTorch that its solution uses."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+
+import pytest
+import torch.func
+import torch.library
+import torch.utils.checkpoint
+from repository import ROOT
+from torch.autograd import Function, forward_ad, graph
+
+from tools.derived import declared_in
+from tools.exercises import SOLUTION_ONLY
+from tools.index import Declared
+from tools.minutes import Section, is_unread, sections
+from tools.nbgrader import GRADER_SUFFIX, is_grader
+from tools.notebooks import unexecuted
+from tools.percent import Cell, Source, read
+from tools.regions import find_regions
+
+_MODULES = (
+    torch.amp,
+    torch.autograd,
+    torch.autograd.function,
+    torch.func,
+    torch.library,
+    torch.utils.checkpoint,
+    forward_ad,
+    graph,
+)
+# What a lesson has to teach before an exercise may ask for it. The names of ctx and of the methods
+# of a Function are attributes of the class; those in the last row belong to other places.
+TAUGHT_NAMES = {
+    *(name for module in _MODULES for name in module.__all__),
+    *(name for name in dir(Function) if not name.startswith("_")),
+    *("create_graph", "enable_grad", "inference_mode", "no_grad", "needs_input_grad"),
+    *("saved_tensors", "is_grad_enabled", "allow_in_graph", "export"),
+} - {"name"}  # an attribute of many things
+# These sections repeat what others teach.
+_TEACHES_NOTHING = ("Do you know it?", "Summary", "Where next")
+# Code in text: a block, or a span with a keyword argument. Other spans only mention a name.
+_IN_TEXT = re.compile(r"^```\w*\n.*?^```|`[^`\n]*=[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+def names(code: str, lines: Iterable[range]) -> Iterator[str]:
+    """Yield the names in the parts of a cell that touch some of its lines."""
+    wanted = {line for span in lines for line in span}
+    for node in ast.walk(ast.parse(code)):
+        begin, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
+        if not wanted.intersection(range(begin, end + 1)):
+            continue
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name):
+                yield name
+            case ast.keyword(arg=str(name)):
+                yield name
+
+
+def solved(cell: Cell, source: Source) -> Iterator[str]:
+    """Yield the names that the solution in a cell uses."""
+    if SOLUTION_ONLY in cell.tags:
+        yield from names(cell.source, [range(1, len(cell.source.splitlines()) + 1)])
+    else:
+        regions = find_regions(cell.source, source.path, cell.line)
+        yield from names(cell.source, [range(r.begin + 1, r.end + 2) for r in regions])
+
+
+def uses() -> dict[str, set[str]]:
+    """Return by exercise the names that a lesson has to teach before."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "solutions").glob("*.py")):
+        source, used = read(path), set[str]()
+        for cell in source.cells:
+            if is_grader(cell):
+                name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
+                found[name], used = used & TAUGHT_NAMES, set()
+            elif cell.is_code:
+                used.update(solved(cell, source))
+    return found
+
+
+@cache
+def lessons() -> Mapping[str, list[tuple[Section, set[str]]]]:
+    """Return by lesson the sections that teach, with the words in the code that a reader sees."""
+    taught = {}
+    for path in sorted((ROOT / "notebooks").glob("*.py")):
+        parts = sections(unexecuted(read(path).cells))
+        taught[path.stem] = [(part, set(code_words(part))) for part in parts if part.level > 1]
+    return taught
+
+
+def code_words(section: Section) -> Iterator[str]:
+    shown = [cell.source for cell in section.code if not is_unread(cell)]
+    in_text = [match.group() for match in _IN_TEXT.finditer(section.text)]
+    for code in [*shown, *in_text]:
+        yield from re.findall(r"\w+", code)
+
+
+def taught(exercise: Declared) -> set[str]:
+    """Return what the core of the lessons so far shows in code, and the extra sections with a star.
+
+    The electives have higher numbers than the core path, so no core lesson counts on one.
+    """
+    return {
+        word
+        for lesson, parts in lessons().items()
+        for part, words in parts
+        if lesson <= exercise.lesson
+        and (part.kind == "core" or part.heading in exercise.needs)
+        and part.heading not in _TEACHES_NOTHING
+        for word in words
+    }
+
+
+DECLARED, USES = declared_in(ROOT), uses()
+
+
+def test_the_solutions_of_all_exercises_are_read() -> None:
+    assert USES.keys() == DECLARED.keys()
+    assert "needs_input_grad" in USES["strided-gain"]
+    assert "mark_dirty" in USES["leaky-relu-in-place"]
+    assert {"setup_context", "jvp"} <= USES["jvp-smooth-maximum"]
+    assert "vmap" in USES["vmap-solve"]
+
+
+def test_a_name_that_only_an_extra_section_teaches_is_missed() -> None:
+    exercise = DECLARED["leaky-relu-in-place"]
+
+    assert exercise.needs == ("Writing in place: mark_dirty",)
+    assert "mark_dirty" in taught(exercise)
+    assert "mark_dirty" not in taught(DECLARED["strided-gain"])
+
+
+@pytest.mark.parametrize("exercise", DECLARED.values(), ids=DECLARED)
+def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(
+    exercise: Declared,
+) -> None:
+    missing = USES[exercise.id] - taught(exercise)
+
+    assert not missing, (
+        f"name the section that teaches {missing} in needs_sections of {exercise.id}"
+    )
