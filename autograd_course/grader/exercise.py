@@ -57,7 +57,7 @@ class Exercise:
     ``minutes`` says how long it takes a learner who has just read the lesson; they have to agree
     with the model in ``tools/minutes.py``. ``section`` is the
     heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
-    forward. ``bounds`` says in words what is asked beyond right values.
+    forward. ``constraints`` says in words what is asked beyond right values.
     ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
     be judged here.
     """
@@ -72,7 +72,7 @@ class Exercise:
     minutes: int
     section: str
     section_is_on_backward: bool = False
-    bounds: str = ""
+    constraints: str = ""
     needs: Callable[[], str | None] | None = None
 
     @property

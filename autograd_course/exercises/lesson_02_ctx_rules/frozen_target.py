@@ -51,7 +51,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="A frozen target and its 1/N",
-    bounds="target and weight get no gradient, whether or not they ask for one",
+    constraints="target and weight get no gradient, whether or not they ask for one",
     reference=frozen_target,
     samplers=shaped(positive, count=3),
     asked=("wasted-gradient",),

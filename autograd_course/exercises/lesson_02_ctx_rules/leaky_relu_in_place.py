@@ -52,7 +52,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="Writing in place: mark_dirty",
-    bounds="x itself is overwritten and returned",
+    constraints="x itself is overwritten and returned",
     reference=leaky_relu,
     samplers={
         "a matrix, slope 0.1": lambda rng: (around(rng, (0.0,), 3, 5), 0.1),

@@ -51,7 +51,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Outputs without a gradient",
-    bounds="nothing but the indices is kept",
+    constraints="nothing but the indices is kept",
     reference=sort_with_indices,
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5),),

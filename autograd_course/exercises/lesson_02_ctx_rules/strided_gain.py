@@ -46,7 +46,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="The whole thing, working",
-    bounds="a gradient is computed only where one is wanted, the output is no view, and "
+    constraints="a gradient is computed only where one is wanted, the output is no view, and "
     "nothing is kept when training is False",
     reference=strided_gain,
     samplers={

@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Broadcasting is a copy",
-    bounds="the gradient of β has the shape of β",
+    constraints="the gradient of β has the shape of β",
     reference=learnable_swish,
     samplers={
         "a 3×5 matrix, β without an axis": lambda rng: (normal(rng, 3, 5), positive(rng)),

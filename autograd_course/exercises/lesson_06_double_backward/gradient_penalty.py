@@ -133,7 +133,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="A gradient penalty",
-    bounds="its gradient reaches the critic's parameters, finite also where the critic is "
+    constraints="its gradient reaches the critic's parameters, finite also where the critic is "
     "flat, and the samples stay as they are",
     reference=gradient_penalty,
     samplers={

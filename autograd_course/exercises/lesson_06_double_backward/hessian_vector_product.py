@@ -144,7 +144,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=10,
     section="Never build it: Hessian-vector products",
-    bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
+    constraints="its cost is that of two backward passes, whatever the size, f is evaluated at the "
     "inputs alone, and the inputs stay as they are",
     reference=hvp,
     samplers={

@@ -221,8 +221,8 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=25,
     section="Compute it again",
-    bounds="nothing but the input is kept, dropout draws the same mask twice, and frozen parts are "
-    "no obstacle",
+    constraints="nothing but the input is kept, dropout draws the same mask twice, and frozen "
+    "parameters are allowed",
     reference=plain,
     trials=(
         is_a_function,

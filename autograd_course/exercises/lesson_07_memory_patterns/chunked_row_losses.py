@@ -54,7 +54,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=30,
     section="Never build it, and the price of being early",
-    bounds="the logits of no more than a few chunks exist at any moment",
+    constraints="the logits of no more than a few chunks exist at any moment",
     reference=row_losses,
     samplers={
         "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),

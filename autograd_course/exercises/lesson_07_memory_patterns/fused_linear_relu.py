@@ -53,7 +53,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=9,
     section="Fuse what stands together",
-    bounds="nothing but inputs and the output is kept",
+    constraints="nothing but inputs and the output is kept",
     reference=linear_relu,
     samplers={
         "a batch of 5 rows": lambda rng: (normal(rng, 5, 3), normal(rng, 4, 3), normal(rng, 4)),

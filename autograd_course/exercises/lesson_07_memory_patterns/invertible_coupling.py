@@ -56,7 +56,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Invert instead of keeping",
-    bounds="of the activations only the outputs are kept",
+    constraints="of the activations only the outputs are kept",
     reference=coupling,
     samplers={
         "a batch of 5 rows": lambda rng: (

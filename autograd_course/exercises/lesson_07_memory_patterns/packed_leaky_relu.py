@@ -62,7 +62,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Keep something smaller",
-    bounds="one bit an element is kept",
+    constraints="one bit an element is kept",
     reference=leaky_relu,
     samplers={
         "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),

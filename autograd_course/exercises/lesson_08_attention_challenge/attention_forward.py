@@ -86,7 +86,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=15,
     section="Rows that see nothing",
-    bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
+    constraints="nothing overflows, a query without keys gets zeros, no built-in does the work",
     reference=attend,
     samplers={
         "4 queries, 4 keys": lambda rng: drawn(rng),

@@ -80,7 +80,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="Heads that share keys",
-    bounds="k and v are kept as they were given, not repeated",
+    constraints="k and v are kept as they were given, not repeated",
     reference=grouped,
     samplers={
         "4 heads of queries, 2 of keys": lambda rng: (

@@ -313,7 +313,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=55,
     section="A softmax in pieces",
-    bounds="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
+    constraints="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
     "once, forward and backward",
     reference=tiled,
     samplers={

@@ -212,7 +212,7 @@ def passed(exercise: FunctionExercise) -> Verdict:
     elif exercise.double_backward:
         truth = "second derivatives"
     samples = tuple(exercise.samplers)
-    return Verdict(FunctionAgrees(truth, exercise.bounds, samples, exercise.modeled_on))
+    return Verdict(FunctionAgrees(truth, exercise.constraints, samples, exercise.modeled_on))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def judge_name(exercise: NamingExercise, answer: Any) -> Verdict:
         return Verdict(WrongKind("no text", type(answer).__name__, exercise.id))
     name = id_typed(answer)
     if name == exercise.rule:
-        return Verdict(RuleNamed(name, _title(name), exercise.bounds))
+        return Verdict(RuleNamed(name, _title(name), exercise.constraints))
     if name not in RULES:
         close = get_close_matches(name, RULES, n=3, cutoff=0.5)
         return Verdict(UnknownRule(answer, tuple(close)))
