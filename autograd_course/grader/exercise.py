@@ -129,7 +129,7 @@ class FunctionExercise(Sampled):
     ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
     modeled on; it is told with the pass, when it gives nothing away anymore. ``methods`` are those
     that are asked for besides forward and backward, of ``"setup_context"``, ``"vmap"`` and
-    ``"jvp"``.
+    ``"jvp"``. An exercise that does not ask for ``setup_context`` accepts answers with and without.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -142,10 +142,12 @@ class FunctionExercise(Sampled):
     modeled_on: str = ""
     methods: tuple[str, ...] = ()
 
-    @property
-    def signature(self) -> str:
-        """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
-        ctx = "" if "setup_context" in self.methods else "ctx, "
+    def signature(self, *, separate: bool = False) -> str:
+        """Return the first line of the forward that is asked for, as in ``forward(ctx, x)``.
+
+        ``separate``: the answer has a ``setup_context``, so its forward takes no ctx.
+        """
+        ctx = "" if separate or "setup_context" in self.methods else "ctx, "
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:
