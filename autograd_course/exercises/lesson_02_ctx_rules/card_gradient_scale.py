@@ -1,9 +1,10 @@
 """Card: a tenth of the gradient
 
-1. exp saves its output, sin does not. The message says that this output has been modified. Has it?
-2. A version counter moves when a tensor is written to, or when somebody declares that it was. Which
-   line declares something?
-3. mark_dirty(x) says that x was overwritten. It was not.
+1. exp saves its output, sin does not. The message says that this output has been modified. Was it
+   really modified?
+2. A version counter increases when your code writes to a tensor, or when your code declares that it
+   did. Which line declares something?
+3. mark_dirty(x) says that x was overwritten. But forward did not overwrite it.
 """
 
 from autograd_course.grader.exercise import NamingExercise

@@ -1,10 +1,10 @@
 """Card: the skip connection
 
-1. Rectify alone is right, a sum of two branches is not. What do the two branches share?
-2. The engine gives both branches of a sum one and the same tensor. Look for the line that writes
-   into something which backward did not make itself.
-3. grad_output[~positive] = 0 changes the tensor that the skip connection receives too. The rule
-   begins with mutates-; three of them do.
+1. Rectify alone is right, but a sum of two branches is wrong. What do the two branches share?
+2. Autograd passes the same tensor to both branches of a sum. Look for the line that writes into a
+   tensor that backward did not create itself.
+3. grad_output[~positive] = 0 also changes the tensor that the skip connection receives. The name of
+   the rule begins with mutates-, as the names of three rules do.
 """
 
 from autograd_course.grader.exercise import NamingExercise

@@ -1,10 +1,10 @@
 """Card: the twins
 
-1. One call, then its backward: right. Two calls, then backward: wrong for the first. What has the
-   second call overwritten?
-2. Each call has a ctx of its own. How many places called Weigh.x are there?
-3. Weigh.x is one place for all calls; the second replaces what the first left there. The rule says
-   that state is shared.
+1. One call followed by its backward is right. With two calls before backward, the first gradient is
+   wrong. What did the second call overwrite?
+2. Each call has its own ctx. How many places called Weigh.x are there?
+3. Weigh.x is one place for all calls, so the second call replaces what the first one stored there.
+   The name of the rule says that the state is shared.
 """
 
 from autograd_course.grader.exercise import NamingExercise

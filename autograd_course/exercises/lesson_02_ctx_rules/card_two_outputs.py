@@ -1,10 +1,11 @@
 """Card: mean and spread
 
-1. The same Function, two losses. What reaches backward for an output that the loss leaves out?
-2. Usually zeros, and then the formula would hold. One line in forward asks for something else
-   instead.
-3. set_materialize_grads(False) asks for None, and None * 2 is a TypeError. The rule names what
-   arrives.
+1. The same Function gets two losses. What does backward receive for an output that the loss does
+   not use?
+2. By default, backward receives zeros, and the formula would be right for them. One line in forward
+   asks for something else.
+3. set_materialize_grads(False) asks for None, and None * 2 raises a TypeError. The name of the rule
+   says what backward receives.
 """
 
 from autograd_course.grader.exercise import NamingExercise

@@ -1,11 +1,12 @@
 """Tier 5: differentiable twice
 
-1. Lesson 06: what carries a graph into backward? Go through the five tensors that tier 3 saves. One
-   of them is neither an input nor an output.
-2. L must be an output, and then a gradient arrives for it. L is the log-sum-exp of a row of S, so
-   ∂L/∂S is that row of the softmax.
-3. forward returns (out, lse) and saves these very tensors. backward(ctx, grad_out, grad_lse) is
-   tier 3 with dS = P ∘ (dP - D + grad_lse[..., None]), and no in-place arithmetic.
+1. Which tensors carry a graph into backward, according to lesson 06? Check each of the five tensors
+   that tier 3 saves. One of them is neither an input nor an output.
+2. L must be an output, and then backward receives a gradient for it. L is the log-sum-exp of a row
+   of S, so ∂L/∂S is this row of the softmax.
+3. forward returns (out, lse), and setup_context saves the inputs and these two outputs.
+   backward(ctx, grad_out, grad_lse) is that of tier 3 with dS = P ∘ (dP - D + grad_lse[..., None]).
+   Use no in-place operations.
 """
 
 from collections.abc import Callable, Mapping
