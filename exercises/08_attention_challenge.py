@@ -157,7 +157,9 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TiledAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal=False, dropout_p=0.0, seed=0, block=16) -> Tensor:
+    def forward(
+        ctx, q: Tensor, k: Tensor, v: Tensor, causal=False, dropout_p=0.0, seed=0, block=16
+    ) -> Tensor:
         # YOUR CODE HERE
         raise NotImplementedError
 

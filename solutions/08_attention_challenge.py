@@ -222,7 +222,9 @@ def online_softmax(q_i: Tensor, i: int, k: Tensor, v: Tensor, options) -> tuple[
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TiledAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal=False, dropout_p=0.0, seed=0, block=16) -> Tensor:
+    def forward(
+        ctx, q: Tensor, k: Tensor, v: Tensor, causal=False, dropout_p=0.0, seed=0, block=16
+    ) -> Tensor:
         ### BEGIN SOLUTION
         ctx.options = causal, dropout_p, seed, block
         rows = [
