@@ -3,18 +3,18 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# Four Functions that cannot be written well without the rules of lesson 02, then four cards: a broken Function, what somebody observed, and the question which rule it breaks.
+# You write four Functions that need the rules of lesson 02. Then come four cards. Each card shows a broken Function and a run that goes wrong, and you name the rule that the Function breaks.
 #
-# **Given:** the task, the formula of forward, the name and the signature of every class.
+# **Given:** the task, the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you write down, not a call of autograd.
-# - Tensors go through `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - Nothing is changed in place that is not yours, unless the exercise asks for it.
+# - `backward` computes a formula that you write down. It does not call autograd.
+# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
 # 13 points, about 75 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
@@ -46,29 +46,34 @@ from autograd_course import diagnose, grade, hint, progress
 # %% [markdown]
 # ## 1 · Strided gain: the whole of ctx in one Function (3 points · medium · 20 minutes)
 #
-# A layer keeps every `stride`-th element of the last axis. While `training` is True it multiplies what it keeps by a learned `gain`; otherwise it passes it on unchanged:
+# A layer keeps every `stride`-th element of the last dimension. In training, it multiplies the kept elements by a learned `gain`. Otherwise it returns them unchanged:
 #
 # $$y_{\dots i} = \begin{cases} \text{gain}_{\dots i} \cdot x_{\dots\, i \cdot \text{stride}} & \text{in training} \\ x_{\dots\, i \cdot \text{stride}} & \text{otherwise.} \end{cases}$$
 #
 # | argument | |
 # | --- | --- |
-# | `x` | a tensor of one axis or more |
-# | `gain` | a tensor of the shape of the output, `x[..., ::stride].shape` |
+# | `x` | a tensor with at least one dimension |
+# | `gain` | a tensor with the shape of the output, `x[..., ::stride].shape` |
 # | `stride`, `training` | a positive integer and a flag |
 #
-# **Write** both methods. An element that was left out has the gradient 0.
+# **Write** the three methods. An element that the layer leaves out has the gradient 0.
 #
 # **Constraints:**
 #
-# - A gradient is computed only where `ctx.needs_input_grad` says that one is wanted.
-# - When `training` is False, nothing is kept for backward: no value of a tensor is needed then.
-# - The output is a tensor of its own. A slice is a view, and your users may want to write into what they get.
+# - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
+# - When `training` is False, nothing is saved for backward. Backward then needs no value of any tensor.
+# - The output is a tensor of its own. A slice is a view, and your users may want to write into the output.
 
 
 # %% nbgrader={"grade": false, "grade_id": "strided-gain", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class StridedGain(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
+    def forward(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, int, bool], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -86,17 +91,22 @@ grade("strided-gain", StridedGain)
 #
 # $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
 #
-# The activation overwrites its input, so that a network needs one tensor here instead of two. What backward must know can be read off the output, since `slope`, a Python number, is positive.
+# The activation overwrites its input, so the network stores one tensor here instead of two. `slope` is a positive Python number, so the sign of the output tells backward the sign of the input.
 #
-# **Write** both methods.
+# **Write** the three methods. `setup_context` runs after `forward`, so `inputs` then contains the overwritten `x`.
 #
-# **Constraint:** `x` itself is overwritten and returned, and autograd is told so.
+# **Constraint:** `x` itself is overwritten and returned, and your code tells autograd about it.
 
 
 # %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class LeakyReLUInPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, slope: float) -> Tensor:
+    def forward(x: Tensor, slope: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, float], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -114,17 +124,22 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #
-# along the last axis; with `descending=True` the other way round. forward returns the pair `(values, indices)`; `torch.sort(x, dim=-1, descending=descending)` is allowed.
+# along the last dimension. With `descending=True` the order is reversed. `forward` returns the pair `(values, indices)`. You may call `torch.sort(x, dim=-1, descending=descending)`.
 #
-# **Write** both methods. backward gets a second gradient, that of the indices, which means nothing. Say in forward that the indices have none. For integers that is a note to the reader, since PyTorch knows, and it is not graded.
+# **Write** the three methods. `backward` receives a second gradient for the indices, which has no meaning. In `setup_context`, mark the indices as non-differentiable. PyTorch knows this of integers, so the mark is for the reader and is not graded.
 #
-# **Constraint:** nothing but the indices is kept. Where a number went is all that its gradient needs to know.
+# **Constraint:** save nothing but the indices. Backward only needs to know where each number went.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sort-with-indices", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class SortWithIndices(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+    def forward(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, bool], output: tuple[Tensor, Tensor]) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -142,20 +157,25 @@ grade("sort-with-indices", SortWithIndices)
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
-# over all $N$ elements of prediction $p$, target $t$ and weight $w$, three tensors of one shape. In training by bootstrap the target comes out of the same network, and no gradient may flow into it; the weights are given from outside.
+# over all $N$ elements of the prediction $p$, the target $t$ and the weight $w$. The three tensors have the same shape. When a network learns from its own output, it also computes the target, and no gradient may flow into the target. The weights are constants.
 #
-# **Write** both methods; forward returns a single number (0-dim).
+# **Write** the three methods. `forward` returns a single number (0-dim).
 #
 # **Constraints:**
 #
-# - Target and weight get `None`, whether or not they ask for a gradient.
-# - Nothing is computed when the prediction asks for none.
+# - Target and weight get `None`, even if they require a gradient.
+# - `backward` computes nothing when the prediction requires no gradient.
 
 
 # %% nbgrader={"grade": false, "grade_id": "frozen-target", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class FrozenTargetLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    def forward(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -171,7 +191,7 @@ grade("frozen-target", FrozenTargetLoss)
 # %% [markdown]
 # ## Four cards
 #
-# On each: a Function that somebody wrote, and a run in which something is odd. Name the rule that it breaks, as `diagnose` would, for instance `name = "flipped-sign"`. The names of this lesson are
+# Each card shows a Function and a run in which something goes wrong. The authors wrote a combined `forward`, as you will find it in older code. Name the rule that the Function breaks, as `diagnose` would, for instance `name = "flipped-sign"`. This lesson covers these rules:
 #
 # | | |
 # | --- | --- |
@@ -179,12 +199,12 @@ grade("frozen-target", FrozenTargetLoss)
 # | in forward | `mutates-input`, `wrong-mark-dirty`, `returns-view`, `wrong-non-differentiable`, `captured-tensor` |
 # | in backward | `mutates-grad-output`, `mutates-saved`, `none-grad-output`, `wasted-gradient`, `not-reentrant`, `frozen-input` |
 #
-# What a name means, `!autograd-course explain shared-state` says. You could also ask `diagnose`. Read first: in a code review there is no one to ask. Then ask it, and see whether you agree.
+# To see what a name means, run `!autograd-course explain shared-state`. First read the code, as in a code review. Then call `diagnose` and see whether you agree.
 
 # %% [markdown]
 # ### 5 · The skip connection (1 point · easy · 5 minutes)
 #
-# A ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope is 1 for negative and 2 for positive $h$. `gradcheck` passes the Function; a sum of two branches does not come out right.
+# This Function is the ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope of $y$ is 1 for negative and 2 for positive $h$. The Function passes `gradcheck`, but the gradient of the sum is wrong.
 
 
 # %%
@@ -218,7 +238,7 @@ grade("card-skip-connection", name)
 # %% [markdown]
 # ### 6 · Mean and spread (1 point · easy · 5 minutes)
 #
-# Two statistics of a tensor from one Function. Its author tested it with a loss that uses both.
+# This Function computes two statistics of a tensor. Its author tested it with a loss that uses both.
 
 
 # %%
@@ -253,7 +273,7 @@ grade("card-two-outputs", name)
 # %% [markdown]
 # ### 7 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
-# A layer that passes everything on unchanged and lets a tenth of the gradient back, by intention. After `sin` it works. After `exp` it does not.
+# This layer returns its input unchanged and passes back a tenth of the gradient, as its author intended. It works after `sin`, but not after `exp`.
 
 
 # %%
@@ -286,7 +306,7 @@ grade("card-gradient-scale", name)
 # %% [markdown]
 # ### 8 · The twins (1 point · easy · 5 minutes)
 #
-# A square. Alone it is right; in a network that compares two inputs it is used twice, and then the first gradient is wrong.
+# This Function computes a square. A single call gets the right gradient. A network that compares two inputs calls it twice, and then the first gradient is wrong.
 
 
 # %%
@@ -317,7 +337,7 @@ grade("card-twins", name)
 # %% [markdown]
 # ## Where you are
 #
-# The table below comes from your progress file, so it also counts what you solved on another day.
+# The table below comes from your progress file, so it also counts the exercises that you solved on other days.
 
 # %% tags=["nbval-ignore-output"]
 progress()
@@ -325,4 +345,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take a Function of your own, or one from a library that you use, and go through the summary table of lesson 02 line by line. `autograd-course check module:Function` does the same from a terminal.
+# Take a Function of your own, or one from a library that you use, and check it against each line of the summary table of lesson 02. In a terminal, `autograd-course check module:Function` looks for the same mistakes.

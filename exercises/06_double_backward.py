@@ -3,18 +3,18 @@
 #
 # # 06 · Gradients of gradients: exercises
 #
-# Lesson 06 showed what a second derivative can see of a Function, and what it cannot. Here you write four Functions that are right twice, two routines that differentiate a gradient, and repair a Function that spoils both.
+# Lesson 06 showed which parts of a Function a second derivative can see. Here you write four Functions that support double backward, and two routines that differentiate a gradient. At the end, you repair a Function whose second derivative is wrong.
 #
-# **Given:** the task, the formula of forward, the name and the signature of every class and function.
+# **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each class that you write from nothing has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every Function:**
 #
-# - The second derivative must be right as well: the grader differentiates your gradient and compares with differences.
-# - `backward` is a formula that you derive and write down, not a call of autograd.
-# - Tensors that backward needs are kept by `ctx.save_for_backward`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - The second derivative must also be right. The grader differentiates your gradient and compares it with finite differences.
+# - `backward` computes a formula that you write down. It does not call autograd.
+# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
 #
 # 16 points, about 70 minutes.
 
@@ -48,15 +48,20 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # $$y = x^3, \qquad \frac{\partial y}{\partial x} = 3x^2 .$$
 #
-# The formula is simple; the question is what backward computes it *from*. A tensor that forward works out on the way, such as $x^2$, is a constant to backward.
+# The formula is simple. The question is from which tensor backward computes it. An intermediate of forward, such as $x^2$, is a constant when backward reads it.
 #
-# **Write** both methods. `x` may have any shape.
+# **Write** the three methods. `x` may have any shape.
 
 
 # %% nbgrader={"grade": false, "grade_id": "cube-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Cube(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -74,15 +79,20 @@ grade("cube-twice", Cube)
 #
 # $$y = e^x, \qquad \frac{\partial y}{\partial x} = e^x = y .$$
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
-# **Constraint:** save nothing but the output. To autograd the output is a *tensor*, not a number: a second tensor of the same values is something else.
+# **Constraint:** save nothing but the output. For autograd, the output is a *tensor*, not its values: a second tensor with the same values is not the output.
 
 
 # %% nbgrader={"grade": false, "grade_id": "exp-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Exp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -100,15 +110,20 @@ grade("exp-twice", Exp)
 #
 # $$y = \sinh x, \qquad \frac{\partial y}{\partial x} = \cosh x .$$
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
-# **Constraint:** save nothing but the output $y$. So write $\cosh x$ with $y$ alone; the hyperbola has an identity for it, as the circle has one for sine and cosine.
+# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. An identity connects sinh and cosh, as another one connects sine and cosine.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Sinh(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -124,14 +139,14 @@ grade("sinh-by-output", Sinh)
 # %% [markdown]
 # ## 4 · Log-sum-exp with its Hessian (3 points · medium · 10 minutes)
 #
-# Over the last axis of `x`,
+# Over the last dimension of `x`,
 #
 # $$y = \log \sum_i e^{x_i}, \qquad \frac{\partial y}{\partial x_i} = p_i = e^{x_i - y},
 # \qquad \frac{\partial^2 y}{\partial x_i \partial x_j} = p_i \, (\delta_{ij} - p_j) .$$
 #
-# The last axis is gone in `y`, and so in `grad_output`. Use `torch.logsumexp` in forward: it does not overflow, and knows what a row of $-\infty$ gives. What counts here is what backward is made of.
+# `y` has no last dimension, and so neither does `grad_output`. Use `torch.logsumexp` in forward: it does not overflow, and it is right for a row of $-\infty$. This exercise is about the tensors from which backward computes the softmax.
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
 # **Constraint:** the Hessian is the one above, not zero.
 
@@ -139,7 +154,12 @@ grade("sinh-by-output", Sinh)
 # %% nbgrader={"grade": false, "grade_id": "logsumexp-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -155,15 +175,15 @@ grade("logsumexp-hessian", LogSumExp)
 # %% [markdown]
 # ## 5 · Hessian-vector product (3 points · medium · 10 minutes)
 #
-# Models have many parameter tensors, not one vector. Given a scalar function `f(*inputs)`, a tuple `inputs` of tensors, and a tuple `vectors` of tensors of the same shapes, the product of the whole Hessian with the vectors is again one tensor for each input:
+# A model has many parameter tensors, not one vector. You get a scalar function `f(*inputs)`, a tuple `inputs` of tensors, and a tuple `vectors` of tensors with the same shapes. The product of the whole Hessian with the vectors is one tensor for each input:
 #
 # $$(Hv)_k = \sum_l \frac{\partial^2 f}{\partial x_k \, \partial x_l} \, v_l .$$
 #
-# The tensors in `inputs` do not require grad, and shall not afterwards, so make leaves of your own. And `f` may be linear in one of them; then its part of the product is zeros.
+# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zeros.
 #
 # **Write** the function. It returns a tuple.
 #
-# **Constraint:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. And `f` is evaluated at `inputs` alone: a quotient of differences is not the product, but near it.
+# **Constraints:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. Also, `f` is evaluated at `inputs` alone: finite differences only approximate the product.
 
 
 # %% nbgrader={"grade": false, "grade_id": "hessian-vector-product", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -178,15 +198,15 @@ grade("hessian-vector-product", hvp)
 # %% [markdown]
 # ## 6 · Gradient penalty (3 points · medium · 9 minutes)
 #
-# A Wasserstein critic is to have slope 1 everywhere. So one penalizes, at samples $x_1, \dots, x_N$, what its gradient is longer or shorter than that:
+# A Wasserstein critic should have a gradient of norm 1 everywhere. So the training penalizes how far the norm of the gradient is from 1 at the samples $x_1, \dots, x_N$:
 #
 # $$\frac{1}{N} \sum_{i=1}^{N} \bigl(\lVert \nabla_{x_i} \, \text{critic}(x_i) \rVert_2 - 1\bigr)^2 .$$
 #
-# `x` has shape `(N, ...)`: rows, or images with several axes, and one norm over all of them for each sample. `critic(x)` has shape `(N,)` or `(N, 1)`. Each score depends on its own sample only, so one backward pass gets all the gradients. `x` does not require grad.
+# `x` has shape `(N, ...)`. A sample may be a row or an image with several dimensions, and each sample has one norm over all its dimensions. `critic(x)` has shape `(N,)` or `(N, 1)`. Each score depends on its own sample only, so one backward pass computes all gradients. `x` does not require grad.
 #
 # **Write** the function. It returns a tensor with a single number.
 #
-# **Constraints:** differentiating the result by the critic's parameters gives the right gradient, finite also where the critic is flat. Computing it changes nobody's `.grad`, and `x` itself stays as it is.
+# **Constraints:** differentiating the result with respect to the critic's parameters gives the right gradient. This gradient is finite even where the critic is flat. Your function changes no `.grad`, and `x` itself stays as it is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-penalty", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -201,7 +221,7 @@ grade("gradient-penalty", gradient_penalty)
 # %% [markdown]
 # ## 7 · Repair: a Hessian of zeros (2 points · medium · 10 minutes)
 #
-# A fused cross entropy: for each row of `logits` and its class in `target`, $\log\sum_j e^{x_j} - x_\text{target}$. To be quick, its forward works out the whole gradient at once, $p - \text{onehot}(\text{target})$, and backward only multiplies. Training with it is right to the last digit. Somebody then computed the curvature of the loss, and found that there is none.
+# This Function is a fused cross entropy. For each row of `logits` and its class in `target`, it computes $\log\sum_j e^{x_j} - x_\text{target}$. To save time, its forward already computes the gradient $p - \text{onehot}(\text{target})$, and backward only multiplies. Training with it is right to the last digit. But the Hessian of the loss is zero.
 
 
 # %%
@@ -225,7 +245,7 @@ diagnose(BrokenCrossEntropy, (logits, target), double_backward=True, repair=Fals
 
 
 # %% [markdown]
-# **Write** both methods again: what is saved, and what backward makes of it. The values of forward stay the same. `target` holds integers and has no gradient.
+# **Write** both methods again. The values of forward stay the same. `target` contains integers and has no gradient. A repair changes as little as it can, so keep the combined `forward` of the given code.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -284,4 +304,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# A test for the road: take a Function that you use in a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If it passes, you may build a penalty on it. If it does not, you now know three repairs, and a fourth: refuse aloud.
+# Take a Function that you use in a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If it passes, you can use its gradient in a penalty. If it does not, you know three repairs. If none of them fits, raise an error.

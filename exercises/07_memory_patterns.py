@@ -3,18 +3,18 @@
 #
 # # 07 · The same gradient in less memory: exercises
 #
-# Lesson 07 showed five ways to keep less between forward and backward. Here you write four Functions and a checkpoint, each to a budget of bytes.
+# Lesson 07 showed five ways to save fewer tensors between forward and backward. Here you write four Functions and a checkpoint, each within a budget of bytes.
 #
-# **Given:** the task, the formula of forward, the name and the signature of every class and function.
+# **Given:** the task, the formula of forward, and the signatures of all methods and functions. A class has a separate `forward` and `setup_context` if backward needs only inputs and outputs. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every Function:**
 #
-# - The gradients are right first; then the grader counts what is alive, each storage once, on `ctx` attributes too. A list or a NumPy array that stands in for a tensor counts like one.
-# - `backward` is a formula that you derive and write down, not a call of autograd. (The checkpoint is the exception: it calls autograd by its nature.)
-# - Tensors that backward needs are kept by `ctx.save_for_backward`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - The gradients are right. Once they are, the grader counts the bytes that your Function keeps, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
+# - `backward` computes a formula that you write down. It does not call autograd. (The checkpoint is the exception, because a checkpoint has to call autograd.)
+# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
 #
 # 16 points, about 105 minutes (55 of them for the exercises with ★, which need an *extra* section).
 
@@ -45,7 +45,7 @@ from autograd_course import diagnose, grade, hint, progress
 from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 
 # %% [markdown]
-# `kept_bytes(F, x, …)`, `kept_tensors(F, x, …)` and `peak_bytes(F, x, …)` measure your Function as the grader does. Use them when it says that something is too large.
+# `kept_bytes(F, x, …)`, `kept_tensors(F, x, …)` and `peak_bytes(F, x, …)` measure your Function as the grader does. Use them when the grader says that your Function keeps too much.
 
 # %% [markdown]
 # ## 1 · Linear and ReLU in one (2 points · easy · 9 minutes)
@@ -59,15 +59,20 @@ from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 # | `bias` | `(out,)` |
 # | `y` | `(rows, out)` |
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
-# **Constraint:** keep nothing but inputs and the output. The matrix before the ReLU, or a mask of it, would live until backward for this Function alone. At exactly 0 the gradient is 0, as in `torch.relu`.
+# **Constraints:** save nothing but inputs and the output. Only this Function would need the matrix before the ReLU, or a mask of it, so do not keep them until backward. At exactly 0 the gradient is 0, as in `torch.relu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class LinearReLU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -85,11 +90,11 @@ grade("fused-linear-relu", LinearReLU)
 #
 # $$y = \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{else} \end{cases}$$
 #
-# `slope` is a Python number of either sign, so the output does not tell the sign of the input. Nobody keeps the input either.
+# `slope` is a Python number that may be negative, so the sign of the output does not tell you the sign of the input. No other layer keeps the input either.
 #
-# **Write** both methods; `x` has any shape, with any number of elements.
+# **Write** both methods. `x` may have any shape and any number of elements. The packed mask is neither an input nor an output. So use a combined `forward`, which computes the mask once for the output and for backward.
 #
-# **Constraint:** keep one bit an element, rounded up to whole bytes: 13 elements are 2 bytes. The packing is yours to write, as in the lesson: eight elements of the mask are the eight digits of one `torch.uint8`.
+# **Constraints:** save one bit per element, rounded up to whole bytes: 13 elements take 2 bytes. Write the packing yourself, as in the lesson: eight elements of the mask are the eight binary digits of one `torch.uint8`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "packed-leaky-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -120,15 +125,20 @@ grade("packed-leaky-relu", PackedLeakyReLU)
 # | `w` | `(b, a)` |
 # | `v` | `(a, b)` |
 #
-# **Write** both methods; forward returns the pair `(y1, y2)`, backward four gradients. Start from the end: $y_2$ first, then $y_1$.
+# **Write** the three methods. `forward` returns the pair `(y1, y2)`, and `backward` returns four gradients. In backward, start from the end: $y_2$ first, then $y_1$.
 #
-# **Constraint:** of the activations keep the outputs only. What backward needs of the inputs it computes from them.
+# **Constraint:** of the activations, save the outputs only. Backward reconstructs from them what it needs of the inputs.
 
 
 # %% nbgrader={"grade": false, "grade_id": "invertible-coupling", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Coupling(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -144,15 +154,15 @@ grade("invertible-coupling", Coupling)
 # %% [markdown]
 # ## 4 · A checkpoint of your own (4 points · hard · 25 minutes)
 #
-# `checkpointed(block, x)` returns `block(x)`, where `block` is an `nn.Module` with parameters and dropout. Between the passes nothing of the block is kept but its input.
+# `checkpointed(block, x)` returns `block(x)`. `block` is an `nn.Module` with parameters and dropout. Between forward and backward, nothing of the block is kept but its input.
 #
-# **Write** the Function and the call of it. You choose what `.apply` is given; that is half of the exercise.
+# **Write** the Function and `checkpointed`, which calls it. Deciding what to pass to `.apply` is half of the exercise. Your Function has to read the state of the random number generator *before* it runs the block, and `setup_context` runs afterwards. So use a combined `forward`.
 #
 # **Constraints:**
 #
-# - The gradients of `x` and of every parameter are those of `block(x)`, whether asked for by `.backward()` or by `torch.autograd.grad`.
-# - Dropout has the same mask in both runs, and whatever draws random numbers *after* your backward does not notice that there was a second run. (CPU only; no autocast, no batch norm.)
-# - Frozen parameters, or an `x` that asks for no gradient (the first layer's never does), are no obstacle.
+# - The gradients of `x` and of every parameter are those of `block(x)`, both with `.backward()` and with `torch.autograd.grad`.
+# - Dropout draws the same mask in both runs. After your backward, the random state is the same as if there had been no second run. (CPU only; no autocast, no batch norm.)
+# - Frozen parameters work, and so does an `x` that requires no gradient, such as the input of the first layer.
 
 
 # %% nbgrader={"grade": false, "grade_id": "checkpointed-block", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -179,7 +189,7 @@ grade("checkpointed-block", checkpointed)
 # %% [markdown]
 # ## 5 · A loss for each row, without the logits ★ (4 points · hard · 30 minutes · needs "Never build it, and the price of being early")
 #
-# With $z_i = W x_i$ and the word $t_i$ of row $i$,
+# The logits of row $i$ are $z_i = W x_i$, and its word is $t_i$:
 #
 # $$\ell_i = \log\sum_j e^{z_{ij}} - z_{i t_i}, \qquad
 # \frac{\partial \ell_i}{\partial z_i} = \operatorname{softmax}(z_i) - \text{one-hot}(t_i) .$$
@@ -189,14 +199,14 @@ grade("checkpointed-block", checkpointed)
 # | `x` | `(rows, width)` |
 # | `weight` | `(words, width)` |
 # | `target` | `(rows,)`, integers |
-# | `chunk` | a Python number: rows to take at a time |
+# | `chunk` | a Python number: how many rows to process at a time |
 # | the result | `(rows,)`: one loss for each row |
 #
-# The lesson's `ChunkedLoss` returned one number and could compute the gradients early. Here each row has its own $g_i$, because somebody behind you weights the rows or masks the padding. So the gradient has to wait for backward.
+# The lesson's `ChunkedLoss` returned one number, so its forward could already compute the gradients. Here each row has its own $g_i$, because the caller may weight the rows or mask the padding. So the Function can compute the gradient only in backward.
 #
-# **Write** both methods. `torch.logsumexp` and `torch.softmax` are allowed.
+# **Write** both methods. You may call `torch.logsumexp` and `torch.softmax`. Backward needs a number for each row that is neither an input nor an output, so use a combined `forward`.
 #
-# **Constraints:** the matrix of all logits never exists, in forward or in backward; besides its inputs the Function keeps two numbers a row at most.
+# **Constraints:** the matrix of all logits never exists, in forward or in backward. Besides its inputs, the Function saves two numbers per row at most.
 
 
 # %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -225,4 +235,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# A test for the road: take the training step of a real project and run `kept_tensors(step, batch)` on it. The first five lines of the list mostly hold a surprise. Which of the five ways is it a case for?
+# Take the training step of a real project and run `kept_tensors(step, batch)` on it. The first five lines of the list usually contain a surprise. Which of the five ways helps there?

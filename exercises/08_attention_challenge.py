@@ -3,20 +3,20 @@
 #
 # # 08 · The attention challenge: exercises
 #
-# Lesson 08 took attention apart. Here you put it together yourself, in six tiers. Each tier keeps everything the previous one did and adds one constraint. Start each tier from a copy of your last one.
+# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier keeps everything the previous one did and adds one constraint. Start each tier from a copy of your last one.
 #
-# **Given:** the task, the formulas, the name and the signature of every function and class, and one helper for dropout.
+# **Given:** the task, the formulas, the signatures of all functions and methods, and one helper for dropout. Most tiers save an intermediate of forward, such as $P$ or the log-sum-exp. `setup_context` sees only inputs and outputs, so these tiers have a combined `forward`. Tier 5 makes the log-sum-exp an output and has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every tier:**
 #
-# - PyTorch's own `scaled_dot_product_attention` is not called.
-# - `backward` is a formula that you write down, not a call of autograd.
-# - Tensors that backward needs are kept by `ctx.save_for_backward`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - Your code does not call PyTorch's own `scaled_dot_product_attention`.
+# - `backward` computes a formula that you write down. It does not call autograd.
+# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
 #
-# 18 points, about 160 minutes: two evenings. At the end, a leaderboard measures your tiers against PyTorch's own.
+# 18 points, about 160 minutes: two evenings. At the end, a leaderboard compares your tiers with PyTorch's own attention.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -54,15 +54,15 @@ from autograd_course.lesson import dropped, leaderboard
 #
 # | tensor | shape |
 # | --- | --- |
-# | `q` | `(..., N, E)`: N queries, any number of leading axes |
+# | `q` | `(..., N, E)`: N queries, any number of leading dimensions |
 # | `k` | `(..., M, E)`: M keys |
 # | `v` | `(..., M, F)`: a value for each key |
-# | `mask` | `None`, or of a shape that broadcasts to `(..., N, M)`: boolean, True where the query sees the key; or floating, added to the scores, with $-\infty$ where it does not |
+# | `mask` | `None`, or a tensor that broadcasts to `(..., N, M)`. A boolean mask is True where the query sees the key. A floating-point mask is added to the scores and is $-\infty$ where the query does not see the key |
 # | result | `(..., N, F)` |
 #
-# **Write** the function: here a plain one, autograd is not the point yet.
+# **Write** the function. It is a plain function, because this tier is not about autograd yet.
 #
-# **Constraints:** nothing overflows, however large the scores. A query that sees no key gets zeros.
+# **Constraints:** nothing overflows, even if the scores are large. A query that sees no key gets zeros.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-forward", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -77,9 +77,9 @@ grade("attention-forward", attend)
 # %% [markdown]
 # ## Tier 2 · Backward (3 points · medium · 20 minutes)
 #
-# The same as a Function. From here on a `mask` is boolean, or `None`. With $dO$ for what arrives at the output, you need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
+# Now write the same as a Function. From here on, a `mask` is boolean or `None`. $dO$ is the gradient of the output. You need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
 #
-# **Write** both methods. Save what you like, also $P$: that is the last time.
+# **Write** both methods. Save any tensors that you like, even $P$. The later tiers do not allow $P$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -101,13 +101,13 @@ grade("attention-backward", Attention)
 # %% [markdown]
 # ## Tier 3 · Budget (3 points · medium · 25 minutes)
 #
-# $P$ has $N \times M$ elements; at 65,536 tokens and in float32 that is 16 GiB for a single head. Now backward rebuilds it:
+# $P$ has $N \times M$ elements. With 65,536 tokens in float32, it takes 16 GiB for a single head. Now backward recomputes it:
 #
 # $$P = e^{S - L}, \qquad L_i = \log \sum_j e^{S_{ij}}, \qquad D = \operatorname{rowsum}(dO \circ O) .$$
 #
-# **Write** both methods. forward still returns the output alone.
+# **Write** both methods. `forward` still returns the output alone.
 #
-# **Constraint:** kept for backward are `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
+# **Constraint:** save only `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-budget", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -129,10 +129,10 @@ grade("attention-budget", LeanAttention)
 # %% [markdown]
 # ## Tier 4 · Tiles (5 points · hard · 55 minutes)
 #
-# Tier 3 does not *keep* the scores, but it makes them, twice. Now nothing of their size is ever made: forward and backward go through tiles of `block` queries and `block` keys.
+# Tier 3 does not *keep* the matrix of scores, but it computes the matrix twice. Now no tensor ever has this size: forward and backward go through tiles of `block` queries and `block` keys.
 #
 # - `causal`: query $i$ sees the keys $0 \dots i$.
-# - `dropout_p`, `seed`: after the softmax, some weights become 0 and the others are multiplied by $1 / (1 - p)$. Which ones depends on the seed and on the weight's place in the whole matrix, so that any tile can be made again. The helper below does it; all heads share one pattern.
+# - `dropout_p`, `seed`: after the softmax, dropout sets some weights to 0 and multiplies the others by $1 / (1 - p)$. The seed and the position of a weight in the whole matrix decide whether the weight is dropped, so backward can recompute any tile. The helper below does this. All heads share one pattern.
 # - N and M need not be multiples of `block`.
 
 
@@ -147,17 +147,19 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 
 
 # %% [markdown]
-# Forward keeps, for each block of queries, a running maximum $m$, a running sum $\ell$ and an output that is not divided yet. Backward knows $L$ and needs nothing that runs. A function outside of the class, which computes the scores of one tile with its causal mask, serves both.
+# For each block of queries, forward keeps a running maximum $m$, a running sum $\ell$ and an output that is not divided yet. Backward knows $L$ and needs no running values. Write a function outside of the class that computes the scores of one tile with its causal mask, and call it in both passes.
 #
-# **Write** both methods, and what else you need.
+# **Write** both methods and any helper functions.
 #
-# **Constraints:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements: four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. Both passes together never hold more than half of what all 128×128 scores would take. What is kept is the budget of tier 3.
+# **Constraints:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements, which are four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. At any moment, the tensors of both passes take at most half of the memory of all 128×128 scores. The saved tensors stay within the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TiledAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal=False, dropout_p=0.0, seed=0, block=16) -> Tensor:
+    def forward(
+        ctx, q: Tensor, k: Tensor, v: Tensor, causal=False, dropout_p=0.0, seed=0, block=16
+    ) -> Tensor:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -173,21 +175,26 @@ grade("attention-tiled", TiledAttention)
 # %% [markdown]
 # ## Tier 5 · Differentiable twice (3 points · hard · 25 minutes)
 #
-# Your tier 3 has the right gradient. Its *second* derivative is wrong, without an error, and you know from lesson 06 why: one of the saved tensors is an intermediate.
+# Your tier 3 computes the right gradient. Its *second* derivative is wrong, and no error says so. Lesson 06 explains why: one of the saved tensors is an intermediate.
 #
-# So now the log-sum-exp becomes an output, of shape `(..., N)`, and a gradient arrives for it too:
+# So now the log-sum-exp becomes an output of shape `(..., N)`, and backward also receives a gradient for it:
 #
 # $$L_i = \log \sum_j e^{S_{ij}}, \qquad \frac{\partial L_i}{\partial S_{ij}} = P_{ij} .$$
 #
-# **Write** both methods, without mask. forward returns the pair `(out, lse)`.
+# **Write** the three methods, without a mask. `forward` returns the pair `(out, lse)`. All saved tensors are inputs or outputs now, so `forward` and `setup_context` are separate.
 #
-# **Constraints:** both derivatives are right; the budget is that of tier 3.
+# **Constraints:** the first and second derivatives are right. The saved tensors stay within the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TwiceAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -203,11 +210,11 @@ grade("attention-twice", TwiceAttention)
 # %% [markdown]
 # ## Tier 6 · Grouped queries (2 points · medium · 20 minutes)
 #
-# `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$: query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, heads 0 and 1 read the first, heads 2 and 3 the second.
+# `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
 #
-# **Write** both methods, without mask. forward returns the output alone.
+# **Write** both methods, without a mask. `forward` returns the output alone.
 #
-# **Constraint:** the budget of tier 3, where `k` and `v` count as they were given.
+# **Constraint:** the saved tensors stay within the budget of tier 3, in which `k` and `v` count without repetition.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -229,9 +236,9 @@ grade("attention-grouped", GroupedAttention)
 # %% [markdown]
 # ## The leaderboard
 #
-# Forward and backward of each of your tiers, and of PyTorch's own, on this machine: time (the best of three), and the peak of the memory that tensors take beyond the inputs. The history is kept beside your progress: try something faster, run the cell again, and see whether it was.
+# The leaderboard runs forward and backward of each of your tiers, and of PyTorch's own attention, on this machine. It shows the time (the best of three), and the peak memory of all tensors except the inputs. It saves the history next to your progress. Try something faster, run the cell again, and compare.
 #
-# A tier that is not written yet is left out. Do not be discouraged by the time of tier 4: your loops run in Python, one small operation after the other. What makes tiles *fast* is one kernel for all of it; what they do to memory you see here already.
+# The leaderboard leaves out tiers that you have not written yet. Do not be discouraged by the time of tier 4: your loops run in Python and start one small operation after the other. Tiles become *fast* when a single kernel does all the work. You can already see here how much memory they save.
 
 # %% tags=["nbval-ignore-output"]
 from autograd_course.lesson import TritonAttention
@@ -251,7 +258,9 @@ leaderboard(
 # %% [markdown]
 # ## For those with a GPU: one kernel
 #
-# Not graded, because most machines that open this notebook could not run it. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel: one program for each block of queries, a loop over the blocks of keys inside, `tl.dot` for the two products, the running maximum, sum and output in registers. Hand it to the leaderboard as `{"kernel": your_function}`, and to `torch.testing.assert_close(your_function(q, k, v), attend(q, k, v), rtol=2e-3, atol=2e-3)` before that: `tl.dot` may round float32 to fewer digits. Then compare it with the course's own, `TritonAttention` in `autograd_course.functions.attention`, whose kernels also run backward; the cell above enters it wherever it can run.
+# This task is not graded, because most machines that open this notebook cannot run it. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel. Each program handles one block of queries and loops over the blocks of keys. It uses `tl.dot` for the two products and keeps the running maximum, sum and output in registers.
+#
+# First check it with `torch.testing.assert_close(your_function(q, k, v), attend(q, k, v), rtol=2e-3, atol=2e-3)`. The tolerance is large because `tl.dot` may round float32 to fewer digits. Then add it to the leaderboard as `{"kernel": your_function}`. Compare it with the course's `TritonAttention` in `autograd_course.functions.attention`, whose kernels also run backward. The cell above includes `TritonAttention` on machines with a GPU.
 
 # %% [markdown]
 # ## Where you are
@@ -262,4 +271,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# You have written what stands behind `scaled_dot_product_attention`. Use that one in your models. Keep yours for the day when you need a bias, a mask or a score function for which there is no kernel: you know how to write its backward, and how to find out that it is right.
+# You have written the algorithm behind `scaled_dot_product_attention`. Use PyTorch's version in your models. Your own helps you when you need a bias, a mask or a score function for which there is no kernel: you know how to write its backward and how to test it.

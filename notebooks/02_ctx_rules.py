@@ -241,6 +241,57 @@ except RuntimeError as error:
 # | `ctx.needs_input_grad` | for each argument: does anybody want its gradient? |
 
 # %% [markdown]
+# ## Separate forward and setup_context
+#
+# `Gravity` has a *combined* `forward`: one method computes the output and stores what backward
+# needs. You will meet this form in older code. PyTorch recommends a *separate* `forward` and
+# `setup_context`. Here `forward` receives the inputs only and is plain code. A third static method,
+# `setup_context`, receives `ctx`, the tuple of all inputs, and the output. It saves the tensors and
+# sets the attributes.
+
+
+# %%
+class SeparateGravity(Function):
+    """y = strength · sin(angle), with a separate forward and setup_context."""
+
+    @staticmethod
+    def forward(angle, strength):
+        return strength * torch.sin(angle)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        angle, strength = inputs
+        ctx.save_for_backward(angle)
+        ctx.strength = strength
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (angle,) = ctx.saved_tensors
+        return grad_output * ctx.strength * torch.cos(angle), None
+
+
+print("gradcheck:", gradcheck(lambda t: SeparateGravity.apply(t, 2.0), angles))
+for function in (SeparateGravity, Gravity):
+    try:
+        gradient = torch.func.grad(lambda t, f=function: f.apply(t, 2.0))(torch.tensor(0.0))
+        print(f"torch.func.grad of {function.__name__}: {gradient.item():.1f}")
+    except RuntimeError as error:
+        told = str(error).partition(", it ")[2].partition(".")[0]
+        print(f"torch.func.grad of {function.__name__}: it {told}")
+
+# %% [markdown]
+# `ctx` has the same methods and the same rules in both forms. The transforms `torch.func.grad`,
+# `vmap` and `jvp` run `forward` without a `ctx`, so they accept only the separate form. Lesson 11
+# uses them.
+#
+# `setup_context` sees inputs and outputs, but no intermediate of `forward`. If backward needs an
+# intermediate, you can recompute it, return it as one more output, or use a combined `forward`.
+#
+# Write new Functions in the separate form. The exercises and the cheat sheet use it from now on.
+# Most examples of this lesson show what happens to `ctx` while `forward` runs, so they have a
+# combined `forward`.
+
+# %% [markdown]
 # ## What ctx is, and how long it lives
 #
 # A graph consists of *nodes*, one for each recorded operation, and `y.grad_fn` is the node that
@@ -1037,6 +1088,8 @@ for heads in (TwoHeads, TwoHeadsWithNone):
 #
 # ### Checkpoint 3
 #
+# *Extra: for readers who want to check the last run with a number.*
+#
 # The optimizer's step is $b \leftarrow b - 0.1\,(\nabla b + 0.5\, b)$. The same `TwoHeads`, and now
 # *twenty* steps: where is `b`, which began at 1?
 
@@ -1058,49 +1111,6 @@ predict(..., b)
 # 0.358$. A gradient of zeros is a gradient.
 #
 # </details>
-
-# %% [markdown]
-# ## forward without ctx: setup_context
-#
-# *Extra: for readers who want to use `torch.func`. Lesson 11 uses this second form of a Function.*
-#
-# Everything above can be written in a second way. `forward` takes the inputs only, and is plain
-# code; a third static method, `setup_context`, gets `ctx`, the tuple of all inputs, and the output,
-# and does the saving and the marking. It is the same `ctx` under the same rules.
-
-
-# %%
-class GravitySplit(Function):
-    @staticmethod
-    def forward(angle, strength):
-        return strength * torch.sin(angle)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        angle, strength = inputs
-        ctx.save_for_backward(angle)
-        ctx.strength = strength
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (angle,) = ctx.saved_tensors
-        return grad_output * ctx.strength * torch.cos(angle), None
-
-
-print("gradcheck:", gradcheck(lambda t: GravitySplit.apply(t, 2.0), angles))
-for function in (GravitySplit, Gravity):
-    try:
-        gradient = torch.func.grad(lambda t, f=function: f.apply(t, 2.0))(torch.tensor(0.0))
-        print(f"torch.func.grad of {function.__name__}: {gradient.item():.1f}")
-    except RuntimeError as error:
-        told = str(error).partition(", it ")[2].partition(".")[0]
-        print(f"torch.func.grad of {function.__name__}: it {told}")
-
-# %% [markdown]
-# The functional transforms `torch.func.grad`, `vmap` and `jvp` need to run `forward` by itself, and
-# accept this form only. The price: `setup_context` sees inputs and output, so an intermediate
-# result must be recomputed or returned as an output. For a new Function the split form is the
-# better habit; the joint one is what you will meet in existing code. Lesson 11 uses the split.
 
 # %% [markdown]
 # ## Eight messages, and what they want
@@ -1193,27 +1203,30 @@ diagnose(Pull, (angles,))
 # %%
 knowledge_check("02")
 
-# %% [markdown]
+# %% [markdown] tags=["cheat-sheet"]
 # ## Summary
 #
 # ```python
 # class F(torch.autograd.Function):
 #     @staticmethod
-#     def forward(ctx, x, weight, stride):
-#         y, mask = ...                          # never x.add_(…) without mark_dirty(x)
-#         ctx.save_for_backward(x, weight)       # every tensor, in one call
-#         ctx.stride = stride                    # everything else
-#         ctx.mark_non_differentiable(mask)      # a float output that is no quantity
-#         return y, mask                         # new tensors, or the one that is marked dirty
-#
+#     def forward(x, weight, stride):          # returns new tensors, or an x marked dirty
+#         return y, mask
 #     @staticmethod
-#     def backward(ctx, grad_y, grad_mask):      # one for each output; zeros if unused
-#         x, weight = ctx.saved_tensors          # read, never written
-#         needs_x, needs_weight, _ = ctx.needs_input_grad
-#         grad_x = grad_y * ... if needs_x else None
-#         grad_weight = ... if needs_weight else None
-#         return grad_x, grad_weight, None
+#     def setup_context(ctx, inputs, output):  # sees no intermediate of forward
+#         (x, weight, stride), (y, mask) = inputs, output
+#         ctx.save_for_backward(x, weight)     # every tensor, in one call
+#         ctx.stride = stride                  # everything else
+#         ctx.mark_non_differentiable(mask)    # a float output that needs no gradient
+#     @staticmethod
+#     def backward(ctx, grad_y, grad_mask):    # one for each output; zeros if unused
+#         x, weight = ctx.saved_tensors        # read, never written
+#         grad_x = grad_y * ... if ctx.needs_input_grad[0] else None
+#         return grad_x, grad_weight, None     # one for each input
 # ```
+
+# %% [markdown]
+# A combined `forward(ctx, x, weight, stride)` does the work of `setup_context` too. Older code has
+# it, and so has a Function that saves an intermediate of `forward`.
 
 # %% [markdown] tags=["cheat-sheet"]
 # | what was done | what follows | |

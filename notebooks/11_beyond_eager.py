@@ -7,7 +7,7 @@
 # gradients, forward mode, compilation, mixed precision, several processes; and hand a foreign loop
 # to the compiler as an operator.
 #
-# **You will learn** the split form with `setup_context`, `vmap` generated and by hand, `jvp`, what
+# **You will learn** why `setup_context` is separate, `vmap` generated and by hand, `jvp`, what
 # `torch.compile` sees and where it stops, `torch.library.custom_op` with `opcheck`, and which of
 # these to take when.
 #
@@ -204,7 +204,7 @@ except RuntimeError as error:
 
 # %%
 class Snake(Function):
-    """As OldSnake, in the split form."""
+    """As OldSnake, with a separate forward and setup_context."""
 
     generate_vmap_rule = True
 
@@ -266,7 +266,7 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # the batch, the other makes a node for the gradient. So computing and keeping must be two things
 # that can be asked for separately.
 #
-# | | joint form | split form |
+# | | combined `forward` | separate `forward` and `setup_context` |
 # | --- | --- | --- |
 # | compute | `forward(ctx, x, a)` | `forward(x, a)` |
 # | save, mark | in `forward` | `setup_context(ctx, inputs, output)` |
@@ -715,8 +715,8 @@ for name, f in functions.items():
     print(f"{name:10}", *(f"{'yes' if works(use, f) else '–':11}" for use in uses.values()))
 
 # %% [markdown]
-# Each row is what its author has written: the joint form serves `backward()` only; the split form
-# adds `func.grad`; a rule adds `vmap`; `jvp` adds the last two.
+# Each row is what its author has written: a combined `forward` works with `backward()` only; a
+# separate `setup_context` adds `func.grad`; a rule adds `vmap`; `jvp` adds the last two.
 
 # %% [markdown]
 # ## torch.compile
@@ -956,7 +956,8 @@ smooth.register_autograd(backward, setup_context=setup_context)
 # - The **signature** is read from the annotations. `mutates_args=()` promises that no argument is
 #   changed; and what is returned must be new memory, neither an input nor a view of one.
 # - The **fake** tells the tracer what comes out. It may use shapes and numbers, no values.
-# - **Autograd** gets two functions that you know by now: the split form without the class.
+# - **Autograd** gets two functions that you know by now: `setup_context` and `backward`, without
+#   the class.
 #
 # For a series of any length, in one graph:
 
@@ -1043,7 +1044,7 @@ for name, operator in {"smooth": smooth, "doubled": doubled}.items():
 # ### Together with a Function
 #
 # *In depth: for an operator that `torch.func` is to differentiate, too. In short: around it goes a
-# Function in the split form.*
+# Function with a separate `setup_context`.*
 #
 # An operator with `register_autograd` is made for compiling and exporting. **Common belief: "where
 # a transform is not supported, it raises."** Ask for the derivative of our operator in the two
@@ -1063,8 +1064,8 @@ print("right:      ", smooth(torch.ones_like(still), 0.8).numpy().round(3))  # i
 # Reverse mode refuses. Forward mode treats the operator as a constant: zeros, and not a word.
 #
 # But nobody says that an operator must have a gradient. Let it be the kernel alone, and put a
-# Function in the split form around it. The tracer goes into the Function and stops at the operator;
-# `torch.func` sees the Function.
+# Function with a separate `setup_context` around it. The tracer goes into the Function and stops at
+# the operator; `torch.func` sees the Function.
 
 
 # %%
@@ -1169,8 +1170,8 @@ for function in (AsForward, InFloat32):
     print(f"{function.__name__}: {mixed(function.apply)}")
 
 # %% [markdown]
-# **Common belief: "put `custom_fwd` on `forward` and `custom_bwd` on `backward`."** In the split
-# form there is no `ctx` in `forward` on which anything could be noted:
+# **Common belief: "put `custom_fwd` on `forward` and `custom_bwd` on `backward`."** A separate
+# `forward` has no `ctx` on which anything could be noted:
 
 
 # %%
@@ -1270,7 +1271,7 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 # | you have | write | because |
 # | --- | --- | --- |
 # | operations whose derivative autograd knows | no Function | all of it comes free |
-# | a gradient of your own | a Function, split, `generate_vmap_rule` | by sample, compiled, DDP |
+# | a gradient of your own | `setup_context` and `generate_vmap_rule` | by sample, compiled, DDP |
 # | … and Hessians or sensitivities | … with `jvp` | forward over reverse |
 # | foreign code, eager only | a Function, with a `vmap` if wanted | the least ceremony |
 # | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque node |
@@ -1322,7 +1323,7 @@ knowledge_check("11")
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | `torch.func` | the split form only; an intermediate becomes an output |
+# | `torch.func` | only with a separate `setup_context`; an intermediate becomes an output |
 # | `vmap` | one call; `forward` sees one sample; no branch on values, no NumPy |
 # | `vmap` by hand | `in_dims`, each an axis or `None`; say where the batch went |
 # | shared parameter | its per-sample gradient has a batch dimension |

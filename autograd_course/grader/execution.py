@@ -22,7 +22,7 @@ from torch.autograd import Function
 from autograd_course.engine import run_backward as run_engine
 from autograd_course.errors import first_line
 from autograd_course.external import BuildError
-from autograd_course.grader.calls import as_tuple, differentiated, is_float
+from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
 
 Inputs = tuple[Any, ...]
 WHOLE = "<answer>"  # the name of the method if the answer is a plain function
@@ -57,17 +57,18 @@ class Raised:
     """A call came to no result.
 
     ``told`` says in one sentence why. ``unwritten`` is the part that is a stub, if that is why: the
-    name of a method, or :data:`WHOLE`.
+    name of a method, or :data:`WHOLE`. ``separate``: ``setup_context`` is separate from forward.
     """
 
     told: str
     unwritten: str = ""
+    separate: bool = False
 
 
-def raised(error: BaseException, answer: Any, method: str) -> Raised:
+def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
     """Return what an exception out of a method of an answer tells."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
-    return Raised(told(error, answer, method), part)
+    return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
 
 def differentiable(inputs: Inputs) -> Inputs:

@@ -59,7 +59,7 @@ class Exercise:
     heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
     forward. ``needs_sections`` are the other headings that the exercise needs, in its lesson or in
     one before. An exercise that needs an extra section gets a star.
-    ``bounds`` says in words what is asked beyond right values.
+    ``constraints`` says in words what is asked beyond right values.
     ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
     be judged here.
     """
@@ -75,7 +75,7 @@ class Exercise:
     section: str
     section_is_on_backward: bool = False
     needs_sections: tuple[str, ...] = ()
-    bounds: str = ""
+    constraints: str = ""
     needs: Callable[[], str | None] | None = None
 
     @property
@@ -132,7 +132,7 @@ class FunctionExercise(Sampled):
     ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
     modeled on; it is told with the pass, when it gives nothing away anymore. ``methods`` are those
     that are asked for besides forward and backward, of ``"setup_context"``, ``"vmap"`` and
-    ``"jvp"``.
+    ``"jvp"``. An exercise that does not ask for ``setup_context`` accepts answers with and without.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -145,10 +145,12 @@ class FunctionExercise(Sampled):
     modeled_on: str = ""
     methods: tuple[str, ...] = ()
 
-    @property
-    def signature(self) -> str:
-        """The first line of the forward that is asked for, as in ``forward(ctx, x)``."""
-        ctx = "" if "setup_context" in self.methods else "ctx, "
+    def signature(self, *, separate: bool = False) -> str:
+        """Return the first line of the forward that is asked for, as in ``forward(ctx, x)``.
+
+        ``separate``: the answer has a ``setup_context``, so its forward takes no ctx.
+        """
+        ctx = "" if separate or "setup_context" in self.methods else "ctx, "
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:

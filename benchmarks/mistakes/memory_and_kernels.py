@@ -898,7 +898,7 @@ class SoftThreshold(torch.autograd.Function):
         return grad_x, grad_threshold
 
 # %% split-rms-norm_1
-"""The class says nothing about vmap, so vmap refuses it; the author believed that the split form alone makes a Function fit for all of torch.func."""
+"""The class says nothing about vmap, so vmap refuses it; the author believed that a separate setup_context alone makes a Function fit for all of torch.func."""
 WRONG = []
 RIGHT = ["generate_vmap_rule = True"]
 EXERCISE = "split-rms-norm"

@@ -28,6 +28,7 @@ from torch.autograd import Function
 from traitlets.config import Config
 
 from autograd_course.grader import CATALOGUE, Result, grade, hint
+from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds import function
 from autograd_course.grader.limits import DEFAULT_SECONDS, VARIABLE, limit_in_seconds
 from autograd_course.grader.sections import section_to_read
@@ -201,6 +202,22 @@ class Empty(Function):
     pass
 
 
+class SeparateStub(Stub):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        raise NotImplementedError
+
+
+class StubSetupContext(SeparateStub):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x * x
+
+
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
@@ -212,6 +229,8 @@ class Empty(Function):
         ),
         (NoBackward, "`forward` is right. You have not written `backward` yet."),
         (Empty, "You have not written `forward` yet: forward(ctx, x)."),
+        (SeparateStub, "You have not written `forward` yet: forward(x)."),
+        (StubSetupContext, "You have not written `setup_context` yet."),
         (Function, "torch.autograd.Function itself"),
         (None, "There is no answer yet"),
         (..., "There is no answer yet"),
@@ -225,7 +244,11 @@ def test_an_unfinished_answer_is_not_attempted(answer: Any, says: str) -> None:
 
 
 def test_a_signature_is_asked_for_with_its_defaults() -> None:
-    assert CATALOGUE["linear"].signature == "forward(ctx, x, weight, bias=None)"
+    linear = CATALOGUE["linear"]
+    assert isinstance(linear, FunctionExercise)
+
+    assert linear.signature() == "forward(ctx, x, weight, bias=None)"
+    assert linear.signature(separate=True) == "forward(x, weight, bias=None)"
 
 
 # What is not an answer, or fails in a way of its own

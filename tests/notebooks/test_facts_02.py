@@ -442,11 +442,11 @@ def test_weight_decay_moves_a_parameter_with_a_gradient_of_zeros(
 # setup_context
 
 
-def test_torch_func_takes_the_split_form_only() -> None:
-    split = make(lambda x: 2 * x, lambda ctx, g: 2 * g)
-    split.setup_context = staticmethod(lambda ctx, inputs, output: None)  # type: ignore[method-assign]
+def test_torch_func_needs_a_separate_setup_context() -> None:
+    separate = make(lambda x: 2 * x, lambda ctx, g: 2 * g)
+    separate.setup_context = staticmethod(lambda ctx, inputs, output: None)  # type: ignore[method-assign]
     x = torch.ones(())
-    assert torch.func.grad(split.apply)(x).item() == 2
+    assert torch.func.grad(separate.apply)(x).item() == 2
     with pytest.raises(RuntimeError, match="must override the setup_context staticmethod"):
         torch.func.grad(make(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g).apply)(x)
 

@@ -34,7 +34,7 @@ def forgotten() -> Iterator[None]:
 
 
 class Sine(Function):
-    """y = sin(ax), in the split form."""
+    """y = sin(ax), with a separate setup_context."""
 
     generate_vmap_rule = True
 
@@ -76,11 +76,11 @@ X = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(4, 3)
 # torch.func and vmap
 
 
-def test_torch_func_refuses_the_joint_form_and_names_setup_context() -> None:
-    joint = make(lambda ctx, x: x.sin(), lambda ctx, g: g)
+def test_torch_func_refuses_a_combined_forward_and_names_setup_context() -> None:
+    combined = make(lambda ctx, x: x.sin(), lambda ctx, g: g)
     for transform in (grad, lambda f: vmap(f)):
         with pytest.raises(RuntimeError, match="must override the setup_context"):
-            transform(lambda x: joint.apply(x).sum())(X)
+            transform(lambda x: combined.apply(x).sum())(X)
 
 
 def test_a_generated_rule_calls_forward_and_backward_once_with_the_shape_of_a_sample() -> None:

@@ -22,7 +22,8 @@ Inputs = tuple[Any, ...]
 
 def raised(came: Raised) -> Frame:
     """Return the frame that tells how a call raised."""
-    return Frame({"raised": came.told, "unwritten": came.unwritten})
+    said = {"raised": came.told, "unwritten": came.unwritten, "separate": came.separate}
+    return Frame(said)
 
 
 def _signature(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:

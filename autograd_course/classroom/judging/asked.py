@@ -68,7 +68,11 @@ def raised(came: Frame) -> Raised | None:
     """Return how a call raised, if that is the answer."""
     if "raised" not in came.said:
         return None
-    return Raised(text(came.said["raised"]), text(came.said.get("unwritten", "")))
+    return Raised(
+        text(came.said["raised"]),
+        text(came.said.get("unwritten", "")),
+        separate=came.said.get("separate") is True,
+    )
 
 
 def returned(came: Frame) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=7,
     section="From the formula to the proof",
-    bounds="the gradient at exactly 0 and at exactly the ceiling is 1",
+    constraints="the gradient at exactly 0 and at exactly the ceiling is 1",
     reference=clipped_relu,
     samplers={
         "ceiling 1 and inputs on both sides of both bounds": lambda rng: (

@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Save the output instead of the input",
-    bounds="nothing but the output is kept for backward",
+    constraints="nothing but the output is kept for backward",
     reference=scaled_sigmoid,
     samplers={
         "gain 2, slope 3": lambda rng: (normal(rng, 2, 3), 2.0, 3.0),

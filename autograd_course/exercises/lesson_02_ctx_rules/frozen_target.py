@@ -1,12 +1,13 @@
 """Loss with a frozen target
 
-1. Write the mean as a sum with a factor in front. What becomes of that factor when you
+1. Write the mean as a sum with a factor in front. What happens to this factor when you
    differentiate with respect to one element of the prediction?
-2. ∂L/∂prediction = 2/N · weight · (prediction - target), with N the number of all elements, times
-   grad_output, which is a single number here. Of the other two the exercise says what their
-   gradient is.
-3. Save all three. Return 2 * weight * (prediction - target) * grad_output / prediction.numel()
-   where ctx.needs_input_grad[0] is True, else None; then None, None.
+2. ∂L/∂prediction = 2/N · weight · (prediction - target), times grad_output, which is a single
+   number here. N is the number of all elements. The exercise says what backward returns for the
+   other two inputs.
+3. Save all three tensors. Return 2 * weight * (prediction - target) * grad_output /
+   prediction.numel() if ctx.needs_input_grad[0] is True, otherwise None. Return None for target and
+   None for weight.
 """
 
 from typing import Any
@@ -51,7 +52,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="A frozen target and its 1/N",
-    bounds="target and weight get no gradient, whether or not they ask for one",
+    constraints="target and weight get no gradient, whether or not they ask for one",
     reference=frozen_target,
     samplers=shaped(positive, count=3),
     asked=("wasted-gradient",),

@@ -1,12 +1,14 @@
 """Leaky ReLU in place
 
-1. When backward runs, x holds y. Can you tell from y alone on which side of 0 the input was? The
-   slope is positive.
-2. Three things: change x by an operation in place, say so to autograd, return x itself. Where the
-   output is negative, the local derivative is the slope.
-3. In forward: x.copy_(torch.where(x > 0, x, slope * x)), ctx.mark_dirty(x),
-   ctx.save_for_backward(x), return x. In backward: grad_output where the saved tensor is positive,
-   slope times grad_output elsewhere, and None for the slope.
+1. When backward runs, x contains y. The slope is positive. Can you tell from y alone on which side
+   of 0 the input was?
+2. Do three things: change x by an in-place operation, return x itself, and tell autograd in
+   setup_context that x was overwritten. Where the output is negative, the local derivative is the
+   slope.
+3. In forward, return x.copy_(torch.where(x > 0, x, slope * x)). In setup_context, call
+   ctx.mark_dirty(x) and ctx.save_for_backward(output), and store the slope. In backward, return
+   grad_output where the saved tensor is positive and slope times grad_output elsewhere, and None
+   for the slope.
 """
 
 from typing import Any
@@ -52,7 +54,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="Writing in place: mark_dirty",
-    bounds="x itself is overwritten and returned",
+    constraints="x itself is overwritten and returned",
     reference=leaky_relu,
     samplers={
         "a matrix, slope 0.1": lambda rng: (around(rng, (0.0,), 3, 5), 0.1),

@@ -1,13 +1,12 @@
 """Sort, with the indices
 
-1. Sorting moves numbers and changes none of them. Where does the gradient of the largest value
-   belong? And what can be the gradient of an index?
-2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names: the
-   opposite of gathering. backward gets a second gradient, that of the indices, and has no use for
-   it.
-3. Save the indices. Then torch.zeros_like(grad_values).scatter(-1, indices, grad_values), and None
-   for descending. Integers need no mark; ctx.mark_non_differentiable(indices) says it for the
-   reader.
+1. Sorting moves numbers and does not change them. Which element of x gets the gradient of the
+   largest value? And can an index have a gradient?
+2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names. This is
+   the opposite of gathering. backward also receives a gradient for the indices and ignores it.
+3. Save the indices. In backward, return torch.zeros_like(grad_values).scatter(-1, indices,
+   grad_values), and None for descending. Integers need no mark.
+   ctx.mark_non_differentiable(indices) in setup_context tells the reader.
 """
 
 from typing import Any
@@ -51,7 +50,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Outputs without a gradient",
-    bounds="nothing but the indices is kept",
+    constraints="nothing but the indices is kept",
     reference=sort_with_indices,
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5),),

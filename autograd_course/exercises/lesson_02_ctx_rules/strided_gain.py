@@ -1,14 +1,14 @@
 """Strided gain
 
-1. Four arguments go in. Which are tensors that backward reads, which are plain facts about the
-   call? And of x, when it is not multiplied: is its value needed at all?
-2. backward needs the stride, the flag and the shape of x as attributes; x and gain as saved
-   tensors, in training only. The gradient of x is zero wherever an element was left out, so begin
-   with zeros of the shape of x and of the dtype of grad_output.
-3. grad_x = grad_output.new_zeros(ctx.shape), then grad_x[..., ::ctx.stride] = grad_output, in
-   training times gain. gain's gradient is grad_output times the kept elements of x. Ask
-   ctx.needs_input_grad before each, return None for stride and training, and .clone() the slice
-   where forward returns it as it is.
+1. Four arguments go in. Which of them are tensors that backward reads, and which are numbers and
+   flags? When `x` is not multiplied by `gain`, does backward need the values of `x`?
+2. backward needs the stride, the flag and the shape of x as attributes. It needs x and gain as
+   saved tensors, but only in training. The gradient of x is zero for each element that was left
+   out. So start with zeros in the shape of x and in the dtype of grad_output.
+3. Let grad_x = grad_output.new_zeros(ctx.shape), then assign grad_output to grad_x[...,
+   ::ctx.stride], in training times gain. The gradient of gain is grad_output times the kept
+   elements of x. Check ctx.needs_input_grad before you compute each gradient, return None for
+   stride and training, and .clone() the slice if forward returns it unchanged.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="The whole thing, working",
-    bounds="a gradient is computed only where one is wanted, the output is no view, and "
+    constraints="a gradient is computed only where one is wanted, the output is no view, and "
     "nothing is kept when training is False",
     reference=strided_gain,
     samplers={

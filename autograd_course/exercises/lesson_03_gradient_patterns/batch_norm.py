@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=20,
     section="Normalization is a projection",
-    bounds="no built-in normalization does the work",
+    constraints="no built-in normalization does the work",
     reference=batch_norm,
     samplers={
         "6 examples, 3 channels": lambda rng: (normal(rng, 6, 3), 1e-5),

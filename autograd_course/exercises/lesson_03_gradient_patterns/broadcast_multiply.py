@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Broadcasting is a copy",
-    bounds="backward itself returns the shapes of the inputs",
+    constraints="backward itself returns the shapes of the inputs",
     reference=broadcast_multiply,
     samplers={
         "two of the same shape": lambda rng: (normal(rng, 2, 3), normal(rng, 2, 3)),

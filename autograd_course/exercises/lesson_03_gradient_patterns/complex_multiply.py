@@ -32,7 +32,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Complex numbers and the conjugate",
-    bounds="a real input gets a real gradient",
+    constraints="a real input gets a real gradient",
     reference=complex_multiply,
     samplers={
         "two complex 2×3 matrices": lambda rng: (

@@ -33,7 +33,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=30,
     section="Convolution",
-    bounds="no built-in convolution does the work, forward or backward",
+    constraints="no built-in convolution does the work, forward or backward",
     reference=conv1d,
     samplers={
         "one output channel": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 1, 3, 3), 1, 0, 1),

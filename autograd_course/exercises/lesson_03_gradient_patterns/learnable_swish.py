@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     minutes=15,
     section="Broadcasting is a copy",
     needs_sections=("One parameter for all",),
-    bounds="the gradient of β has the shape of β",
+    constraints="the gradient of β has the shape of β",
     reference=learnable_swish,
     samplers={
         "a 3×5 matrix, β without an axis": lambda rng: (normal(rng, 3, 5), positive(rng)),

@@ -45,7 +45,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Log-sum-exp and the empty row",
-    bounds="no built-in does the log-sum-exp",
+    constraints="no built-in does the log-sum-exp",
     reference=log_sum_exp,
     samplers={
         "a 3×5 matrix along the last axis": lambda rng: (normal(rng, 3, 5), -1),

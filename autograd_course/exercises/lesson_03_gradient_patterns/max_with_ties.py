@@ -36,7 +36,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Max, and what ties do",
-    bounds="equal maxima share the gradient equally",
+    constraints="equal maxima share the gradient equally",
     reference=amax,
     samplers={
         "a 3×5 matrix along the last axis": lambda rng: (normal(rng, 3, 5), -1),

@@ -29,7 +29,7 @@ EXERCISE = FunctionExercise(
     minutes=15,
     section="Copies forward, sums backward",
     section_is_on_backward=True,
-    bounds="no matrix of all pairs is kept for backward",
+    constraints="no matrix of all pairs is kept for backward",
     reference=soft_rank,
     samplers={
         "5 numbers, temperature 1": lambda rng: (normal(rng, 5), 1.0),

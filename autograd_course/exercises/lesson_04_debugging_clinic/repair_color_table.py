@@ -48,7 +48,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Step 4: one element by hand",
-    bounds="the gradient of the table has its dtype, and every pixel contributes",
+    constraints="the gradient of the table has its dtype, and every pixel contributes",
     reference=look_up,
     samplers={
         "5 pixels, a table of 9": lambda rng: positions(rng, 9, 5),

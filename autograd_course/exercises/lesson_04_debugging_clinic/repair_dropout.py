@@ -63,7 +63,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Freeze the noise",
-    bounds="one mask for both passes, that of the seed",
+    constraints="one mask for both passes, that of the seed",
     reference=dropout,
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5), 0.4, 1),

@@ -45,7 +45,8 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=9,
     section="What gradcheck does not ask",
-    bounds="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 has",
+    constraints="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 "
+    "has",
     reference=floor_log,
     samplers={
         "a 3×4 matrix, floor 0.5": lambda rng: around_floor(rng, 0.5, 3, 4),

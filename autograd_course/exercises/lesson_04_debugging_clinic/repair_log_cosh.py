@@ -33,7 +33,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=5,
     section="Where a nan comes from",
-    bounds="finite and right for numbers of any size, of both signs",
+    constraints="finite and right for numbers of any size, of both signs",
     reference=log_cosh,
     samplers={
         "a 3×4 matrix": lambda rng: (normal(rng, 3, 4),),

@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="What gradcheck does not ask",
-    bounds="backward may run as often as somebody asks",
+    constraints="backward may run as often as somebody asks",
     reference=solve,
     samplers={
         "3 steps on a 2×3 matrix": lambda rng: (normal(rng, 2, 3), (0.1, 0.2, 0.05)),

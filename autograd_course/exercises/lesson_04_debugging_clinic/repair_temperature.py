@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Step 2: the contract",
-    bounds="the temperature is an argument, and its gradient has its shape",
+    constraints="the temperature is an argument, and its gradient has its shape",
     reference=tempered,
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5), positive(rng)),

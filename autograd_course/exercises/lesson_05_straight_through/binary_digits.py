@@ -28,8 +28,8 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=20,
     section="A net that cannot move",
-    bounds=f"the net multiplies with -1 and +1 only and gets at least {ASKED:.0%} of {HELD_OUT} "
-    "held-out digits right",
+    constraints=f"the net multiplies with -1 and +1 only and gets at least {ASKED:.0%} of "
+    f"{HELD_OUT} held-out digits right",
     reference=train_binary_net,
     trials=(learns_binary_digits(ASKED),),
     seconds=30.0,

@@ -1,11 +1,11 @@
 """Cube, twice
 
-1. Your gradient will be differentiated once more. Which of the tensors that forward has at hand
-   will autograd still know as a function of x, when backward reads it from ctx?
-2. Inputs and outputs carry a graph, whatever else forward computed is a constant. So everything
-   that backward derives from x it should compute itself, from the saved x.
-3. Save x alone. In backward return 3 * x**2 * grad_output, with no detach, no .data and no
-   decorator: that formula is recorded, and differentiates itself.
+1. Autograd will differentiate your gradient again. When backward reads a tensor from ctx, which of
+   the tensors in forward does autograd still know as a function of x?
+2. Saved inputs and outputs carry a graph. Every other tensor that forward computed is a constant.
+   So backward should compute everything that it needs from the saved x.
+3. Save x alone. In backward, return 3 * x**2 * grad_output, without detach, .data or a decorator.
+   Autograd records this formula and differentiates it.
 """
 
 from torch import Tensor

@@ -1,11 +1,11 @@
 """Exponential, twice
 
-1. The derivative of exp is exp: the number that backward needs is the very one that forward
-   returns. Does it matter which tensor holds it?
-2. It does. The output is part of the graph; a second tensor of the same numbers, computed beside
-   it, is an intermediate and a constant.
-3. y = x.exp(); ctx.save_for_backward(y); return y – one tensor, saved and returned. backward
-   returns y * grad_output.
+1. The derivative of exp is exp, so backward needs exactly the values that forward returns. Does it
+   matter which tensor contains them?
+2. It does. The output is part of the graph. A second tensor with the same values is an
+   intermediate, and so a constant.
+3. forward returns x.exp(). In setup_context, call ctx.save_for_backward(output), so you save the
+   tensor that forward returned. backward returns y * grad_output.
 """
 
 from torch import Tensor
@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=8,
     section="Compute it again",
-    bounds="nothing but the output is kept for backward",
+    constraints="nothing but the output is kept for backward",
     reference=exponential,
     samplers=shaped(normal),
     double_backward=True,

@@ -1,13 +1,14 @@
 """Gradient penalty
 
-1. The gradient is one with respect to the samples, not to the parameters. Samples ask for no
-   gradient of their own accord. And what must be true of this gradient, so that the penalty can be
-   differentiated by the parameters?
-2. A leaf of your own from x; torch.autograd.grad of the summed scores by it, with
-   create_graph=True; one norm for each sample, over all its other axes; the mean of (norm - 1)².
-3. gradient.flatten(1).norm(dim=1) is the norm of each sample, and is careful at zero, where the
-   derivative of a square root is infinite. Do not call .backward(): it would add to the parameters'
-   .grad.
+1. You need the gradient with respect to the samples, not the parameters. But the samples do not
+   require grad. And which property must this gradient have, so that you can differentiate the
+   penalty with respect to the parameters?
+2. Create a leaf of your own from x. Call torch.autograd.grad on the summed scores with
+   create_graph=True. Compute one norm for each sample over all its other dimensions, and return the
+   mean of (norm - 1)².
+3. gradient.flatten(1).norm(dim=1) is the norm of each sample. It is safe at zero, where the
+   derivative of a square root is infinite. Do not call .backward(), because it would add to the
+   .grad of the parameters.
 """
 
 from collections.abc import Callable
@@ -133,7 +134,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="A gradient penalty",
-    bounds="its gradient reaches the critic's parameters, finite also where the critic is "
+    constraints="its gradient reaches the critic's parameters, finite also where the critic is "
     "flat, and the samples stay as they are",
     reference=gradient_penalty,
     samplers={

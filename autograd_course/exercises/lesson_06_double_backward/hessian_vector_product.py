@@ -1,14 +1,14 @@
 """Hessian-vector product
 
-1. The Hessian is the Jacobian of the gradient. You know an operation that multiplies a Jacobian by
-   a vector without building it. (On which side does not matter here: why?)
-2. Get all gradients in one call with create_graph=True. Multiply each by its vector, add all up to
-   one number, and differentiate that. (Handed over one by one, with grad_outputs, a gradient that
-   is constant raises: it has no graph. In a sum it does no harm.) An input on which no gradient
-   depends has the product zero.
+1. The Hessian is the Jacobian of the gradient. Which operation multiplies a Jacobian by a vector
+   without building it? (Here it does not matter from which side. Why?)
+2. Compute all gradients in one call with create_graph=True. Multiply each gradient by its vector,
+   add everything up to one number, and differentiate this number. (If you pass the vectors as
+   grad_outputs instead, a constant gradient raises an error, because it has no graph. In the sum,
+   it does no harm.) If no gradient depends on an input, its part of the product is zero.
 3. leaves = tuple(x.detach().requires_grad_() for x in inputs); grads =
-   torch.autograd.grad(f(*leaves), leaves, create_graph=True). The product is the gradient of
-   sum((g * v).sum() for …) by leaves, with materialize_grads=True.
+   torch.autograd.grad(f(*leaves), leaves, create_graph=True). The product is the gradient of sum((g
+   * v).sum() for …) with respect to leaves, with materialize_grads=True.
 """
 
 import contextlib
@@ -144,7 +144,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=10,
     section="Never build it: Hessian-vector products",
-    bounds="its cost is that of two backward passes, whatever the size, f is evaluated at the "
+    constraints="its cost is that of two backward passes, whatever the size, f is evaluated at the "
     "inputs alone, and the inputs stay as they are",
     reference=hvp,
     samplers={

@@ -1,12 +1,13 @@
 """Log-sum-exp with its Hessian
 
-1. The gradient is the softmax. Computed in forward it is an intermediate, and the Hessian is zero.
-   What can the softmax be computed from in backward?
-2. Either from the saved input alone, or from input and output together: the output is the logarithm
-   of the softmax's denominator. But only the very tensor that forward returns has a graph; one with
-   the axis kept, or put back in forward, has none.
-3. Save x and y = torch.logsumexp(x, -1). The softmax is exp(x - y.unsqueeze(-1)); multiply it by
-   grad_output.unsqueeze(-1), since grad_output has no last axis.
+1. The gradient is the softmax. If forward computes the softmax, it is an intermediate, and the
+   Hessian is zero. From which saved tensors can backward compute the softmax?
+2. Backward can compute it from the saved input alone, or from input and output together: the output
+   is the logarithm of the denominator of the softmax. Only the tensor that forward returns has a
+   graph. A version of it with another shape, saved by forward, has none.
+3. forward returns torch.logsumexp(x, -1). In setup_context, save x and the output y. The softmax is
+   exp(x - y.unsqueeze(-1)). Multiply it by grad_output.unsqueeze(-1), because grad_output has no
+   last dimension.
 """
 
 import torch

@@ -1,13 +1,13 @@
 """Repair: a Hessian of zeros
 
-1. Look at what forward saves. Is it an input, an output, or something computed on the way? What is
-   that to a second derivative?
-2. The finished gradient is saved: a constant. Let forward save what the gradient is computed from,
-   and move the computation to backward, where it is recorded. The target is a tensor of integers
-   and may be saved like any other.
-3. Save logits and target. In backward p = torch.softmax(logits, -1), subtract
-   torch.nn.functional.one_hot(target, logits.shape[-1]), multiply by grad_output.unsqueeze(-1), and
-   return it with a None for target.
+1. Look at what forward saves. Is it an input, an output, or an intermediate? What does this mean
+   for a second derivative?
+2. forward saves the complete gradient, and this is a constant. Save the tensors from which the
+   gradient is computed, and move the computation to backward, where autograd records it. The target
+   is a tensor of integers, and you can save it like any other tensor.
+3. Save logits and target. In backward, compute p = torch.softmax(logits, -1), subtract
+   torch.nn.functional.one_hot(target, logits.shape[-1]), and multiply by grad_output.unsqueeze(-1).
+   Return this, and None for target.
 """
 
 import torch

@@ -1,11 +1,11 @@
 """Hyperbolic sine by its output
 
-1. The derivative of sinh is cosh. Which identity connects the two, as the one of Pythagoras
-   connects sine and cosine?
-2. cosh² - sinh² = 1, and cosh is never negative. So cosh(x) can be written with the output y alone,
-   and the output has a graph.
-3. cosh(x) = √(1 + y²). Save y, the tensor that forward returns; in backward multiply grad_output by
-   (1 + y**2).sqrt().
+1. The derivative of sinh is cosh. Which identity connects the two, as sin² + cos² = 1 connects sine
+   and cosine?
+2. cosh² - sinh² = 1, and cosh is never negative. So you can express cosh(x) with the output y
+   alone, and the output carries a graph.
+3. cosh(x) = √(1 + y²). In setup_context, save the output. In backward, multiply grad_output by (1 +
+   y**2).sqrt().
 """
 
 from torch import Tensor
@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=8,
     section="Compute it again",
-    bounds="nothing but the output is kept for backward",
+    constraints="nothing but the output is kept for backward",
     reference=sinh,
     samplers=shaped(normal),
     double_backward=True,

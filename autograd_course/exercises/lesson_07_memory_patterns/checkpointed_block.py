@@ -1,14 +1,15 @@
 """A checkpoint of your own
 
-1. A Function sees as inputs what .apply is given. So give it the block, x, and the block's
-   parameters. And before it runs the block, what must it write down that a second run of a dropout
-   would find changed?
-2. Save x and the parameters, keep the block and torch.get_rng_state() on ctx. In backward: x
-   detached and asking for a gradient; torch.random.fork_rng() and set_rng_state around the second
-   run, under torch.enable_grad(); then one torch.autograd.grad for all.
-3. wanted = [t for t, need in zip((x, *parameters), ctx.needs_input_grad[1:]) if need]; the
-   gradients of torch.autograd.grad(y, wanted, grad_output) go to the places where need is true,
-   None to the others, and None for the block itself.
+1. The inputs of a Function are the arguments of .apply. So pass the block, x, and the parameters of
+   the block. And what must forward store before it runs the block, so that a second run draws the
+   same dropout mask?
+2. Save x and the parameters, and store the block and torch.get_rng_state() on ctx. In backward,
+   detach x and let it require a gradient. Rerun the block inside torch.random.fork_rng(),
+   set_rng_state and torch.enable_grad(). Then compute all gradients with one call of
+   torch.autograd.grad.
+3. wanted = [t for t, need in zip((x, *parameters), ctx.needs_input_grad[1:]) if need]. Put the
+   gradients of torch.autograd.grad(y, wanted, grad_output) in the places where need is true. Return
+   None in the other places, and None for the block itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -221,8 +222,8 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=25,
     section="Compute it again",
-    bounds="nothing but the input is kept, dropout draws the same mask twice, and frozen parts are "
-    "no obstacle",
+    constraints="nothing but the input is kept, dropout draws the same mask twice, and frozen "
+    "parameters are allowed",
     reference=plain,
     trials=(
         is_a_function,

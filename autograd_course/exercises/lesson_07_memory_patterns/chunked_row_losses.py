@@ -1,11 +1,12 @@
 """A loss for each row, without the logits
 
-1. Each row has a g of its own, which forward does not know yet. So what is forward to keep, in
-   order that backward can compute the gradient of a chunk once more?
-2. x, weight, target, and for each row the log of the sum (torch.logsumexp): then softmax(z) =
-   exp(z - that). Both methods have the same loop over chunks; the weight's gradient adds up over
-   it, the rows of x's are written into their places.
-3. In backward, for a chunk: z = x[rows] @ weight.t(); p = torch.exp(z - log_sum[rows, None]);
+1. Each row has its own g, which forward does not know yet. So what does forward have to save, so
+   that backward can compute the gradient of a chunk?
+2. Save x, weight, target, and for each row the log of the sum (torch.logsumexp). Then softmax(z) =
+   exp(z - log of the sum). Both methods have the same loop over chunks. In backward, add up the
+   gradient of the weight over the chunks, and write the rows of the gradient of x into their
+   places.
+3. In backward, for each chunk: z = x[rows] @ weight.t(); p = torch.exp(z - log_sum[rows, None]);
    subtract 1 from p at target[rows]; multiply by grad_output[rows, None]. Then grad_x[rows] = p @
    weight and grad_weight += p.t() @ x[rows].
 """
@@ -54,7 +55,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=30,
     section="Never build it, and the price of being early",
-    bounds="the logits of no more than a few chunks exist at any moment",
+    constraints="the logits of no more than a few chunks exist at any moment",
     reference=row_losses,
     samplers={
         "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),

@@ -1,11 +1,11 @@
 """Linear and ReLU in one
 
-1. Composed, the ReLU would keep its output for itself, and the linear layer its input and weight.
-   What does the ReLU's backward read from that output?
-2. Only where it is positive. So set grad_output to zero where the output is zero, and what remains
-   is the backward of a linear layer, which you know from lesson 01.
-3. Save x, weight and the returned y. g = grad_output * (y > 0); the gradients are g @ weight, g.t()
-   @ x and g.sum(0).
+1. As separate layers, the ReLU would save its output, and the linear layer its input and weight.
+   What does the backward of the ReLU read from the output?
+2. It only reads where the output is positive. So set grad_output to zero where the output is zero.
+   The rest is the backward of a linear layer, which you know from lesson 01.
+3. In setup_context, save x, weight and output. In backward, let g = grad_output * (y > 0). The
+   gradients are g @ weight, g.t() @ x and g.sum(0).
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=9,
     section="Fuse what stands together",
-    bounds="nothing but inputs and the output is kept",
+    constraints="nothing but inputs and the output is kept",
     reference=linear_relu,
     samplers={
         "a batch of 5 rows": lambda rng: (normal(rng, 5, 3), normal(rng, 4, 3), normal(rng, 4)),

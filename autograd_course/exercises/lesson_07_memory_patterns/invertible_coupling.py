@@ -1,12 +1,13 @@
 """A coupling that keeps its outputs
 
-1. You have y1 and y2. Which of the two lines of forward can be solved for its x at once, since
-   everything else in it is known?
-2. x2 = y2 - tanh(y1 v). Now walk backward through forward's lines, the last one first. y1 is used
-   twice, so its gradient collects twice before it goes on; and so is x2.
+1. You have y1 and y2. One of the two lines of forward can be solved for its x at once, because you
+   know everything else in it. Which one?
+2. x2 = y2 - tanh(y1 v). Now go backward through the lines of forward and start with the last one.
+   Forward uses y1 twice, so add up both parts of its gradient before you go on. The same holds for
+   x2.
 3. b = tanh(y1 @ v); db = grad_y2 * (1 - b**2); add db @ v.t() to grad_y1. Then x2 = y2 - b, a =
-   tanh(x2 @ w), da = (the new grad_y1) * (1 - a**2). The gradients: grad_y1, grad_y2 + da @ w.t(),
-   x2.t() @ da, y1.t() @ db. You will not need x1.
+   tanh(x2 @ w), da = (the new grad_y1) * (1 - a**2). The gradients are grad_y1, grad_y2 + da @
+   w.t(), x2.t() @ da and y1.t() @ db. You do not need x1.
 """
 
 from typing import Any
@@ -56,7 +57,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Invert instead of keeping",
-    bounds="of the activations only the outputs are kept",
+    constraints="of the activations only the outputs are kept",
     reference=coupling,
     samplers={
         "a batch of 5 rows": lambda rng: (

@@ -1,13 +1,13 @@
 """Leaky ReLU with a packed mask
 
-1. Eight numbers that are 0 or 1, as the digits of one number from 0 to 255: what is each of them
-   worth? And what if the mask's length is not a multiple of eight?
-2. Flatten x > 0, fill it up with False to a multiple of 8, reshape to rows of 8, multiply by 1, 2,
-   4, … 128 and sum each row. Back: packed[:, None] & those eight numbers is not zero where the bit
-   was set; cut off what was filled up.
-3. flat = (x > 0).reshape(-1); torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]) has the right
-   length; sum with dtype=torch.uint8. In backward take [: ctx.shape.numel()], reshape to ctx.shape,
-   and torch.where(positive, grad_output, slope * grad_output).
+1. Take eight numbers that are 0 or 1 as the binary digits of one number from 0 to 255. What is each
+   of them worth? And what if the length of the mask is not a multiple of eight?
+2. Flatten x > 0, pad it with False to a multiple of 8, reshape it to rows of 8, multiply by 1, 2,
+   4, … 128 and sum each row. To unpack, test where packed[:, None] & those eight numbers is not
+   zero, and cut off the padding.
+3. flat = (x > 0).reshape(-1), and torch.cat([flat, flat.new_zeros(-flat.numel() % 8)]) has the
+   right length. Sum with dtype=torch.uint8. In backward, take [: ctx.shape.numel()], reshape to
+   ctx.shape, and return torch.where(positive, grad_output, slope * grad_output).
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Keep something smaller",
-    bounds="one bit an element is kept",
+    constraints="one bit an element is kept",
     reference=leaky_relu,
     samplers={
         "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),

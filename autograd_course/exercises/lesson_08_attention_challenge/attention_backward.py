@@ -2,10 +2,11 @@
 
 1. Go backward through three steps, one at a time: O = P V, then P = softmax(S), then S = Q Kᵀ / √E.
    Write down the shape of every gradient before its formula.
-2. The two matrix products go as in lesson 03: of each factor, g times the other one. The softmax
-   couples the weights of a row: dS = P ∘ (dP - D), with one number D for each row.
-3. dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP - rowsum(P ∘ dP)), dQ = dS K / √E, dK = dSᵀ Q / √E. Where a
-   row is masked, P is 0 and takes care of it. mask gets None.
+2. The two matrix products work as in lesson 03: the gradient of each factor is g times the other
+   factor. The softmax couples the weights of a row: dS = P ∘ (dP - D), with one number D for each
+   row.
+3. dV = Pᵀ dO, dP = dO Vᵀ, dS = P ∘ (dP - rowsum(P ∘ dP)), dQ = dS K / √E, dK = dSᵀ Q / √E. You need
+   no extra code for a masked row, because P is 0 there. mask gets None.
 """
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import OWN_WORK
@@ -23,7 +24,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="Backward, one product at a time",
-    bounds="backward is a formula of your own",
+    constraints="backward is a formula of your own",
     reference=attend,
     samplers=MASKED,
     suspects=SUSPECTS,

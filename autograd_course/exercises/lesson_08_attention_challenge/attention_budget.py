@@ -1,12 +1,12 @@
 """Tier 3: budget
 
-1. Everything with as many columns as there are keys must go. What is the least that backward needs,
-   beside q and k, to compute the weights once more?
-2. P = exp(S - L), where L is the logarithm of the sum of the exponentials of a row: one number a
-   query. And D does not need P: rowsum(P ∘ dP) = rowsum(dO ∘ O).
-3. In forward L = high + log(total), and save q, k, v, mask, out, L. In backward compute S again as
-   forward did, the mask too, and P = exp(S - L[..., None]); with L = -∞ that would be nan, so use 0
-   for it there.
+1. You cannot save a tensor with as many columns as there are keys. What is the least that backward
+   needs, besides q and k, to recompute the weights?
+2. P = exp(S - L), where L is the logarithm of the sum of the exponentials of a row. This is one
+   number per query. D does not need P: rowsum(P ∘ dP) = rowsum(dO ∘ O).
+3. In forward, compute L = high + log(total), and save q, k, v, mask, out, L. In backward, recompute
+   S with the mask, as in forward, and P = exp(S - L[..., None]). Where L = -∞, this would be nan,
+   so use 0 instead of L there.
 """
 
 from autograd_course.exercises.lesson_08_attention_challenge._constraints import (
@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=25,
     section="Keep a number, not a row",
-    bounds="q, k, v, the output and one number for each query are all that is kept",
+    constraints="q, k, v, the output and one number for each query are all that is kept",
     reference=attend,
     samplers=MASKED,
     suspects=SUSPECTS,

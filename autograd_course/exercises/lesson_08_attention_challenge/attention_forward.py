@@ -1,10 +1,10 @@
 """Tier 1: forward
 
-1. Work in this order: scores, mask, softmax, product. Two things can make the softmax nan: a score
-   too large for exp, and a row in which every score is -∞.
-2. Subtract from each row its largest score: the softmax stays the same and no exponent is above 0.
-   In a row of -∞ that would be -∞ minus -∞, so subtract 0 there. Then its exponentials are 0, and
-   so is their sum, by which you must not divide.
+1. Work in this order: scores, mask, softmax, product. The softmax can become nan in two ways: a
+   score is too large for exp, or every score of a row is -∞.
+2. Subtract from each row its largest score. The softmax stays the same, and no exponent is above 0.
+   In a row of -∞ this would be -∞ minus -∞, so subtract 0 there. Then all exponentials of the row
+   are 0, and so is their sum. Do not divide by this sum.
 3. high = s.amax(-1, keepdim=True); high = where(high == -inf, 0, high); e = exp(s - high); total =
    e.sum(-1, keepdim=True); e / where(total == 0, 1, total) @ v.
 """
@@ -86,7 +86,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=15,
     section="Rows that see nothing",
-    bounds="nothing overflows, a query without keys gets zeros, no built-in does the work",
+    constraints="nothing overflows, a query without keys gets zeros, no built-in does the work",
     reference=attend,
     samplers={
         "4 queries, 4 keys": lambda rng: drawn(rng),

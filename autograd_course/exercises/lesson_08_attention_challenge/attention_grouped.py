@@ -1,12 +1,12 @@
 """Tier 6: grouped queries
 
-1. A head of keys is read by several heads of queries. What does a tensor's gradient do when the
-   tensor is used in several places?
-2. It adds up: the gradients of k and v are sums over the heads of their group. Repeat k and v for
-   the products if you like, in forward and again in backward, but save them unrepeated. Head h
-   reads key head h // group: repeat_interleave, not repeat.
-3. dk = (dSᵀ Q / √E) has one matrix for each head of queries; dk.unflatten(-3, (k.shape[-3],
-   group)).sum(-3) has k's shape. The same for dv.
+1. Several query heads read the same key head. What does the gradient of a tensor do when forward
+   uses the tensor in several places?
+2. The gradients add up: the gradients of k and v are sums over the heads of their group. You may
+   repeat k and v for the products, in forward and again in backward. But save them without
+   repetition. Query head h reads key head h // group, so use repeat_interleave, not repeat.
+3. dSᵀ Q / √E has one matrix for each query head. Call it dk. Then dk.unflatten(-3, (k.shape[-3],
+   group)).sum(-3) has the shape of k. Do the same for dv.
 """
 
 from collections.abc import Callable, Mapping
@@ -80,7 +80,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="Heads that share keys",
-    bounds="k and v are kept as they were given, not repeated",
+    constraints="k and v are kept as they were given, not repeated",
     reference=grouped,
     samplers={
         "4 heads of queries, 2 of keys": lambda rng: (

@@ -1,15 +1,15 @@
 """Tier 4: tiles
 
-1. Forward first, without causality and dropout: for each block of queries go through the blocks of
-   keys, with three running things: the maximum, the sum, the output. What must happen to the last
-   two when the maximum rises?
-2. They are multiplied by exp(old maximum - new maximum). Backward needs no running things, since L
-   is known: each tile rebuilds its own P = exp(S - L) and adds its share to dQ of its queries and
-   to dK and dV of its keys. Causality and dropout depend on the numbers in the whole sequence, i +
-   row and j + column.
-3. With F the dropout factor of a tile: total counts the weights before dropout, the output adds (F
-   ∘ W) V. In backward dV += (F ∘ P)ᵀ dO, dP = F ∘ (dO Vᵀ), dS = P ∘ (dP - D) with D = rowsum(dO ∘
-   O) as ever, dQ += dS K / √E, dK += dSᵀ Q / √E.
+1. First write forward without the causal mask and without dropout. For each block of queries, loop
+   over the blocks of keys and update a running maximum, a running sum and a running output. What
+   must happen to the sum and the output when the maximum rises?
+2. Multiply them by exp(old maximum - new maximum). Backward needs no running values, because it
+   knows L. For each tile, it recomputes P = exp(S - L) and adds the tile's share to dQ of its
+   queries and to dK and dV of its keys. The causal mask and dropout depend on the positions in the
+   whole sequence, i + row and j + column.
+3. F is the dropout factor of a tile. The running sum counts the weights before dropout, and the
+   output adds (F ∘ W) V. In backward, dV += (F ∘ P)ᵀ dO, dP = F ∘ (dO Vᵀ), dS = P ∘ (dP - D) with D
+   = rowsum(dO ∘ O), dQ += dS K / √E, dK += dSᵀ Q / √E.
 """
 
 import math
@@ -313,7 +313,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=55,
     section="A softmax in pieces",
-    bounds="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
+    constraints="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
     "once, forward and backward",
     reference=tiled,
     samplers={

@@ -1,11 +1,12 @@
 """Tier 5: differentiable twice
 
-1. Lesson 06: what carries a graph into backward? Go through the five tensors that tier 3 saves. One
-   of them is neither an input nor an output.
-2. L must be an output, and then a gradient arrives for it. L is the log-sum-exp of a row of S, so
-   ∂L/∂S is that row of the softmax.
-3. forward returns (out, lse) and saves these very tensors. backward(ctx, grad_out, grad_lse) is
-   tier 3 with dS = P ∘ (dP - D + grad_lse[..., None]), and no in-place arithmetic.
+1. Which tensors carry a graph into backward, according to lesson 06? Check each of the five tensors
+   that tier 3 saves. One of them is neither an input nor an output.
+2. L must be an output, and then backward receives a gradient for it. L is the log-sum-exp of a row
+   of S, so ∂L/∂S is this row of the softmax.
+3. forward returns (out, lse), and setup_context saves the inputs and these two outputs.
+   backward(ctx, grad_out, grad_lse) is that of tier 3 with dS = P ∘ (dP - D + grad_lse[..., None]).
+   Use no in-place operations.
 """
 
 from collections.abc import Callable, Mapping
@@ -67,7 +68,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Differentiable twice",
-    bounds="within the budget of tier 3",
+    constraints="within the budget of tier 3",
     reference=with_lse,
     samplers={
         "3 queries, 3 keys": lambda rng: drawn(rng, n=3, m=3),

@@ -57,7 +57,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Forward mode",
-    bounds="its Hessian is right, forward over reverse",
+    constraints="its Hessian is right, forward over reverse",
     reference=smooth_maximum,
     samplers={
         "a 3×5 matrix": lambda rng: heated(rng, 0.7, 3, 5),

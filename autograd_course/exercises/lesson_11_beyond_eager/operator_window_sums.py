@@ -174,7 +174,7 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=15,
     section="A custom operator",
-    bounds="it keeps its promises to opcheck, can be differentiated twice, and compiles into "
+    constraints="it keeps its promises to opcheck, can be differentiated twice, and compiles into "
     "one graph",
     reference=window_sums,
     samplers={

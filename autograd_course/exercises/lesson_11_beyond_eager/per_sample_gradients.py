@@ -113,7 +113,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=10,
     section="vmap, generated",
-    bounds="the model is called once for the whole batch",
+    constraints="the model is called once for the whole batch",
     reference=per_sample_gradients,
     samplers={
         "two layers": layers,

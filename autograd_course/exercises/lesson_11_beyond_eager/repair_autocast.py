@@ -123,7 +123,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Autocast",
-    bounds="autocast costs it no digits",
+    constraints="autocast costs it no digits",
     reference=contrast,
     samplers={
         "5 pairs of 3 numbers": lambda rng: pairs(rng, 5, 3, 0.5),

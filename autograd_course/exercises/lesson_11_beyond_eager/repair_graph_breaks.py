@@ -66,7 +66,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Graph breaks",
-    bounds="torch.compile makes one graph of it",
+    constraints="torch.compile makes one graph of it",
     reference=huber,
     samplers={
         "a 3×5 matrix": lambda rng: errors(rng, 1.0, 3, 5),

@@ -41,7 +41,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="Two forms of one Function",
-    bounds="torch.func takes it",
+    constraints="torch.func takes it",
     reference=rms_norm,
     samplers={
         "a batch of 3 rows": lambda rng: normed(rng, 3, 5),

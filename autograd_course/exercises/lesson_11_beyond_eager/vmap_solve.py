@@ -77,7 +77,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="vmap, by hand",
-    bounds="one call of the kernel solves the whole batch",
+    constraints="one call of the kernel solves the whole batch",
     reference=solve,
     samplers={
         "one system of 3": lambda rng: system(rng, 3),

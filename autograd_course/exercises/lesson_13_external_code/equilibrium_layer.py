@@ -117,7 +117,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=20,
     section="A fixed-point layer",
-    bounds="no round of the solver is kept",
+    constraints="no round of the solver is kept",
     reference=equilibrium,
     samplers={
         "4 rows of 2": lambda rng: (normal(rng, 4, 2), weak(rng, 2)),

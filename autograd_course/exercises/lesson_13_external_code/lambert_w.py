@@ -51,7 +51,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="The whole thing, working",
-    bounds="the output has the dtype of x",
+    constraints="the output has the dtype of x",
     reference=lambert_w,
     samplers={
         "a 4×3 matrix": lambda rng: (2 * positive(rng, 4, 3),),

@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="A C++ operator, built on the spot",
-    bounds="nothing but the output is kept",
+    constraints="nothing but the output is kept",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), torch.tensor(0.5).double()),

@@ -126,7 +126,7 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=30,
     section="A C++ operator, built on the spot",
-    bounds="any layout, float32 and float64 are taken, and other dtypes refused",
+    constraints="any layout, float32 and float64 are taken, and other dtypes refused",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), 0.5),

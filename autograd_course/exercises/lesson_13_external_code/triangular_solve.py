@@ -72,7 +72,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=20,
     section="A linear system",
-    bounds="the output has the dtype of B",
+    constraints="the output has the dtype of B",
     reference=triangular_solve,
     samplers={
         # First: that the wrong half was kept shows here at once, and below only the second time.

@@ -80,7 +80,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="What export refuses",
-    bounds="saved and loaded it takes batches of any size, predicts as the model does in eval "
+    constraints="saved and loaded it takes batches of any size, predicts as the model does in eval "
     "mode, and the model is left in the mode that it had",
     reference=ship,
     trials=(takes_any_batch,),

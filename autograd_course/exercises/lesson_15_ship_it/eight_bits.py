@@ -95,7 +95,7 @@ EXERCISE = RoutineExercise(
     difficulty="easy",
     minutes=6,
     section="Fewer bits",
-    bounds="the weight stays as it is",
+    constraints="the weight stays as it is",
     reference=eight_bits,
     samplers={
         "a 3×5 matrix": lambda rng: (rows(rng, 3, 5),),

@@ -74,7 +74,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=8,
     section="Three ways to carry a gradient",
-    bounds="the gradient is turned around in eager and behind torch.export alike",
+    constraints="the gradient is turned around in eager and behind torch.export alike",
     reference=reverse,
     samplers={
         "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),

@@ -152,8 +152,8 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="An operator of your own in ONNX",
-    bounds="onnx.checker accepts the file, and ONNX Runtime computes with it what the operator "
-    "computes, halves of both signs included",
+    constraints="onnx.checker accepts the file, and ONNX Runtime computes with it what the "
+    "operator computes, halves of both signs included",
     reference=translate,
     trials=(is_translated,),
     seconds=120.0,

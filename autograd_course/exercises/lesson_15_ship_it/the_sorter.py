@@ -120,8 +120,8 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=25,
     section="The whole thing, working",
-    bounds=f"the loaded program gets at least {ASKED:.0%} of {HELD_OUT} held-out digits right on "
-    f"{LEVELS} levels, takes any batch, and a gradient arrives at each of its weights",
+    constraints=f"the loaded program gets at least {ASKED:.0%} of {HELD_OUT} held-out digits right "
+    f"on {LEVELS} levels, takes any batch, and a gradient arrives at each of its weights",
     reference=deliver,
     trials=(delivers_a_sorter,),
     seconds=60.0,

@@ -212,7 +212,7 @@ def passed(exercise: FunctionExercise) -> Verdict:
     elif exercise.double_backward:
         truth = "second derivatives"
     samples = tuple(exercise.samplers)
-    return Verdict(FunctionAgrees(truth, exercise.bounds, samples, exercise.modeled_on))
+    return Verdict(FunctionAgrees(truth, exercise.constraints, samples, exercise.modeled_on))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -317,12 +317,13 @@ def signature_problem(
     """
     if inspect.isfunction(inspect.getattr_static(answer, "forward")):
         return None
-    ctx = (None,) if takes_ctx(answer) else ()
+    separate = not takes_ctx(answer)
+    ctx = () if separate else (None,)
     signature = inspect.signature(answer.forward)
     try:
         signature.bind(*ctx, *inputs)
     except TypeError:
-        return Verdict(WrongArguments("forward", exercise.signature))
+        return Verdict(WrongArguments("forward", exercise.signature(separate=separate)))
     return None
 
 
@@ -336,10 +337,10 @@ def forward_verdict(
 ) -> Verdict | None:
     """Say what is wrong with what came of forward, or that it is unfinished."""
     if isinstance(came, Raised):
-        if came.unwritten in exercise.methods:
+        if came.unwritten in ("setup_context", *exercise.methods):
             return Verdict(Unwritten(came.unwritten))
         if came.unwritten:
-            return Verdict(Unwritten("forward", exercise.signature))
+            return Verdict(Unwritten("forward", exercise.signature(separate=came.separate)))
         return Verdict(CodeRaised(came.told))
     found = difference(came, as_tuple(exercise.reference(*inputs)))
     if found is None:

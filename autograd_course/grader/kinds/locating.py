@@ -39,4 +39,4 @@ def judge_location(exercise: LocatingExercise, answer: Any) -> Verdict:
         return Verdict(ExperimentIsBlind(line, experiment, exercise.experiments[experiment]))
     title = RULES[exercise.rule].title
     meaning = title[0].lower() + title[1:].rstrip(".")
-    return Verdict(Located(line, experiment, exercise.rule, meaning, exercise.bounds))
+    return Verdict(Located(line, experiment, exercise.rule, meaning, exercise.constraints))

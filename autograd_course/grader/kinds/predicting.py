@@ -40,7 +40,7 @@ def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
         if number is not None and not math.isclose(number, came, rel_tol=_DIGITS, abs_tol=1e-9):
             because = exercise.mistakes.get((place, number), "")
             return Verdict(Mispredicted(place, number, because))
-    return Verdict(Predicted(outcome, exercise.bounds))
+    return Verdict(Predicted(outcome, exercise.constraints))
 
 
 def _numbers(answer: Any) -> Iterator[float | None]:

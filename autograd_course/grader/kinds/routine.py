@@ -137,7 +137,7 @@ def copied(inputs: Inputs) -> Inputs:
 
 def passed(exercise: RoutineExercise) -> Verdict:
     """Return the verdict on an answer without a fault: what was tried."""
-    return Verdict(RoutineAgrees(exercise.bounds, tuple(exercise.samplers)))
+    return Verdict(RoutineAgrees(exercise.constraints, tuple(exercise.samplers)))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Spoiling, Wrong, combined, double, solved
 from autograd_course import functions
 
 SOLVED = solved("06_double_backward")
@@ -184,7 +184,7 @@ class CubeOfOutput(Function):
         return 3 * y.abs() ** (2 / 3) * g
 
 
-class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
+class CubeOnCtx(Function):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
         ctx.x = x
@@ -195,7 +195,7 @@ class CubeOnCtx(SOLVED["Cube"]):  # type: ignore[misc]
         return 3 * ctx.x**2 * g
 
 
-class ExpOfACopy(SOLVED["Exp"]):  # type: ignore[misc]
+class ExpOfACopy(combined(SOLVED["Exp"])):  # type: ignore[misc]
     """Saves the right numbers in the wrong tensor."""
 
     @staticmethod

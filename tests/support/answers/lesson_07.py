@@ -10,7 +10,7 @@ import torch
 from torch.autograd import Function
 from torch.utils import checkpoint as of_torch
 
-from answers.making import Spoiling, Wrong, double, solved
+from answers.making import Spoiling, Wrong, combined, double, solved
 from autograd_course.functions import checkpoint
 
 SOLVED = solved("07_memory_patterns")
@@ -285,7 +285,7 @@ def _unpacked(ctx: Any, packed: Any, places: Any) -> Any:
     return (packed[:, None] & bits).ne(0).flatten()[: ctx.shape.numel()].view(ctx.shape)
 
 
-class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
+class CouplingOfInputs(Function):
     @staticmethod
     def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
         y1 = x1 + torch.tanh(x2 @ w)
@@ -301,7 +301,7 @@ class CouplingOfInputs(SOLVED["Coupling"]):  # type: ignore[misc]
         return _coupled(x2, y1, w, v, a, b, g1, g2)
 
 
-class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
+class CouplingOfCopies(combined(SOLVED["Coupling"])):  # type: ignore[misc]
     """As many bytes as the outputs, and beside them."""
 
     @staticmethod
@@ -312,7 +312,7 @@ class CouplingOfCopies(SOLVED["Coupling"]):  # type: ignore[misc]
         return y1, y2
 
 
-class CouplingOfIntermediates(SOLVED["Coupling"]):  # type: ignore[misc]
+class CouplingOfIntermediates(Function):
     @staticmethod
     def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
         a = torch.tanh(x2 @ w)
@@ -335,11 +335,11 @@ def _coupled(x2: Any, y1: Any, w: Any, v: Any, a: Any, b: Any, g1: Any, g2: Any)
     return g1, g2 + da @ w.t(), x2.t() @ da, y1.t() @ db
 
 
-class CouplingWithAnArray(SOLVED["Coupling"]):  # type: ignore[misc]
+class CouplingWithAnArray(combined(SOLVED["Coupling"])):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
         ctx.x2 = x2.numpy()
-        return RIGHT["invertible-coupling"].forward(ctx, x1, x2, w, v)
+        return combined(RIGHT["invertible-coupling"]).forward(ctx, x1, x2, w, v)
 
     @staticmethod
     def backward(ctx: Any, g1: Any, g2: Any) -> Any:

@@ -58,6 +58,19 @@ def changed(
     return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
 
 
+def twice_saving(what: str) -> tuple[tuple[str, str], ...]:
+    """The changes that make tier 5 a combined forward, which saves ``what`` besides the output."""
+    lines = (
+        "out, lse = {}\n        ctx.save_for_backward(q, k, v, out, {})\n        return out, lse"
+    )
+    returned = "weights @ v / total, (high + total.log()).squeeze(-1)"
+    return (
+        ("def forward(q", "def forward(ctx, q"),
+        (f"return {returned}", lines.format(returned, what)),
+        ("def setup_context", "def unused"),
+    )
+
+
 class ThroughTwo(Function):
     """Softmax by PyTorch, empty rows cleaned afterwards, weights kept: allowed in tier 2."""
 
@@ -578,7 +591,7 @@ WRONG = [
         "attention-twice",
         "saves a copy of L",
         "silent-double-backward",
-        ("k, v, out, lse)", "k, v, out, lse.clone())"),
+        ("*output)", "output[0], output[1].clone())"),
     ),
     changed(
         "attention-twice",
@@ -590,7 +603,7 @@ WRONG = [
         "attention-twice",
         "keeps P",
         "silent-double-backward",
-        ("v, out, lse)", "v, out, weights / total)"),
+        *twice_saving("weights / total"),
         ("v, out, lse = ctx", "v, out, p = ctx"),
         ("p = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]) - lse.unsqueeze(-1))", "p = p"),
     ),
@@ -598,7 +611,7 @@ WRONG = [
         "attention-twice",
         "keeps P, and does not use it",
         "oversaved",
-        ("v, out, lse)", "v, out, lse, weights / total)"),
+        *twice_saving("lse, weights / total"),
         ("v, out, lse = ctx", "v, out, lse, _ = ctx"),
     ),
     # Tier 6

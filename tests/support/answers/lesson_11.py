@@ -60,7 +60,7 @@ class RMSRecomputed(RMSNorm):
         return rms_backward(ctx, g, _)
 
 
-class RMSJoint(Function):
+class RMSCombined(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
         y, rstd = RMSNorm.forward(x, weight, eps)
@@ -418,7 +418,7 @@ def _huber(mistake: str, rule: str, **methods: Any) -> Wrong:
 
 
 WRONG = [
-    Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSJoint),
+    Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSCombined),
     Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
     Wrong(
         "split-rms-norm",

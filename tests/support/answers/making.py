@@ -7,6 +7,7 @@ import linecache
 import re
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -79,8 +80,31 @@ def double(*values: float) -> Tensor:
 
 
 def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:
-    """Return a right answer with some of its methods replaced."""
+    """Return a right answer with some of its methods replaced.
+
+    A ``forward`` whose first parameter is called ``ctx`` also replaces ``setup_context``.
+    """
+    forward = methods.get("forward")
+    if forward and next(iter(signature(forward).parameters), "") == "ctx":
+        methods = {"setup_context": Function.setup_context, **methods}
     return type(right.__name__, (right,), {k: staticmethod(v) for k, v in methods.items()})
+
+
+def combined(right: type[Function]) -> type[Function]:
+    """Return an answer with a separate ``setup_context`` as one with a combined ``forward``."""
+
+    class Combined(right):  # type: ignore[misc, valid-type]
+        @staticmethod
+        def forward(ctx: Any, *given: Any) -> Any:
+            call = signature(right.forward).bind(*given)
+            call.apply_defaults()
+            output = right.forward(*given)
+            right.setup_context(ctx, call.args, output)
+            return output
+
+        setup_context = staticmethod(Function.setup_context)
+
+    return Combined
 
 
 class Spoiling:

@@ -95,7 +95,7 @@ class ReturnsNone(Square):
         return None
 
 
-class Split(Function):
+class Separate(Function):
     """Setup_context beside forward, and a wrapped backward."""
 
     @staticmethod
@@ -324,10 +324,10 @@ def test_docstrings_and_decorators_are_not_shown() -> None:
 
 
 def test_setup_context_and_a_wrapped_backward_are_followed() -> None:
-    lab = function_lab(Split, x=0.0)
+    lab = function_lab(Separate, x=0.0)
 
     headings = [part["heading"] for part in lab.scene["source"]["parts"]]
-    assert headings == ["Split.forward", "Split.setup_context", "Split.backward"]
+    assert headings == ["Separate.forward", "Separate.setup_context", "Separate.backward"]
     assert [note for _, note in lines(lab, 0)] == [
         "x = 0",
         "returns 1",
