@@ -29,6 +29,8 @@ CALLS: list[Callable[..., Any]] = [
     lesson.quiet,
     lesson.require_packages,
     lesson.run_onnx,
+    lesson.show_error,
+    lesson.show_warning,
     lesson.split_digits,
     visualize.attention_tiles,
     visualize.compare_flows,
