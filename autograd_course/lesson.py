@@ -8,7 +8,8 @@ docstring: ``help(predict)`` shows it.
 Start
     ``checkup`` checks the installation.
 Predict
-    ``predict`` compares the number that you expect with the number that a run gives.
+    ``predict`` compares the number that you expect with the number that a run gives. ``vote`` asks
+    what the next cell will show.
 Show a message
     ``show_error`` prints the error that a block raises, and ``show_warning`` its warnings.
 Draw
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     )
     from autograd_course.showing import show_error, show_warning
     from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
+    from autograd_course.visualize.vote.widget import vote
 
 __all__ = [
     "BLUE",
@@ -113,6 +115,7 @@ __all__ = [
     "split_digits",
     "stored_bytes",
     "triton_decayed_sum",
+    "vote",
 ]
 
 _HOME = {
@@ -134,6 +137,7 @@ _HOME = {
     ),
     "autograd_course.showing": ("show_error", "show_warning"),
     "autograd_course.visualize.kit.style": ("BLUE", "GRAY", "GREEN", "ORANGE", "figure", "note"),
+    "autograd_course.visualize.vote.widget": ("vote",),
     "autograd_doctor.memory": ("kept_bytes", "kept_tensors", "peak_bytes", "stored_bytes"),
     "autograd_doctor.steps": (
         "check_element",

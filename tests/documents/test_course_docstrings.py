@@ -32,6 +32,7 @@ CALLS: list[Callable[..., Any]] = [
     lesson.show_error,
     lesson.show_warning,
     lesson.split_digits,
+    lesson.vote,
     visualize.attention_tiles,
     visualize.compare_flows,
     visualize.function_lab,
