@@ -37,7 +37,7 @@ class VoteView(Saved):
     _css = BUNDLES / "vote.css"
 
     vote: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
-    chosen: traitlets.Unicode[str, str] = traitlets.Unicode().tag(**FROM_PAGE)
+    chosen: traitlets.Unicode[str, str | bytes] = traitlets.Unicode().tag(**FROM_PAGE)
     kept: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
 
     def __init__(self, vote: Vote) -> None:
