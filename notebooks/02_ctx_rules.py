@@ -588,8 +588,7 @@ for frozen in ("nothing", "x", "weight"):
 # %% [markdown]
 # ## What backward must not touch
 #
-# Two kinds of tensors reach `backward`, and neither belongs to it. Writing into either saves an
-# allocation, and that is the usual reason why people do.
+# Two kinds of tensors reach `backward`, and neither belongs to it.
 #
 # **`grad_output` belongs to the engine**, which may hand the same memory to several nodes. At a sum
 # it does: both branches have the same gradient, so both get the same tensor.
@@ -1183,7 +1182,7 @@ diagnose(Pull, (angles,))
 # %% [markdown]
 # ## Do you know it?
 #
-# Nine questions. A wrong answer explains itself and gives nothing else away; try again.
+# Nine questions. After a wrong answer, try again.
 
 # %%
 knowledge_check("02")
