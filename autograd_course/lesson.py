@@ -8,7 +8,10 @@ docstring: ``help(predict)`` shows it.
 Start
     ``checkup`` checks the installation.
 Predict
-    ``predict`` compares the number that you expect with the number that a run gives.
+    ``predict`` compares the number that you expect with the number that a run gives. ``vote`` asks
+    what the next cell will show.
+Show a message
+    ``show_error`` prints the error that a block raises, and ``show_warning`` its warnings.
 Draw
     ``figure`` and ``note`` draw in the style of the course. ``BLUE``, ``ORANGE``, ``GREEN`` and
     ``GRAY`` are its colors, which readers with a color deficiency can tell apart.
@@ -70,7 +73,9 @@ if TYPE_CHECKING:
         require_packages,
         run_onnx,
     )
+    from autograd_course.showing import show_error, show_warning
     from autograd_course.visualize.kit.style import BLUE, GRAY, GREEN, ORANGE, figure, note
+    from autograd_course.visualize.vote.widget import vote
 
 __all__ = [
     "BLUE",
@@ -105,9 +110,12 @@ __all__ = [
     "run_backward",
     "run_gradcheck",
     "run_onnx",
+    "show_error",
+    "show_warning",
     "split_digits",
     "stored_bytes",
     "triton_decayed_sum",
+    "vote",
 ]
 
 _HOME = {
@@ -127,7 +135,9 @@ _HOME = {
         "require_packages",
         "run_onnx",
     ),
+    "autograd_course.showing": ("show_error", "show_warning"),
     "autograd_course.visualize.kit.style": ("BLUE", "GRAY", "GREEN", "ORANGE", "figure", "note"),
+    "autograd_course.visualize.vote.widget": ("vote",),
     "autograd_doctor.memory": ("kept_bytes", "kept_tensors", "peak_bytes", "stored_bytes"),
     "autograd_doctor.steps": (
         "check_element",

@@ -1,6 +1,15 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
 #
+# [Open in
+# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
+#
+# [Open in
+# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
+#
+# [Open in
+# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
+#
 # # 02 · The rules of ctx
 #
 # **You will** break each rule of `ctx` once, on purpose, and watch what it costs: a wrong gradient,
@@ -46,15 +55,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from autograd_course import diagnose, gradient_flow
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, show_error, vote
 from autograd_course.visualize import knowledge_check, memory_timeline
-
-
-def said(error):
-    """The gist of an error message: what stands before the first colon, its preamble cut."""
-    gist = str(error).partition(":")[0]
-    return gist.replace("one of the variables needed for gradient computation", "…")
-
 
 # %% [markdown]
 # ## A swing that does not go up
@@ -130,23 +132,18 @@ print(f"highest point: {max(map(abs, path)):.0f}°")
 
 # %% [markdown]
 # No exception, no warning. The swing gets above the horizontal, which is 90°, and no further, and
-# the loss has stopped falling. The plausible conclusion is that the motor is too weak, and the next
-# thing that happens is an order for a bigger one.
-#
-# Before that, one experiment. PyTorch has a sine of its own. Put it where the Function was:
+# the loss has stopped falling. It seems that the motor is too weak. Before you order a bigger one,
+# replace the Function by PyTorch's own sine:
 
 # %%
-try:
+with show_error():
     search(torch.sin, simulate)
-except RuntimeError as error:
-    message = str(error)
-    print(message.partition(":")[0])
-    print("…", message.partition(", which ")[2].partition(". Hint")[0])
 
 # %% [markdown]
-# The same loop, and PyTorch refuses. It has found the fault at once: `angle += …` overwrites the
-# very memory of which the sine needs the old contents for its gradient. Give each step an angle of
-# its own, which is one line, and run the *unchanged* Function again:
+# The same loop, and PyTorch raises an error. (`[…]` marks where `show_error` has cut the message.)
+# PyTorch has found the fault at once: `angle += …` overwrites the memory from which the sine's
+# gradient needs the old values. Change one line so that each step has an angle of its own, and run
+# the *unchanged* Function again:
 
 
 # %%
@@ -180,13 +177,12 @@ with figure(columns=2, height=3.5) as (descent, motion):
     note(motion, "upright", (1, 155 if true_path[-1] > 0 else -172), GRAY)
 
 # %% [markdown]
-# The motor was strong enough. What happened before: sixty nodes of the graph each kept "the angle",
-# and it was one and the same tensor, which `+=` moved on under their feet. In the reverse pass all
-# sixty took the cosine of the *last* angle.
+# The motor was strong enough. Before, sixty nodes of the graph stored the angle, and all of them
+# stored the same tensor, which `+=` overwrote. In the backward pass, all sixty took the cosine of
+# the *last* angle.
 #
-# Who is to blame? Writing in place is legal, PyTorch's own sine survives it with a clear message,
-# and `gradcheck` was right about the formula. The line that cost a day is `ctx.angle = angle`: it
-# switched the alarm off.
+# Writing in place is legal, and `gradcheck` was right about the formula. The bug is the line
+# `ctx.angle = angle`. It turned PyTorch's check off.
 
 # %% [markdown]
 # ## The whole thing, working
@@ -217,14 +213,13 @@ def gravity(angle):
 
 print("gradcheck:", gradcheck(gravity, angles))
 print(f"angle = angle + …  up to {max(map(abs, search(gravity, simulate_anew)[1])):.0f}°")
-try:
+print("angle += …")
+with show_error():
     search(gravity, simulate)
-except RuntimeError as error:
-    print("angle += …        ", said(error))
 
 # %% [markdown]
-# Right where the loop is right, and loud where it is not. This is everything that `ctx` can do for
-# you; the lesson breaks the rules of each in turn, on purpose:
+# This Function is right if the loop is right, and raises an error if it is not. `ctx` can do the
+# following for you, and the lesson breaks each rule on purpose:
 #
 # | in forward | what it is for |
 # | --- | --- |
@@ -272,12 +267,10 @@ class SeparateGravity(Function):
 
 print("gradcheck:", gradcheck(lambda t: SeparateGravity.apply(t, 2.0), angles))
 for function in (SeparateGravity, Gravity):
-    try:
+    print(f"torch.func.grad of {function.__name__}:")
+    with show_error():
         gradient = torch.func.grad(lambda t, f=function: f.apply(t, 2.0))(torch.tensor(0.0))
-        print(f"torch.func.grad of {function.__name__}: {gradient.item():.1f}")
-    except RuntimeError as error:
-        told = str(error).partition(", it ")[2].partition(".")[0]
-        print(f"torch.func.grad of {function.__name__}: it {told}")
+        print(f"{gradient.item():.1f}")
 
 # %% [markdown]
 # `ctx` has the same methods and the same rules in both forms. The transforms `torch.func.grad`,
@@ -295,9 +288,14 @@ for function in (SeparateGravity, Gravity):
 # ## What ctx is, and how long it lives
 #
 # A graph consists of *nodes*, one for each recorded operation, and `y.grad_fn` is the node that
-# made `y`. For a Function, `ctx` **is** that node. So its life is the graph's life: it begins in
-# `apply`, and ends when nobody holds an output that leads to it. Here a Function keeps a diary;
-# `weakref.finalize` calls a function at the moment in which an object ceases to exist.
+# made `y`. For a Function, `ctx` **is** that node. The next cell shows when a node begins and
+# ceases to exist. The Function prints each event, and `weakref.finalize` calls a function when an
+# object ceases to exist.
+#
+# Before some cells you vote for what you expect. Some of the beliefs are true.
+
+# %%
+vote("02", "ctx-after-backward")
 
 
 # %%
@@ -319,25 +317,21 @@ x = torch.ones(3, requires_grad=True)
 y = Diary.apply(x)
 print("y.grad_fn is", y.grad_fn.name())
 y.sum().backward()
-try:
+print("after backward:")
+with show_error():
     print(y.grad_fn.saved_tensors)
-except RuntimeError as error:
-    print("after backward:", str(error).partition("after ")[2].partition(")")[0])
-print("y is dropped:")
+print("y is deleted:")
 del y
 print("under no_grad:")
 with torch.no_grad():
     y = Diary.apply(x)
 
 # %% [markdown]
-# Three things to keep in mind. `backward` does not end the life of `ctx`, it only frees what
-# `save_for_backward` was given: the node, and with it every attribute, stays as long as `y` does.
-# Each call has a `ctx` of its own. And where no gradient is wanted, `ctx` is a throw-away: forward
-# runs as always, and need not care.
+# `backward` frees only the tensors in `save_for_backward`. The node and its attributes stay as long
+# as `y` does. Each call has a `ctx` of its own. Under `no_grad`, `ctx` ceases to exist at once.
 #
-# Look inside one. Click on the picture, go to the custom node with ↓ and open it with Enter: its
-# saved tensor with its bytes, and below it `ctx.strength`, which is no tensor and is listed as what
-# it is.
+# Look inside a node. Click on the picture, go to the custom node with ↓ and open it with Enter. It
+# shows its saved tensor with its bytes, and `ctx.strength` below it.
 
 # %%
 gradient_flow(
@@ -347,10 +341,9 @@ gradient_flow(
 # %% [markdown]
 # ## What goes where, and what goes wrong otherwise
 #
-# Tensors through `save_for_backward`, everything else as attributes. The rule is short, and often
-# told without reasons ("it breaks memory tracking"). The reasons are five, and each can be run. The
-# patient is a hyperbolic tangent, $y = \tanh x$ with $\partial y/\partial x = 1 - y^2$, in three
-# versions that all pass `gradcheck`.
+# Tensors go through `save_for_backward`, and everything else becomes an attribute. There are five
+# reasons, and you can run each one. The example is $y = \tanh x$ with
+# $\partial y/\partial x = 1 - y^2$, in three versions that all pass `gradcheck`.
 
 
 # %%
@@ -395,10 +388,11 @@ print([gradcheck(version.apply, angles) for version in versions])
 # ### Run 1: the version check
 #
 # Every tensor counts how often it was written to; `_version` is the counter. `save_for_backward`
-# notes the count along with the tensor, and compares when `ctx.saved_tensors` takes it out. An
-# attribute is a bare reference. `1 * x` stands for whatever layer came before and whose result
-# somebody reuses. (Into a leaf that requires a gradient PyTorch lets nobody write, except under
-# `no_grad`, as an optimizer does; and that write counts too.)
+# stores the count together with the tensor, and `ctx.saved_tensors` compares it. An attribute is
+# only a reference. `1 * x` represents a layer whose result other code uses, too.
+
+# %%
+vote("02", "saved-as-attribute")
 
 # %%
 for version in (Saved, InputOnCtx):
@@ -407,12 +401,10 @@ for version in (Saved, InputOnCtx):
     y = version.apply(h)
     before = h._version
     h += 3
-    print(f"{version.__name__:11} version {before} → {h._version}, ", end="")
-    try:
+    print(f"{version.__name__}: version {before} → {h._version}")
+    with show_error():
         (gradient,) = torch.autograd.grad(y, x)
         print(f"gradient {gradient.item():.3f}, true is {1 - math.tanh(0.5) ** 2:.3f}")
-    except RuntimeError as error:
-        print(said(error))
 
 # %% [markdown]
 # ### Checkpoint 1
@@ -513,20 +505,20 @@ memory_timeline(
 #
 # - `Saved` gives back each tensor as soon as its own `backward` has run.
 # - `InputOnCtx` gives nothing back until the results are dropped, and the graph with them. In a
-#   training loop `loss` mostly lives until the next iteration assigns it anew, so the *next*
-#   forward pass runs while the old activations are still there.
+#   training loop, `loss` usually exists until the next iteration replaces it, so the *next* forward
+#   pass runs while the old activations are still in memory.
 # - `OutputOnCtx` keeps them even then. The output holds its node (`y.grad_fn`), and the node holds
-#   the output (`ctx.y`): a *reference cycle*. Python frees at once what nobody refers to, and here
-#   each refers to the other. Only the garbage collector, which runs now and then, finds cycles.
+#   the output (`ctx.y`): a *reference cycle*. Only the garbage collector finds such cycles, and it
+#   runs only now and then.
 #
 # #### When Python cleans up
 #
 # *Extra: for readers who want to know how long such a cycle lasts, how `save_for_backward` avoids
 # it, and why some code keeps intermediates on `ctx`.*
 #
-# **Common belief: "Python cleans that up anyway."** It does, when it has counted enough new
-# objects. It counts objects, not bytes, and a training step makes few. Until then the old graphs
-# pile up. Here are ten steps with the collector switched off, and what is left when they are over:
+# Python cleans up such a cycle when it has counted enough new objects. It counts objects, not
+# bytes, and a training step makes few of them. Until then the old graphs pile up. Here are ten
+# steps with the collector switched off, and what is left when they are over:
 
 # %%
 gc.collect()
@@ -547,12 +539,12 @@ collected = gc.collect()
 # `save_for_backward` knows the cycle and avoids it: of an output it keeps the data without the link
 # back to the node, and ties the link again when you ask for `ctx.saved_tensors`.
 #
-# **Common belief: "intermediate results go on ctx as attributes, because `save_for_backward` takes
-# only inputs and outputs."** PyTorch's own manual said so for years, and code written by it is all
-# around ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)). Today it takes any
-# tensor, and says so. An intermediate on `ctx` is missed by hooks and stays unfreed like an input;
-# only the version check is no loss there, since nobody else can write to it. (What a *saved*
-# intermediate does to second derivatives is a matter for lesson 06.)
+# `save_for_backward` takes any tensor, intermediate results too. For years PyTorch's manual told
+# you to store intermediate results as attributes, and you still meet code that does
+# ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)). Hooks do not see such an
+# attribute, and backward does not free it. Only the version check is not missed, because no other
+# code can write to an intermediate result. (Lesson 06 shows what a *saved* intermediate result does
+# to second derivatives.)
 #
 # ### Run 5: what is no tensor
 #
@@ -575,26 +567,24 @@ class PowerSaved(Function):
         return grad_output * exponent * x ** (exponent - 1), None
 
 
-try:
+with show_error():
     PowerSaved.apply(torch.ones(2, requires_grad=True), 3)
-except TypeError as error:
-    print("TypeError:", error)
 
 # %% [markdown]
-# **Common belief: "`save_for_backward(x, 3)` raises."** Not there. The call only notes its
-# arguments; they are looked at after `forward` has returned, and then the traceback points to
-# `apply`. (`None` is allowed, for an optional tensor that was left out.)
+# The call `save_for_backward(x, 3)` itself does not raise. It only stores its arguments. PyTorch
+# checks them after `forward` has returned, and then the traceback points to `apply`. (`None` is
+# allowed, for an optional tensor that was left out.)
 #
-# **Common belief: "`ctx.saved_tensors` in forward raises."** It is an empty tuple, for the same
-# reason: nothing has been saved yet. Whoever unpacks it is told something of "not enough values".
-# A second call of `save_for_backward` replaces the first, so make one.
+# For the same reason, `ctx.saved_tensors` does not raise in `forward`. It is an empty tuple,
+# because PyTorch has not saved anything yet, and unpacking it fails with "not enough values to
+# unpack". A second call of `save_for_backward` replaces the first, so call it once.
 
 # %% [markdown]
 # ## needs_input_grad, measured
 #
-# A frozen backbone, a frozen embedding, an input image: much of what enters a Function wants no
-# gradient. `ctx.needs_input_grad` has a `True` or `False` for each argument of the call. Here is
-# $y = x W^\top$ twice. The second asks before it computes.
+# A frozen backbone or an input image needs no gradient. `ctx.needs_input_grad` has a `True` or
+# `False` for each argument of the call. Here is $y = x W^\top$ twice. The second Function asks
+# before it computes.
 
 
 # %%
@@ -621,8 +611,7 @@ class ThriftyProduct(Product):
 
 
 # %% [markdown]
-# PyTorch can count the floating-point operations of a matrix product. A number of operations is
-# the same on every machine; a time would not be.
+# The next cell counts floating-point operations, because their number is the same on every machine.
 
 # %%
 for frozen in ("nothing", "x", "weight"):
@@ -638,21 +627,21 @@ for frozen in ("nothing", "x", "weight"):
         print(f"{what} {flops:.1f} million operations, gradients of {' and '.join(got)}")
 
 # %% [markdown]
-# Half of the work, saved by two `if`s. The last column answers another question.
-#
-# **Common belief: "without the check, frozen weights get a gradient and move."** They do not:
-# `Product` computed a gradient for the frozen tensor, and the engine threw it away, because no edge
-# of the graph leads there. `needs_input_grad` is about efficiency, never about correctness. If your
-# results change when you add it, look for a bug in the branches.
+# Two `if`s save half of the work. The last column shows that frozen weights get no gradient without
+# the check, either. `Product` computes a gradient for the frozen tensor, and the engine discards
+# it, because no edge of the graph leads there. `needs_input_grad` is about efficiency, never about
+# correctness. If your results change when you add it, look for a bug in the branches.
 
 # %% [markdown]
 # ## What backward must not touch
 #
-# Two kinds of tensors reach `backward`, and neither belongs to it. Writing into either saves an
-# allocation, and that is the usual reason why people do.
+# Two kinds of tensors reach `backward`, and neither belongs to it.
 #
 # **`grad_output` belongs to the engine**, which may hand the same memory to several nodes. At a sum
 # it does: both branches have the same gradient, so both get the same tensor.
+
+# %%
+vote("02", "grad-output-in-place")
 
 
 # %%
@@ -683,8 +672,7 @@ print("2 * x: ", *gradients_of_a_sum(lambda x: 2 * x))
 # residual block, $h + f(h)$, the skip connection is that `a`. Whether it is hit depends on which of
 # the two branches the engine runs first, so the bug comes and goes with harmless changes elsewhere.
 #
-# **Common belief: "an in-place change of `grad_output` is caught."** `gradcheck` has just passed
-# it: its graph has a single branch, and there is nobody to be hurt. `diagnose` compares the
+# `gradcheck` does not find this bug, because its graph has a single branch. `diagnose` compares the
 # bytes of `grad_output` before and after.
 
 # %%
@@ -714,14 +702,13 @@ h = 1 * x
 y = Scribbling.apply(h).sum()
 y.backward(retain_graph=True)
 print("h was", x.tolist(), "and is", [round(v, 2) for v in h.tolist()])
-try:
+print("a second backward:")
+with show_error():
     y.backward()
-except RuntimeError as error:
-    print("a second backward:", said(error))
 
 # %% [markdown]
-# Here the version check speaks up again, but only because somebody asked a second time. A logger
-# that reads `h` after the backward pass is told nothing.
+# Here the version check raises an error again, but only because of the second backward pass. A
+# logger that reads `h` after the first one silently gets the overwritten values.
 
 # %% [markdown]
 # ## Around the alarm: .data and .detach()
@@ -740,17 +727,30 @@ for view_of in (torch.Tensor.detach, lambda tensor: tensor.data):
     y = Saved.apply(h)
     view_of(h).add_(3)
     name = ".detach()" if view_of is torch.Tensor.detach else ".data"
-    try:
+    print(f"written through {name}:")
+    with show_error():
         (gradient,) = torch.autograd.grad(y, x)
-        print(f"written through {name}: gradient {gradient.item():.3f}, true is 0.786")
-    except RuntimeError as error:
-        print(f"written through {name}: {said(error)}")
+        print(f"gradient {gradient.item():.3f}, true is 0.786")
 
 # %% [markdown]
-# In `backward` they do damage of another kind. **Common belief: "backward needs no history, so
-# `x.detach()` is tidy, and gradcheck would tell."** It would not: a first derivative needs no
-# history. A second one is the derivative of what `backward` computed, and here it has been cut off.
-# `gradgradcheck` is `gradcheck` for the gradient itself:
+# A write under `no_grad`, as an optimizer does it, is another matter.
+
+# %%
+vote("02", "write-under-no-grad")
+
+# %%
+weight = torch.tensor([0.5], requires_grad=True)
+y = Saved.apply(weight)
+with torch.no_grad():
+    weight -= 0.1
+with show_error():
+    y.backward()
+
+# %% [markdown]
+# In `backward`, `.data` and `.detach()` do damage of another kind. It looks tidy to write
+# `x.detach()` there, and `gradcheck` does not object, because a first derivative needs no history.
+# A second derivative is the derivative of what `backward` computed, and `.detach()` has cut off its
+# history. `gradgradcheck` is `gradcheck` for the gradient itself:
 
 
 # %%
@@ -789,8 +789,8 @@ print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=Fa
 #
 # and for $t$ and $w$ nothing.
 #
-# **Common belief: "the gradient of `((x - t)**2 * w).mean()` is `2 * (x - t) * w * g`."** Everyone
-# forgets something; here it is the $N$.
+# People often write `2 * (x - t) * w * g` as the gradient of `((x - t)**2 * w).mean()`, and forget
+# the factor $1/N$ of the mean.
 
 
 # %%
@@ -875,9 +875,8 @@ for leaky in (LeakyInPlace, Unannounced):
 # return*, and both must be true. Return something else and `apply` raises (among the eight
 # messages below). And if nothing was overwritten?
 #
-# **Common belief: "a mark too many does no harm."** A marked tensor counts as changed. Whoever had
-# saved it before then finds a version that does not fit, though not a byte has moved. `exp` saves
-# its output:
+# One mark too many does harm. A marked tensor counts as changed, even though not a single byte has
+# changed. Any Function that saved it earlier now sees a version mismatch. `exp` saves its output:
 
 
 # %%
@@ -897,10 +896,8 @@ h = x.exp()
 before = h._version
 y = Announced.apply(h)
 print("version", before, "→", h._version)
-try:
+with show_error():
     y.sum().backward()
-except RuntimeError as error:
-    print(said(error))
 
 # %% [markdown]
 # ### Checkpoint 2
@@ -973,12 +970,10 @@ class ReverseDetached(Reverse):
 for reverse in (Reverse, ReverseCopy, ReverseDetached):
     h = 1 * torch.tensor([-1.0, 2.0], requires_grad=True)
     y = reverse.apply(h)
-    print(f"{reverse.__name__:15} is the input: {y is h}, is a view: {y._is_view()}, ", end="")
-    try:
+    print(f"{reverse.__name__:15} is the input: {y is h}, is a view: {y._is_view()}")
+    with show_error():
         y.relu_()
-        print("then relu_ works, and h is", h.tolist())
-    except RuntimeError as error:
-        print("then relu_ raises:", str(error).partition(" and ")[0])
+        print("relu_ works, and h is", h.tolist())
 
 # %% [markdown]
 # A write into a view goes around the node that made it, and around your `backward`, so PyTorch
@@ -1023,11 +1018,10 @@ for gate in (Gate, MarkedGate):
     kept, mask, count = gate.apply(x)
     requires = [t.requires_grad for t in (kept, mask, count)]
     print(f"{gate.__name__:10} kept, mask, count require a gradient: {requires}")
-    try:
+    print("a penalty on the share of open gates:")
+    with show_error():
         (gradient,) = torch.autograd.grad(mask.mean(), x)
-        print("  a penalty on the share of open gates: gradient", gradient.tolist())
-    except RuntimeError as error:
-        print("  a penalty on the share of open gates:", error)
+        print("gradient", gradient.tolist())
 
 # %% [markdown]
 # The first penalty is part of the loss, is watched on a dashboard, and does nothing. The second
@@ -1037,10 +1031,12 @@ for gate in (Gate, MarkedGate):
 # %% [markdown]
 # ## Zeros or None: set_materialize_grads
 #
-# If the loss does not use an output, its gradient arrives as zeros (lesson 01), and backward
-# turns them into zeros for the inputs. **Common belief: "a zero gradient and no gradient are the
-# same."** Ask an optimizer with weight decay. Two parameters go through one Function; the loss
-# uses the first output only.
+# If the loss does not use an output, its gradient arrives as zeros (lesson 01), and backward turns
+# them into zeros for the inputs. What does an optimizer with weight decay do with these zeros? Two
+# parameters, `a` and `b`, go through one Function, and the loss uses the first output only.
+
+# %%
+vote("02", "zeros-or-no-gradient")
 
 
 # %%
@@ -1079,12 +1075,11 @@ for heads in (TwoHeads, TwoHeadsWithNone):
     print(f"{heads.__name__:16} b.grad = {grad}, b after 10 steps = {b[0].item():.2f}")
 
 # %% [markdown]
-# `b` was never used, and has lost 40 % of its size: for a gradient of zeros an optimizer applies
-# weight decay (and momentum), a parameter whose gradient is `None` it skips. People have met
-# this in earnest ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). `None` also
-# spares making the zeros and multiplying by them. The price is an `if` for every output, and
-# whoever forgets it gets a `TypeError` about `NoneType` as soon as some loss leaves an output
-# out.
+# The loss never used `b`, and yet `b` has lost 40 % of its size. If a gradient is zero, the
+# optimizer applies weight decay and momentum. If it is `None`, the optimizer skips the parameter
+# ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). With `None`, autograd also
+# does not create zeros. In return, you need an `if` for every output. If you forget one, you get a
+# `TypeError` about `NoneType` as soon as a loss does not use this output.
 #
 # ### Checkpoint 3
 #
@@ -1163,10 +1158,9 @@ mistakes = {
 
 # %%
 for number, mistake in mistakes.items():
-    try:
+    print(f"Message {number}")
+    with show_error():
         mistake(1 * torch.ones(3, requires_grad=True))
-    except (RuntimeError, TypeError) as error:
-        print(f"{number}  {str(error).partition(': ')[0].partition('. ')[0]}")
 
 # %% [markdown]
 # | | cause | repair |
@@ -1192,13 +1186,12 @@ for number, mistake in mistakes.items():
 diagnose(Pull, (angles,))
 
 # %% [markdown]
-# There is the colleague's Function from the beginning, named in a fraction of the time that the
-# bigger motor would have taken to deliver.
+# `diagnose` names the bug in the colleague's Function.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Nine questions. A wrong answer explains itself and gives nothing else away; try again.
+# Nine questions. After a wrong answer, try again.
 
 # %%
 knowledge_check("02")

@@ -310,7 +310,7 @@ def train_binary_net(images: Tensor, labels: Tensor) -> nn.Module:
         nn.BatchNorm1d(64),
         nn.ReLU(),
         BinaryLinear(64, 10),
-        nn.BatchNorm1d(13),
+        nn.BatchNorm1d(10),
     )
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for _ in range(100):

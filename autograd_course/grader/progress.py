@@ -116,7 +116,7 @@ class Progress:
     def _checks(self) -> Part:
         """Return each knowledge check's mark, lesson, title and how many are right.
 
-        Of the course's bank, those count that were drawn and answered.
+        Of the course's bank, those count that were drawn and answered. Votes change no mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
@@ -130,6 +130,9 @@ class Progress:
                 asked = max(DRAWN, sum(answer.attempts > 0 for answer in answers))
             mark = "✓" if done == asked else "·"
             told = f"{done} of {asked} right"
+            votes = [self.state.question(quiz.number, vote.id) for vote in quiz.votes]
+            if cast := [vote for vote in votes if vote.attempts]:
+                told += f", votes: {sum(vote.right for vote in cast)} of {len(cast)} right"
             rows.append((mark, quiz.number.ljust(longest), quiz.title.ljust(wide), told))
             right, all_asked = right + done, all_asked + asked
         share, told = right / all_asked, f"{right} of {all_asked} right"

@@ -1,7 +1,7 @@
-"""The knowledge checks: one plain file a lesson, a bank for the course, and their reading."""
+"""The knowledge checks and votes: one plain file a lesson, a bank for the course, their reading."""
 
 from autograd_course.quizzes.bank import DRAWN, bank, draw
-from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError
+from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote
 from autograd_course.quizzes.reading import QUIZZES, load
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Question",
     "Quiz",
     "QuizError",
+    "Vote",
     "bank",
     "draw",
     "load",

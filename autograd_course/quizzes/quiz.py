@@ -1,4 +1,4 @@
-"""What a knowledge check is: questions with options, each of which explains itself."""
+"""What a lesson asks: questions whose options explain themselves, and votes on common beliefs."""
 
 from __future__ import annotations
 
@@ -67,16 +67,35 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Vote(Question):
+    """A question about what the next cell shows. The learner votes once, before the cell runs.
+
+    ``belief`` is the sentence that people say, and ``holds`` tells whether it is true. Exactly one
+    option is right. The options have no explanations, because ``explanation`` is about all of them.
+    """
+
+    belief: str = ""
+    holds: bool = False
+    explanation: str = ""
+
+    @property
+    def call(self) -> str:
+        """The Python that shows it."""
+        return f'vote("{self.home}", "{self.id}")'
+
+
+@dataclass(frozen=True)
 class Quiz:
     """A knowledge check: ``number`` is the lesson's, as in ``"01"``, or ``"course"``.
 
-    ``call`` is the Python that shows it.
+    ``call`` is the Python that shows it. ``votes`` are asked in the lesson, and not in the check.
     """
 
     number: str
     title: str
     questions: tuple[Question, ...]
     call: str = ""
+    votes: tuple[Vote, ...] = ()
 
     @property
     def heading(self) -> str:
@@ -98,3 +117,11 @@ class Quiz:
         raise QuizError(
             f"The knowledge check of {whose} has no question {question_id!r}; it has {known}."
         )
+
+    def vote(self, vote_id: str) -> Vote:
+        """Return a vote of the lesson. Raises :class:`QuizError` if there is none of this id."""
+        for vote in self.votes:
+            if vote.id == vote_id:
+                return vote
+        known = ", ".join(vote.id for vote in self.votes) or "none"
+        raise QuizError(f"Lesson {self.number} has no vote {vote_id!r}; it has {known}.")

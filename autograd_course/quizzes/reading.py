@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autograd_course.index import LESSONS
-from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError
+from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote
 
 FOLDER = Path(__file__).parent
 QUIZZES: Mapping[str, Path] = {
@@ -40,13 +40,16 @@ def load(lesson: str) -> Quiz:
 
 
 def read(text: str, number: str, title: str = "") -> Quiz:
-    """Read and check the text of a file, which holds tables ``[[question]]``.
+    """Read and check the text of a file, which holds tables ``[[question]]`` and ``[[vote]]``.
 
     The file of a check that has no title otherwise holds ``title``.
 
     A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
     ``explanation``, or ``rubric``, the points of a good essay. In the course's bank it has
     ``lesson`` as well, and the file ``essays``, which are asked in every draw.
+
+    A vote has ``id``, ``belief``, ``holds``, ``text``, ``explanation`` and tables
+    ``[[vote.option]]`` with ``text`` and ``right``. The course's bank has none.
     """
     where = file_name(number)
     try:
@@ -54,15 +57,16 @@ def read(text: str, number: str, title: str = "") -> Quiz:
     except tomllib.TOMLDecodeError as error:
         raise QuizError(f"{where} is not TOML: {error}.") from None
     known = {"question"} if title else {"question", "title"}
-    _only(data, known | ({"essays"} if number == COURSE else set()), where)
+    _only(data, known | {"essays" if number == COURSE else "vote"}, where)
     questions = tuple(_question(entry, number, where) for entry in data.get("question", ()))
     if not questions:
         raise QuizError(f"{where} asks nothing; begin a question with [[question]].")
-    twice = [name for name, count in Counter(q.id for q in questions).items() if count > 1]
-    if twice:
+    votes = tuple(_vote(entry, number, where) for entry in data.get("vote", ()))
+    ids = Counter(asked.id for asked in (*questions, *votes))
+    if twice := [name for name, count in ids.items() if count > 1]:
         raise QuizError(f"{where} has two questions {twice[0]!r}; an id is given once.")
     call = f'knowledge_check("{number}")'
-    return Quiz(number, title or _text(data, "title", where), questions, call)
+    return Quiz(number, title or _text(data, "title", where), questions, call, votes)
 
 
 def file_name(number: str) -> str:
@@ -71,10 +75,7 @@ def file_name(number: str) -> str:
 
 
 def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
-    name = _text(data, "id", f"{where}, a question")
-    where = f"{where}, question {name!r}"
-    if not _ID.fullmatch(name):
-        raise QuizError(f"{where}: an id is kebab-case, as in why-grad-output.")
+    name, where = _named(data, "question", where)
     banked = number == COURSE
     _only(data, {"id", "text", "option", "rubric"} | ({"lesson"} if banked else set()), where)
     lesson = _text(data, "lesson", where) if banked else number
@@ -86,7 +87,42 @@ def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
     return Question(name, text, _shuffled(options, name, number), rubric, lesson, number)
 
 
-def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...]) -> Iterator[str]:
+def _vote(data: Mapping[str, Any], number: str, where: str) -> Vote:
+    name, where = _named(data, "vote", where)
+    _only(data, {"id", "belief", "holds", "text", "option", "explanation"}, where)
+    if not isinstance(data.get("holds"), bool):
+        raise QuizError(f"{where} does not say if the belief is true; write holds = true or false.")
+    options = tuple(_option(entry, where, explains=False) for entry in data.get("option", ()))
+    for problem in _problems(options, None):
+        raise QuizError(f"{where} {problem}.")
+    if sum(option.right for option in options) > 1:
+        raise QuizError(f"{where} has several right options; the learner can choose only one.")
+    belief = _text(data, "belief", where)
+    if "\n\n" in belief:
+        raise QuizError(f"{where} has a belief of several paragraphs; write one sentence.")
+    return Vote(
+        name,
+        _text(data, "text", where),
+        _shuffled(options, name, number),
+        lesson=number,
+        home=number,
+        belief=belief,
+        holds=data["holds"],
+        explanation=_text(data, "explanation", where),
+    )
+
+
+def _named(data: Mapping[str, Any], kind: str, where: str) -> tuple[str, str]:
+    """Return the id of a question or a vote, and where it is."""
+    name = _text(data, "id", f"{where}, a {kind}")
+    where = f"{where}, {kind} {name!r}"
+    if not _ID.fullmatch(name):
+        raise QuizError(f"{where}: an id is kebab-case, as in why-grad-output.")
+    return name, where
+
+
+def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...] | None) -> Iterator[str]:
+    """Yield what is wrong with a question; a vote has no ``rubric``."""
     if rubric:
         if options:
             yield "has options and a rubric; it is either a choice or an essay"
@@ -94,20 +130,21 @@ def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...]) -> Iterator[
             yield "has an empty point in its rubric; each is a sentence"
         return
     if not 2 <= len(options) <= _MOST_OPTIONS:
-        yield f"has {len(options)} options; give it 2 to {_MOST_OPTIONS}, or a rubric"
+        other = "" if rubric is None else ", or a rubric"
+        yield f"has {len(options)} options; give it 2 to {_MOST_OPTIONS}{other}"
     if not any(option.right for option in options):
         yield "has no right option; set right = true where one is"
     if len({option.text for option in options}) < len(options):
         yield "has the same option twice"
 
 
-def _option(data: Mapping[str, Any], where: str) -> Option:
+def _option(data: Mapping[str, Any], where: str, explains: bool = True) -> Option:
     text = _text(data, "text", f"{where}, an option")
     where = f"{where}, option {text[:40]!r}"
-    _only(data, {"text", "right", "explanation"}, where)
+    _only(data, {"text", "right"} | ({"explanation"} if explains else set()), where)
     if not isinstance(data.get("right"), bool):
         raise QuizError(f"{where} does not say whether it is right; write right = true or false.")
-    return Option(text, data["right"], _text(data, "explanation", where))
+    return Option(text, data["right"], _text(data, "explanation", where) if explains else "")
 
 
 def _text(data: Mapping[str, Any], key: str, where: str) -> str:

@@ -20,14 +20,14 @@ from playwright.sync_api import Browser
 from repository import ROOT
 from shown_widgets import SHOWN
 
-from autograd_course.quizzes import QUIZZES, load
+from autograd_course.quizzes import QUIZZES, Vote, load
 from tools.book.__main__ import stage
 from tools.book.front import fronted
 from tools.book.links import Places, linked_html, relinked
 from tools.book.notebook_pages import page
 from tools.book.pages import FRONT, Book, book
 from tools.book.pictures import WIDGETS, alternative
-from tools.book.questions import answered
+from tools.book.questions import answered, voted
 from tools.book.site import problems
 from tools.errors import AuthoringError
 from tools.settings import Settings
@@ -223,6 +223,7 @@ def test_a_widget_without_its_picture_fails(source: str, outputs: list[dict[str,
 
 
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "Flow."}
+VOTE = 'vote("02", "saved-as-attribute")'
 
 
 @pytest.mark.parametrize(
@@ -233,6 +234,7 @@ PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "Flow."}
         (CALL, [{"text/plain": "warned"}, PNG]),
         (f"flow = {CALL}", []),
         ('knowledge_check("01")', [{VIEW: "{}", "text/markdown": "1.", "text/plain": "1."}]),
+        (VOTE, [{VIEW: "{}", "text/markdown": "1.", "text/plain": "1."}]),
         ("%matplotlib inline", []),
     ],
 )
@@ -284,7 +286,9 @@ def test_in_the_dark_a_picture_s_paper_is_the_page(browser: Browser, color: str,
 
 
 def test_every_widget_of_the_package_is_looked_for() -> None:
-    assert {*WIDGETS, "knowledge_check"} == {each.call.partition("(")[0] for each in SHOWN.values()}
+    assert {*WIDGETS, "knowledge_check", "vote"} == {
+        each.call.partition("(")[0] for each in SHOWN.values()
+    }
 
 
 FIGURE = "<Figure size 880x396 with 2 Axes>"
@@ -319,6 +323,24 @@ def test_a_knowledge_check_keeps_its_answers_folded(number: str) -> None:
             assert option.text.strip() in outside
             assert option.explanation.strip() not in outside
             assert option.explanation.strip() in answered(number)
+
+
+@pytest.mark.parametrize("vote", [vote for number in QUIZZES for vote in load(number).votes])
+def test_a_vote_keeps_its_answer_folded(vote: Vote) -> None:
+    text = voted(vote.home, vote.id)
+    outside = re.sub(r"^:::\{dropdown\}.*?^:::$", "", text, flags=re.DOTALL | re.M)
+
+    for shown in (vote.belief, vote.text, *(option.text for option in vote.options)):
+        assert shown in outside
+    assert vote.explanation in text
+    assert vote.explanation not in outside
+
+
+def test_the_cell_of_a_vote_shows_its_question() -> None:
+    made = shown(VOTE, {VIEW: "{}", "text/markdown": "1.", "text/plain": "1."}).cells
+
+    assert made[-2].outputs == []
+    assert made[-1].source == voted("02", "saved-as-attribute")
 
 
 # The site

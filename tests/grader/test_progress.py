@@ -400,6 +400,17 @@ def test_questions_are_reviewed_by_lesson_until_they_are_right() -> None:
     assert reviewed(progress()) == []
 
 
+def test_votes_are_counted_in_the_row_of_their_lesson_and_are_not_reviewed() -> None:
+    assert "votes" not in str(progress())
+    for name, right in (("saved-as-attribute", True), ("grad-output-in-place", False)):
+        store.update(lambda s, n=name, r=right: s.answered("02", n, right=r, chosen="a"))
+
+    (row,) = (line for line in str(progress()).splitlines() if "votes" in line)
+    assert row.split()[1] == "02"
+    assert row.endswith(" 0 of 9 right, votes: 1 of 2 right")
+    assert reviewed(progress()) == []
+
+
 def test_a_file_with_rules_and_exercises_that_are_gone_is_shown(progress_file: Path) -> None:
     record = {"status": "wrong", "latest": "wrong", "attempts": 1, "rules": {"an-old-rule": 1}}
     exercises = {"gone": record, "square": record}

@@ -7,7 +7,17 @@ import re
 import pytest
 from repository import ROOT
 
-from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, Question, QuizError, bank, draw, load
+from autograd_course.quizzes import (
+    COURSE,
+    DRAWN,
+    QUIZZES,
+    Question,
+    QuizError,
+    Vote,
+    bank,
+    draw,
+    load,
+)
 from autograd_course.quizzes.reading import read
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -26,6 +36,20 @@ explanation = "so it is"
 text = "no"
 right = false
 explanation = "it is not"
+"""
+BALLOT = """
+[[vote]]
+id = "raises"
+belief = "It raises."
+holds = true
+text = "What happens?"
+explanation = "It does."
+[[vote.option]]
+text = "it raises"
+right = true
+[[vote.option]]
+text = "nothing"
+right = false
 """
 GOOD = f"""
 title = "A lesson"
@@ -138,6 +162,61 @@ def test_the_call_of_a_draw_says_its_seed() -> None:
     assert draw("ada").call == "knowledge_check(\"course\", seed='ada')"
 
 
+# The votes of the lessons
+
+VOTES = [vote for number in QUIZZES for vote in load(number).votes]
+VOTING = re.compile(r'^vote\("(\w+)", "([\w-]+)"\)$', re.MULTILINE)
+
+
+def cells(number: str) -> list[str]:
+    """Return the cells of a lesson, each with the line of its mark."""
+    (lesson,) = NOTEBOOKS.glob(f"{number}_*.py")
+    return re.split(r"^# %%", lesson.read_text(), flags=re.MULTILINE)
+
+
+def test_the_course_has_votes() -> None:
+    assert len(VOTES) >= 5
+
+
+@pytest.mark.parametrize("number", QUIZZES)
+def test_one_belief_of_three_holds(number: str) -> None:
+    beliefs = [vote.holds for vote in load(number).votes]
+
+    assert sum(beliefs) >= len(beliefs) // 3, "learners who see only false beliefs stop predicting"
+
+
+@pytest.mark.parametrize("number", QUIZZES)
+def test_a_lesson_asks_each_of_its_votes_once_and_no_others(number: str) -> None:
+    asked = [found for cell in cells(number) for found in VOTING.findall(cell)]
+
+    assert sorted(asked) == sorted((number, vote.id) for vote in load(number).votes)
+
+
+@pytest.mark.parametrize("number", QUIZZES)
+def test_the_cell_below_a_vote_runs_what_the_vote_is_about(number: str) -> None:
+    every = cells(number)
+    below = [every[k + 1] for k, cell in enumerate(every[:-1]) if VOTING.search(cell)]
+
+    assert not [cell for cell in below if "[markdown]" in cell.splitlines()[0]]
+    assert not [cell for cell in below if VOTING.search(cell) or "knowledge_check(" in cell]
+    assert not VOTING.search(every[-1])
+
+
+@pytest.mark.parametrize("vote", VOTES, ids=lambda vote: f"{vote.home}/{vote.id}")
+def test_a_vote_is_explained_at_some_length(vote: Vote) -> None:
+    assert len(vote.explanation.split()) >= 8
+    assert len(vote.right) == 1
+
+
+def test_of_an_unknown_vote_the_known_ones_are_named() -> None:
+    quiz = read(GOOD + BALLOT, "01")
+
+    with pytest.raises(QuizError, match="Lesson 01 has no vote 'nope'; it has raises"):
+        quiz.vote("nope")
+    with pytest.raises(QuizError, match="Lesson 01 has no vote 'raises'; it has none"):
+        read(GOOD, "01").vote("raises")
+
+
 # Reading
 
 
@@ -186,6 +265,43 @@ WRONG = {
         'title = "t"\n[[question]]\nid = "e"\ntext = "Why?"\nrubric = ["this", ""]',
         "an empty point in its rubric",
     ),
+    "a vote without a belief": (
+        GOOD + BALLOT.replace("It raises.", ""),
+        "vote 'raises' has no belief",
+    ),
+    "a belief of two paragraphs": (
+        GOOD + BALLOT.replace('"It raises."', '"It\\n\\nraises."'),
+        "vote 'raises' has a belief of several paragraphs; write one sentence",
+    ),
+    "a belief that may hold": (
+        GOOD + BALLOT.replace("holds = true", ""),
+        "vote 'raises' does not say if the belief is true; write holds = true or false",
+    ),
+    "a vote without an explanation": (
+        GOOD + BALLOT.replace("It does.", " "),
+        "vote 'raises' has no explanation",
+    ),
+    "a vote with two right options": (
+        GOOD + BALLOT.replace("right = false", "right = true"),
+        "vote 'raises' has several right options; the learner can choose only one",
+    ),
+    "a vote with nothing right": (
+        GOOD + BALLOT.replace("right = true", "right = false"),
+        "vote 'raises' has no right option",
+    ),
+    "a vote with one option": (
+        GOOD + BALLOT.rpartition("[[vote.option]]")[0],
+        "vote 'raises' has 1 options; give it 2 to 8.",
+    ),
+    "a vote's option that explains itself": (
+        GOOD + BALLOT.replace("right = true", 'right = true\nexplanation = "so it is"'),
+        "option 'it raises' has 'explanation'; known are right, text",
+    ),
+    "a vote's id in capitals": (GOOD + BALLOT.replace('"raises"', '"Raises"'), "kebab-case"),
+    "a vote with the id of a question": (
+        GOOD + BALLOT.replace('"raises"', '"is-it"'),
+        "two questions 'is-it'",
+    ),
 }
 
 
@@ -196,6 +312,19 @@ def test_what_is_wrong_with_a_file_is_said_in_one_sentence(text: str, words: str
 
     assert "lesson_01.toml" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_plain_vote_is_read() -> None:
+    vote = read(GOOD + BALLOT, "01").vote("raises")
+
+    assert (vote.belief, vote.holds, vote.explanation) == ("It raises.", True, "It does.")
+    assert [option.text for option in vote.options if option.right] == ["it raises"]
+    assert (vote.lesson, vote.home, vote.call) == ("01", "01", 'vote("01", "raises")')
+
+
+def test_the_bank_has_no_votes() -> None:
+    with pytest.raises(QuizError, match=r"course\.toml has 'vote'"):
+        read(GOOD.replace("[[question]]", '[[question]]\nlesson = "01"') + BALLOT, COURSE)
 
 
 def test_the_plain_example_is_read() -> None:

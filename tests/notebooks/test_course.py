@@ -202,13 +202,15 @@ def test_exactly_the_deliberate_errors_raise(path: Path) -> None:
     assert [cell.id for cell in code_cells(path) if raised(cell)] == expected
 
 
-# A quiz is words: what a saved notebook keeps of it is Markdown.
-LEAVES = {"knowledge_check": "text/markdown"}
+# Questions are words: what a saved notebook keeps of them is Markdown.
+LEAVES = {"knowledge_check": "text/markdown", "vote": "text/markdown"}
 
 
 def visualizers(cell: NotebookNode) -> list[str]:
     calls = [node.func for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)]
-    return [f.id for f in calls if isinstance(f, ast.Name) and f.id in visualize.__all__]
+    return [
+        f.id for f in calls if isinstance(f, ast.Name) and f.id in {*visualize.__all__, *LEAVES}
+    ]
 
 
 @each_notebook

@@ -109,6 +109,21 @@ def test_a_saved_tensor_is_checked_for_changes_and_an_attribute_is_not() -> None
     assert torch.autograd.grad(y, x)[0].item() == 8  # the true gradient is 6
 
 
+@pytest.mark.parametrize("steps", [False, True], ids=["a write", "an optimizer's step"])
+def test_a_write_under_no_grad_counts_for_the_version_check(steps: bool) -> None:
+    weight = leaf(3.0)
+    y = Saved.apply(weight)
+    if steps:
+        weight.grad = torch.ones_like(weight)
+        torch.optim.SGD([weight], lr=0.1).step()
+    else:
+        with torch.no_grad():
+            weight -= 0.1
+    assert weight._version == 1
+    with pytest.raises(RuntimeError, match=MODIFIED):
+        y.backward()
+
+
 def test_hooks_see_a_saved_tensor_and_no_attribute() -> None:
     seen: list[int] = []
     with saved_tensors_hooks(lambda t: seen.append(t.numel()) or t, lambda t: t):

@@ -163,6 +163,7 @@ CALLS = {
     "show.attention_tiles(*torch.randn(3, 6, 4))": "AttentionTiles",
     "show.knowledge_check('01')": "KnowledgeCheck",
     "show.tangent(Square, 0.5)": "Tangent",
+    "vote('02', 'saved-as-attribute')": "Vote before you run the next cell",
 }
 CALLING = """
 import json
@@ -171,6 +172,7 @@ import autograd_course.visualize as show
 from autograd_course import assert_gradients, diagnose, explain, gradient_flow
 from autograd_course import grade, hint, progress
 from autograd_course.checkup import checkup
+from autograd_course.lesson import vote
 from square import Half, Square
 
 def said(call):

@@ -8,6 +8,7 @@ from anywidget import AnyWidget
 SETUP = """
 import torch
 from torch import nn
+from autograd_course.lesson import vote
 from autograd_course.functions import ClippedReLU, Square
 from autograd_course.visualize import *
 
@@ -92,6 +93,11 @@ SHOWN = {
         'knowledge_check("01")',
         ".ac-quiz", "Question 1 Choose one.",
         'button[aria-label="Next question"]', "Enter", "Question 2 of 13, not answered",
+    ),
+    "vote": Shown(
+        'vote("02", "saved-as-attribute")',
+        ".ac-vote", "People say: “PyTorch notices",
+        ".ac-vote-option", "Enter", "You voted for a, and your vote is saved",
     ),
 }  # fmt: skip
 

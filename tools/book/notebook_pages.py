@@ -16,12 +16,13 @@ from tools.book.pictures import (
     with_words,
     without_views,
 )
-from tools.book.questions import answered
+from tools.book.questions import answered, voted
 from tools.errors import AuthoringError
 from tools.outputs import UNSAVED
 
 _LINK = re.compile(r"\A\[Open in Colab\][^\n]*\n+")
 _CHECK = re.compile(r'^knowledge_check\("(\w+)"\)$', re.MULTILINE)
+_VOTE = re.compile(r'^vote\("(\w+)", "([\w-]+)"\)$', re.MULTILINE)
 _UNSAVED = "What this cell prints is about the machine that it runs on, and is not saved.\n"
 
 
@@ -44,7 +45,7 @@ def _shown(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookN
         yield cell
     elif "setup" not in cell.metadata.get("tags", ()):
         yield _code(cell, place, places)
-        yield from _check(cell, place, places)
+        yield from _asked(cell, place, places)
 
 
 def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
@@ -65,11 +66,12 @@ def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
     return with_words(cell, places.settings.colab_url(place))
 
 
-def _check(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
-    """Yield the questions of the knowledge check that ``cell`` shows, in place of its output."""
-    if match := _CHECK.search(cell.source):
-        cell.outputs = []
-        yield nbformat.v4.new_markdown_cell(relinked(answered(match[1]), place, places))
+def _asked(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
+    """Yield the knowledge check or the vote that ``cell`` shows, in place of its output."""
+    for pattern, text in ((_CHECK, answered), (_VOTE, voted)):
+        if match := pattern.search(cell.source):
+            cell.outputs = []
+            yield nbformat.v4.new_markdown_cell(relinked(text(*match.groups()), place, places))
 
 
 def _headed(text: str, place: str, places: Places) -> str:

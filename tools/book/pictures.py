@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from tools.outputs import WIDGET_VIEW
 
-WIDGETS = (  # what a cell calls to show one; of knowledge_check the book shows the questions
+WIDGETS = (  # what a cell calls to show one; of knowledge_check and vote it shows the questions
     "attention_tiles",
     "compare_flows",
     "function_lab",

@@ -1,8 +1,9 @@
-"""A knowledge check on a page that no kernel stands behind: the questions, the answers folded."""
+"""Knowledge checks and votes on a page without a kernel: the questions, the answers folded."""
 
 from __future__ import annotations
 
-from autograd_course.quizzes import COURSE, Question, Quiz, draw, load
+from autograd_course.quizzes import COURSE, Question, Quiz, Vote, draw, load
+from autograd_course.visualize.vote.describe import PEOPLE_SAY, TITLE, verdict
 
 _HINT = "*In the notebook this check is interactive, and your answers are kept.*"
 
@@ -13,15 +14,32 @@ def answered(number: str) -> str:
     return "\n\n".join([f"**{quiz.heading}**", _HINT, *_questions(quiz)])
 
 
+def voted(number: str, vote_id: str) -> str:
+    """Return a vote of a lesson as MyST Markdown."""
+    vote = load(number).vote(vote_id)
+    belief = f"{PEOPLE_SAY} “{vote.belief}”"
+    return "\n\n".join([f"**{TITLE}**", belief, vote.text, _options(vote), _outcome(vote)])
+
+
+def _outcome(vote: Vote) -> str:
+    right = "".join(sorted(vote.right))
+    answer = f"**{right}** {vote.lettered[right].text}"
+    return _folded("Answer", f"{answer}\n\n{verdict(vote, '')} {vote.explanation}")
+
+
 def _questions(quiz: Quiz) -> list[str]:
     return [_question(n, question) for n, question in enumerate(quiz.questions, 1)]
 
 
 def _question(number: int, question: Question) -> str:
-    options = [f"- **{letter}** {o.text.strip()}" for letter, o in question.lettered.items()]
     several = " *(More than one is right.)*" if question.several else ""
-    parts = [f"**{number}.** {question.text.strip()}{several}", "\n".join(options)]
+    parts = [f"**{number}.** {question.text.strip()}{several}", _options(question)]
     return "\n\n".join([*filter(None, parts), _answer(question)])
+
+
+def _options(question: Question) -> str:
+    options = question.lettered.items()
+    return "\n".join(f"- **{letter}** {option.text.strip()}" for letter, option in options)
 
 
 def _answer(question: Question) -> str:

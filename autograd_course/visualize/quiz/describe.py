@@ -121,9 +121,9 @@ def plain(quiz: Quiz) -> str:
     lines = [quiz.heading]
     for number, question in enumerate(quiz.questions, 1):
         lines += ["", f"{number}. {question.id} – {WORDS[_kind(question)]}"]
-        lines += [_indented(block, "   ") for block in blocks(question.text)]
+        lines += [indented(block, "   ") for block in blocks(question.text)]
         for letter, option in question.lettered.items():
-            text = " ".join(" ".join(map(_as_text, blocks(option.text))).split())
+            text = " ".join(" ".join(map(as_line, blocks(option.text))).split())
             lines.append(
                 fill(text, WIDTH, initial_indent=f"   {letter}) ", subsequent_indent="      ")
             )
@@ -149,13 +149,15 @@ def _how(quiz: Quiz) -> str:
     return f'Without the widget: {quiz.call}.answer("{first}", "a")'
 
 
-def _indented(block: Mapping[str, Any], margin: str) -> str:
+def indented(block: Mapping[str, Any], margin: str) -> str:
+    """Return a block of a question's text as lines of plain text."""
     if "code" in block:
         return indent(block["code"], margin + "    ")
-    return fill(_as_text(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
+    return fill(as_line(block), WIDTH, initial_indent=margin, subsequent_indent=margin)
 
 
-def _as_text(block: Mapping[str, Any]) -> str:
+def as_line(block: Mapping[str, Any]) -> str:
+    """Return a block of a question's text as plain text, with its marks."""
     if "code" in block:
         return str(block["code"])
     marks = {"": "", "code": "`", "em": "*"}

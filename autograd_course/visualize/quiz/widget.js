@@ -2,15 +2,9 @@
 
 import { button, clamp, keepKeys, listen, make, Questions, resting, same, write } from "../kit/kit.js";
 import { initialize } from "../kit/saving.js";
+import { told } from "../kit/told.js";
 
 let groups = 0; // radio buttons of one name exclude each other on the whole page
-
-/** Build elements from blocks of text; nothing of it is read as HTML. */
-function told(blocks) {
-  return blocks.map(({ code, spans }) => code !== undefined
-    ? make("pre", {}, make("code", { text: code }))
-    : make("p", {}, ...spans.map(([kind, text]) => (kind ? make(kind, { text }) : text))));
-}
 
 /** One option: a button of its own kind, its text, and below it why it is right or not. */
 class Option {
@@ -46,7 +40,7 @@ class Question {
     this.reveal = make("button", { type: "button", text: "Explain every option", hidden: "" });
     this.reveal.addEventListener("click", () => this.explain(() => true));
     this.verdict = make("span", { className: "ac-quiz-verdict", role: "status" });
-    this.element = make("fieldset", { className: "ac-quiz-question", "aria-labelledby": `${name}-kind ${name}-text` },
+    this.element = make("fieldset", { className: "ac-asked", "aria-labelledby": `${name}-kind ${name}-text` },
       make("legend", { id: `${name}-kind` }, make("b", { text: `Question ${number}` }), ` ${words[question.kind]}`),
       make("div", { className: "ac-quiz-ask", id: `${name}-text` }, ...told(question.text)),
       ...(this.essay ? [this.area] : this.options.map(({ element }) => element)),

@@ -1,0 +1,10 @@
+// The text of a question, which Python sends as blocks and spans.
+
+import { make } from "./kit.js";
+
+/** Build elements from blocks of text; nothing of it is read as HTML. */
+export function told(blocks, paragraph = "p") {
+  return blocks.map(({ code, spans }) => code !== undefined
+    ? make("pre", {}, make("code", { text: code }))
+    : make(paragraph, {}, ...spans.map(([kind, text]) => (kind ? make(kind, { text }) : text))));
+}
