@@ -1,15 +1,14 @@
 """Gumbel-softmax, soft
 
-1. Raise one logit by a little. Which entries of y change? A gradient that is g itself says: only
-   the one entry, and by as much.
-2. Take it in two steps. The argument of the softmax is (logits + noise)/τ, an inner derivative. The
-   softmax has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ): multiply from the left by g and sum over i, before you write
-   any code.
-3. y · (g - (g · y).sum(-1, keepdim=True)) / temperature for the logits, None for noise and
-   temperature. Save y, the output.
+1. Increase one logit by a little. Which entries of y change? A backward that returns g says that
+   only the same entry changes, and by the same amount.
+2. Take two steps. The softmax gets (logits + noise)/τ, whose derivative is 1/τ. The softmax itself
+   has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ). Multiply it by gᵢ and sum over i on paper, before you write any code.
+3. Return y · (g - (g · y).sum(-1, keepdim=True)) / temperature for the logits, and None for the
+   noise and the temperature. Save y, the output.
 """
 
-from autograd_course.exercises.lesson_05_straight_through._gumbel import (
+from autograd_course.exercises.lesson_10_sampling._gumbel import (
     GUMBEL_INPUTS,
     gumbel_softmax,
     noise_gets_none_or_the_truth,
