@@ -131,7 +131,7 @@ grade("clipped-sign", ClippedSignSTE)
 #
 # The threshold $t > 0$ is a tensor with one number (0-dim), which is learned like a weight.
 #
-# This staircase has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1. You can write every staircase as a sum of signs, and give each sign its own surrogate.
+# This staircase has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1. You can write every staircase as a constant plus a weighted sum of signs, and give each sign its own surrogate.
 #
 # **Surrogate:** each of the two signs is replaced by the clip of exercise 2:
 #

@@ -230,8 +230,8 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 # really ran. Only this node uses $h$. So a net with an STE is not the same as a net that has $h$ in
 # place of $q$.
 #
-# A staircase with several jumps is a sum of signs, and each of them can have a surrogate of its
-# own.
+# A staircase with several jumps is a constant plus a weighted sum of signs, one for each jump. Each
+# of these signs can have its own surrogate.
 #
 # ### Without a Function
 #
