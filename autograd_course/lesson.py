@@ -21,7 +21,7 @@ Measure memory
 Check a gradient by hand (lesson 04)
     ``five_steps`` takes all steps: ``compare_forward``, ``run_backward``, ``compare_magnitudes``,
     ``check_element`` and ``run_gradcheck``.
-Data and noise (lessons 05 and 15)
+Data and noise (lessons 05, 10 and 15)
     ``load_digits`` and ``split_digits`` return handwritten digits. ``gumbel_noise`` samples the
     noise of a Gumbel-softmax.
 Attention (lesson 08)

@@ -75,6 +75,10 @@ STATED: dict[str, dict[str, str]] = {
         "has the dtype of `x`": "whole numbers",
     },
     "clipped-sign": {"the gradient still passes": "stops at the bounds"},
+    "ternary-ste": {
+        "each clip still passes the gradient at exactly": "stops at the bounds",
+        "has the shape of the threshold": "does not sum for the threshold",
+    },
     "round-ste": {"goes to the even multiple": "rounds halves up"},
     "fake-quantize": {
         "where $x/s$ is exactly `low` or `high`": "stops at the bounds",
@@ -85,6 +89,7 @@ STATED: dict[str, dict[str, str]] = {
         "one of the largest is chosen": "marks all of the largest",
         "the soft sample": "stays soft",
     },
+    "reinmax": {"do not contain the noise": "noise in the probabilities"},
     "binary-digits": {
         "weights of −1 and +1 only": "a real last layer",
         "The weights were learned": "random features",
@@ -246,11 +251,12 @@ REASONS = {
     "conv1d": ("are built on the same ones",),
     "complex-multiply": ("Given a complex one",),
     "gradient-reversal": ("Many published versions", "stops the training with an error"),
-    "fake-quantize": ("Published recipes", "belongs into the training loop"),
+    "clipped-sign": ("rule for kinks would give 0", "A surrogate is your choice"),
+    "fake-quantize": ("Published recipes", "belongs in the training loop"),
     "binary-digits": (
-        "looks at three things", "that really run", "normalization layers may have",
-        "Guessing gives 10%", "It has 30 seconds", "a net of the lesson's size",
-        "is put into `eval()` mode", "Before you grade",
+        "checks three things", "that really run", "Normalization layers may have",
+        "Guessing gives 10%", "may take 30 seconds", "A net of the lesson's size",
+        "puts it into `eval()` mode", "Before you grade",
     ),
     "exp-twice": ("the output is a *tensor*",),
     "sinh-by-output": ("with $y$ alone", "An identity connects sinh and cosh"),

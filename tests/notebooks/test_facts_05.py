@@ -9,18 +9,15 @@ import torch
 from made import CLAMP_AT_BOUNDS, leaf
 from torch import Tensor
 from torch.autograd import gradcheck
-from torch.nn.functional import gumbel_softmax, hardtanh, one_hot
+from torch.nn.functional import hardtanh
 
 from autograd_course import diagnose
 from autograd_course.functions import (
     ClippedSTE,
     FakeQuantize,
-    GumbelSoftmax,
-    ReinMax,
     RoundSTE,
     SignSTE,
 )
-from autograd_course.functions.gumbel_softmax import gumbel_noise
 
 pytestmark = pytest.mark.slow
 
@@ -124,11 +121,6 @@ def test_between_0_and_1_the_detach_trick_is_exact_if_it_subtracts_first(
     assert int(((one + p) - p != 1).sum()) == missed
 
 
-def test_a_hard_gumbel_softmax_of_torch_is_exactly_one_hot_in_float32() -> None:
-    torch.manual_seed(0)
-    assert gumbel_softmax(torch.randn(10_000, 10), hard=True).unique().tolist() == [0, 1]
-
-
 def test_the_detach_trick_loses_the_sign_of_large_values() -> None:
     x = torch.tensor([0.3, 300.0, float("inf")], dtype=torch.bfloat16)
     lost = x + (torch.sign(x) - x)
@@ -148,20 +140,6 @@ def test_with_dither_the_estimator_is_exact_for_a_linear_loss_only() -> None:
     linear, square = (torch.autograd.grad(loss.mean(), x)[0].item() for loss in (5 * y, y**2))
     assert linear == pytest.approx(5)
     assert square == pytest.approx(2 * 0.3)  # the expected loss climbs from 0² to 1²: slope 1
-
-
-@pytest.mark.parametrize(("degree", "exact"), [(1, True), (2, True), (3, False)])
-def test_reinmax_is_exact_to_second_order(degree: int, exact: bool) -> None:
-    logits, levels = leaf(0.5, -0.3, 0.1), torch.tensor([0.0, 1.0, 3.0]).double()
-    p, choices = logits.softmax(-1), torch.eye(3).double()
-
-    def loss(y: Tensor) -> Tensor:
-        return (y @ levels - 0.49) ** degree
-
-    (true,) = torch.autograd.grad(sum(p[k] * loss(choices[k]) for k in range(3)), logits)
-    drawn = [loss(ReinMax.apply(logits, 1e3 * choice)) for choice in choices]
-    (mean,) = torch.autograd.grad(sum(p[k].item() * drawn[k] for k in range(3)), logits)
-    assert torch.allclose(mean, true) == exact
 
 
 # Quantization
@@ -191,27 +169,3 @@ def test_torchs_private_learned_scale_has_the_gradient_of_lsq() -> None:
     gradients = [torch.autograd.grad(y.sum(), scale)[0] for y in (theirs, ours)]
     assert torch.allclose(*gradients)
     assert gradients[1].item() == pytest.approx(-2 + 0.4 + 0.4 + 1)
-
-
-# Sampling
-
-
-def test_the_largest_of_noisy_logits_is_a_draw_from_the_softmax() -> None:
-    logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
-    noise = gumbel_noise(logits.expand(100_000, 3), torch.Generator().manual_seed(0))
-    counts = one_hot((logits + noise).argmax(-1), 3).double().mean(0)
-    assert torch.allclose(counts, logits.softmax(-1), atol=0.01)
-
-
-def test_a_soft_sample_has_a_true_gradient_and_it_is_not_grad_output() -> None:
-    logits, noise = leaf(0.5, -0.3, 0.1), torch.tensor([0.2, 1.0, -0.4]).double()
-    assert gradcheck(GumbelSoftmax.apply, (logits, noise, 0.5))
-    g = torch.tensor([1.0, -2.0, 0.5]).double()
-    (vjp,) = torch.autograd.grad(GumbelSoftmax.apply(logits, noise, 0.5), logits, g)
-    assert not torch.allclose(vjp, g)
-    assert vjp.sum().item() == pytest.approx(0, abs=1e-12)
-
-
-def test_a_one_hot_in_the_softmax_jacobian_lets_nothing_back() -> None:
-    y, g = torch.eye(3).double(), torch.tensor([1.0, -2.0, 0.5]).double()
-    assert not (y * (g - (g * y).sum(-1, keepdim=True))).any()

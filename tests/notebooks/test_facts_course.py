@@ -13,6 +13,8 @@ from running_pages import run
 from torch.autograd import Function, grad, gradgradcheck
 
 from autograd_course import diagnose
+from autograd_course.functions import ClippedSTE, GumbelSoftmax, ReinMax
+from autograd_course.functions.gumbel_softmax import gumbel_noise
 
 pytestmark = pytest.mark.slow
 
@@ -175,18 +177,11 @@ def square_of_rounded() -> None:
 
 
 @claim
-def cold_gumbel() -> None:
-    generator = torch.Generator().manual_seed(0)
-    noise = -torch.log(-torch.log(torch.rand(4000, 2, generator=generator)))
-    found = {}
-    for temperature in (1.0, 0.02):
-        logits = torch.zeros(4000, 2, requires_grad=True)
-        soft = torch.softmax((logits + noise) / temperature, 1)
-        found[temperature] = grad(soft[:, 0].sum(), logits)[0][:, 0]
-    cold, warm = found[0.02], found[1.0]
-    assert cold.median() < 0.01 * warm.median()
-    assert cold.max() > 20 * warm.max()
-    assert cold.var() > 10 * warm.var()
+def sign_of_a_sign() -> None:
+    q = ClippedSTE.apply
+    x = torch.tensor(0.5, requires_grad=True)
+    assert grad(q(x), x)[0].item() == 1
+    assert grad(q(3 * q(x)), x)[0].item() == 0
 
 
 @claim
@@ -275,6 +270,43 @@ def one_visible_key() -> None:
 def safe_branch() -> None:
     x = torch.zeros(1, requires_grad=True)
     assert grad(torch.where(x > 0, x.sqrt(), 0.0).sum(), x)[0].isnan().all()
+
+
+@claim
+def cold_gumbel() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = -torch.log(-torch.log(torch.rand(4000, 2, generator=generator)))
+    found = {}
+    for temperature in (1.0, 0.02):
+        logits = torch.zeros(4000, 2, requires_grad=True)
+        soft = torch.softmax((logits + noise) / temperature, 1)
+        found[temperature] = grad(soft[:, 0].sum(), logits)[0][:, 0]
+    cold, warm = found[0.02], found[1.0]
+    assert cold.median() < 0.01 * warm.median()
+    assert cold.max() > 20 * warm.max()
+    assert cold.var() > 10 * warm.var()
+
+
+@claim
+def sums_to_zero() -> None:
+    logits, noise = floats(5, 3), floats(5, 3).detach()
+    g = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (gradient,) = grad(GumbelSoftmax.apply(logits, noise, 1.0, True), logits, g)
+    assert gradient.sum(1).abs().max() < 1e-12
+    assert (gradient != 0).all()
+
+
+@claim
+def linear_in_the_sample() -> None:
+    logits, c = floats(3), torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
+    p = logits.softmax(-1)
+    (true,) = grad(p @ c, logits)
+    by_draw = [grad(ReinMax.apply(logits, 1e3 * y) @ c, logits)[0] for y in torch.eye(3).double()]
+    assert torch.allclose(sum(p[k].item() * by_draw[k] for k in range(3)), true)
+    assert abs(c.sum()) > 1 > 1e-12 > abs(true.sum())
+    noise = gumbel_noise(torch.empty(100_000, 3).double(), torch.Generator().manual_seed(0))
+    (soft,) = grad(((logits + noise) / 0.5).softmax(-1).mean(0) @ c, logits)
+    assert (soft - true).abs().max() > 0.01  # five standard errors
 
 
 @claim

@@ -1,10 +1,10 @@
 """A binary net on real digits
 
 1. Begin with an ordinary training loop: a torch.nn.Sequential, Adam, cross entropy, zero_grad,
-   backward, step. Only the layers are not ordinary.
-2. Two BinaryLinear layers with a nonlinearity in between are enough. A sum of 64 terms of ±1 is
-   large, and weights of ±1 cannot make it smaller: divide it by 8, the root of 64, as the lesson
-   does, or put a BatchNorm1d behind each layer.
+   backward, step. Only the layers are unusual.
+2. Two BinaryLinear layers with a nonlinearity between them are enough. A sum of 64 terms of ±1 is
+   large, and weights of ±1 cannot make it smaller. Divide it by 8, the root of 64, as the lesson
+   does, or put a BatchNorm1d after each layer.
 3. BinaryLinear(64, 64), BatchNorm1d(64), ReLU, BinaryLinear(64, 10), BatchNorm1d(10); Adam with a
    learning rate of 0.01; 100 steps on all images at once; return the net.
 """

@@ -1,13 +1,13 @@
 """Fake quantization with a learned step
 
-1. Write v = x/s. Treat three cases apart: v below low, v from low to high, v above high. In two of
-   them y does not depend on x any more. Does it still depend on s?
+1. Write v = x/s. Treat three cases separately: v below low, v from low to high, v above high.
+   In two of them y does not depend on x any more. Does it still depend on s?
 2. Beyond a bound y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
-   product of two factors that both depend on s; the product rule, with rounding taken for the
-   identity, gives round(v) minus something. One s serves all elements.
-3. With inside = (v >= low) & (v <= high): the gradient of x is g · inside. That of s is the sum
-   over all elements of g · (round(v) - v) inside and of g times the bound outside;
-   torch.where(inside, v.round() - v, v.clamp(low, high)) is both at once.
+   product of two factors, and both depend on s. Use the product rule, with 1 as the derivative of
+   the rounding: it gives round(v) minus something. One s serves all elements.
+3. With inside = (v >= low) & (v <= high), the gradient of x is g · inside. That of s is a sum over
+   all elements: g · (round(v) - v) inside, and g times the bound outside. Both cases at once are
+   torch.where(inside, v.round() - v, v.clamp(low, high)).
 """
 
 import torch

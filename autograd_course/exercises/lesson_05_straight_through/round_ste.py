@@ -1,10 +1,11 @@
 """Round to a grid, straight through
 
-1. With a rounding that passes its gradient on unchanged, what is the derivative of step · (x /
-   step) with respect to x?
-2. The step divides before the rounding and multiplies after it: in the derivative the two cancel.
-   And backward owes one value for each argument of forward.
-3. In forward: step * torch.round(x / step). In backward: return grad_output, None.
+1. If the derivative of the rounding is 1, what is the derivative of step · (x / step) with respect
+   to x?
+2. The formula divides by the step before the rounding and multiplies by it afterwards, so the two
+   cancel in the derivative. And backward must return one value for each argument of forward.
+3. In forward: step * torch.round(x / step). In setup_context: pass. In backward: return
+   grad_output, None.
 """
 
 import torch

@@ -1,11 +1,11 @@
 """Sign, straight through
 
-1. backward does not differentiate the sign. Which function did the exercise declare in its place,
-   and what is the derivative of that?
-2. The declared stand-in is the identity: its derivative is 1, so the vector-Jacobian product is
-   grad_output times 1. Does backward need anything from forward?
-3. In forward: torch.where(x >= 0, 1.0, -1.0), brought to the dtype of x with .to(x). In backward:
-   return grad_output.
+1. backward does not differentiate the sign. Which function does the exercise put in its place, and
+   what is the derivative of that function?
+2. The surrogate is the identity. Its derivative is 1, so the vector-Jacobian product is grad_output
+   times 1. Does backward need anything from forward?
+3. In forward: torch.where(x >= 0, 1.0, -1.0), with .to(x) for the dtype of x. In setup_context:
+   pass. In backward: return grad_output.
 """
 
 from torch import Tensor

@@ -127,3 +127,7 @@ class Spoiling:
     def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
         """Return the right answer with this forward."""
         return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], forward=method))
+
+    def setup(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
+        """Return the right answer with this ``setup_context``."""
+        return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], setup_context=method))

@@ -1,11 +1,12 @@
 """Gumbel-softmax, hard
 
-1. The one-hot vector has no gradient worth having. Which smooth vector stands in for it, and what
-   must forward leave for backward so that its gradient can be had?
-2. backward is word for word that of the soft mode, at the same noise. It needs the soft sample,
-   which forward computes but does not return.
-3. In forward: soft = softmax of (logits + noise)/temperature; save soft, return the one-hot vector
-   of its argmax, in the dtype of the logits. In backward: the soft formula with the saved soft.
+1. The one-hot vector has no useful gradient. Which smooth vector replaces it in backward, and what
+   must be saved so that backward can compute that vector?
+2. backward uses the formula of exercise 1 at the same noise. It needs the soft sample, which is
+   neither an input nor the output, so compute it again in backward.
+3. In forward: the one-hot vector of the argmax of logits + noise, in the dtype of the logits. In
+   setup_context: save logits and noise, and keep the temperature. In backward: soft = softmax of
+   (logits + noise)/temperature, then the formula of exercise 1 with soft.
 """
 
 from typing import Any
@@ -15,10 +16,11 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.exercises.lesson_05_straight_through._gumbel import (
+from autograd_course.exercises.lesson_10_sampling._gumbel import (
     GUMBEL_INPUTS,
     gumbel_softmax,
     noise_gets_none_or_the_truth,
+    one_hot_sample,
 )
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found
@@ -26,24 +28,23 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise``."""
-    largest = (logits + noise).argmax(-1)
-    return torch.nn.functional.one_hot(largest, logits.shape[-1]).to(logits)
+    """Return the one-hot vector of the largest ``logits + noise``, whatever the temperature."""
+    return one_hot_sample(logits, noise)
 
 
 def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that one class alone is chosen where two are the largest alike."""
+    """Ask that only one class is chosen where two share the maximum."""
     logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)
     (chosen,) = applied(function, (logits, torch.zeros_like(logits), 1.0))[1]
     if sorted(chosen.tolist()) == [0.0, 0.0, 0.0, 1.0]:
         return None
     return found(
         "forward-mismatch",
-        f"for logits {logits.tolist()} and no noise the output is {chosen.tolist()}: two classes "
-        "are the largest alike, and one of them is to be chosen.",
+        f"for logits {logits.tolist()} without noise the output is {chosen.tolist()}. Two classes "
+        "share the maximum, and the output must choose one of them.",
         {"actual": chosen.tolist()},
-        "Where does the largest element stand? argmax names one place, a comparison with the "
-        "maximum marks all.",
+        "At which index is the largest element? argmax returns one index, but a comparison with "
+        "the maximum marks all of them.",
     )
 
 

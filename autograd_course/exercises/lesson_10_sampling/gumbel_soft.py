@@ -1,0 +1,28 @@
+"""Gumbel-softmax, soft
+
+1. Increase one logit by a little. Which entries of y change? A backward that returns g says that
+   only the same entry changes, and by the same amount.
+2. Take two steps. The softmax gets (logits + noise)/τ, whose derivative is 1/τ. The softmax itself
+   has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ). Multiply it by gᵢ and sum over i on paper, before you write any code.
+3. Return y · (g - (g · y).sum(-1, keepdim=True)) / temperature for the logits, and None for the
+   noise and the temperature. Save y, the output.
+"""
+
+from autograd_course.exercises.lesson_10_sampling._gumbel import (
+    GUMBEL_INPUTS,
+    gumbel_softmax,
+    noise_gets_none_or_the_truth,
+)
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+
+EXERCISE = FunctionExercise(
+    answer="GumbelSoftmax",
+    points=3,
+    difficulty="medium",
+    minutes=15,
+    section="Soft",
+    reference=gumbel_softmax,
+    samplers=GUMBEL_INPUTS,
+    checks=(*CONDUCT, noise_gets_none_or_the_truth),
+)

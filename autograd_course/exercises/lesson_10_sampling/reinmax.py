@@ -1,0 +1,61 @@
+"""ReinMax
+
+1. backward applies J(q)ᵀg twice, with two different q. Where do you get each of them: is it an
+   input, the output, or can you compute it from them?
+2. p = softmax(logits) and m = (p + y)/2. Save logits and the output y, and compute p and m in
+   backward. A helper that computes q · (g - (g · q).sum(-1, keepdim=True)) saves you a line.
+3. In setup_context: ctx.save_for_backward(inputs[0], output). In backward: 2 times the helper at m,
+   minus half the helper at p, for the logits; None for the noise.
+"""
+
+import torch
+from torch import Tensor
+
+from autograd_course.exercises.lesson_10_sampling._gumbel import logits_and_noise, one_hot_sample
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+
+
+def second_order(logits: Tensor, noise: Tensor) -> Tensor:
+    """Return what ReinMax differentiates: a difference of two softmaxes.
+
+    A constant moves the first one to ``m``, the middle of ``p`` and ``y``.
+    """
+    p = logits.softmax(-1)
+    m = (p + one_hot_sample(logits, noise)) / 2
+    return 2 * (logits + (m.log() - logits).detach()).softmax(-1) - p / 2
+
+
+def first_order(logits: Tensor, noise: Tensor) -> Tensor:
+    """Return what the straight-through estimator differentiates."""
+    return logits.softmax(-1)
+
+
+def with_the_noise(logits: Tensor, noise: Tensor) -> Tensor:
+    """Return the same as ``second_order``, with probabilities that contain the noise."""
+    return second_order(logits + noise, torch.zeros_like(noise))
+
+
+EXERCISE = FunctionExercise(
+    answer="ReinMax",
+    points=3,
+    difficulty="medium",
+    minutes=15,
+    section="ReinMax",
+    constraints="the probabilities do not contain the noise",
+    reference=one_hot_sample,
+    surrogate=second_order,
+    samplers={
+        "three samples of five classes": lambda rng: logits_and_noise(rng, 3, 5),
+        "one sample": lambda rng: logits_and_noise(rng, 4),
+        "two leading axes, one of length 1": lambda rng: logits_and_noise(rng, 2, 1, 3),
+        "two classes": lambda rng: logits_and_noise(rng, 5, 2),
+    },
+    gradient_suspects={
+        "This is the plain straight-through gradient, J(p)ᵀg. ReinMax also needs the slope at m, "
+        "the middle of p and y.": first_order,
+        "Compute p from the logits alone. The noise only decides which y is drawn.": with_the_noise,
+    },
+    double_backward=False,
+    checks=CONDUCT,
+)

@@ -1,0 +1,459 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/10_sampling.ipynb)
+#
+# # 10 · Sampling: gradients through a random choice
+#
+# **You will** train an encoder that must choose one of sixteen codes at random, although neither
+# the choice nor the randomness has a gradient.
+#
+# **You will learn** how to test a Function that samples, when its gradient is true and when it is a
+# surrogate, and what ReinMax corrects.
+#
+# **You need** lesson 05: what a surrogate is, and `diagnose(…, surrogate=…)`. From lesson 03 you
+# need the gradient of a softmax.
+#
+# **It takes** 25 minutes with its checkpoints. The exercises come after it.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import torch
+from torch.autograd import Function, gradcheck
+from torch.nn.functional import one_hot
+
+from autograd_course import diagnose
+from autograd_course.functions import GumbelSoftmax, ReinMax
+from autograd_course.lesson import figure, gumbel_noise, load_digits, predict
+from autograd_course.visualize import compare_flows, knowledge_check
+
+# %% [markdown]
+# ## An encoder that never learns
+#
+# We want to store an image of a digit in four bits. An encoder looks at the 64 pixels and computes
+# sixteen *logits*. One of sixteen codes is drawn with the probabilities $\text{softmax}(\ell)$. The
+# decoder is a table of sixteen images: it returns the image of the code. We train both to make the
+# decoded image similar to the original.
+#
+# The data are the digits of lesson 05. One image in five is kept back.
+
+# %%
+images, _ = load_digits()
+order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+seen, unseen = images[order][:1437], images[order][1437:]
+
+
+def compress(choose, steps=100):
+    """Train an encoder and a decoder; return both, with their loss in training and in use."""
+    rng = torch.Generator().manual_seed(0)
+    encoder = (0.1 * torch.randn(64, 16, generator=rng, dtype=torch.float64)).requires_grad_()
+    start = 0.1 * torch.randn(16, 64, generator=rng, dtype=torch.float64)
+    decoder = (seen.mean(0) + start).requires_grad_()
+    optimizer = torch.optim.Adam([encoder, decoder], lr=0.05)
+    for _ in range(steps):
+        code = choose(seen @ encoder, rng)
+        loss = (code @ decoder - seen).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    likeliest = one_hot((unseen @ encoder).argmax(-1), 16).double()
+    used = (likeliest @ decoder - unseen).square().mean()
+    return encoder, decoder.detach(), loss.item(), used.item()
+
+
+# %% [markdown]
+# PyTorch draws from a distribution with `torch.multinomial`. We compare the error with that of a
+# decoder that always returns the mean image, and round it to 5 %.
+
+# %%
+blank = (seen - seen.mean(0)).square().mean().item()
+
+
+def percent(error):
+    return f"{5 * round(20 * error / blank)} %"
+
+
+def drawn(logits, rng):
+    index = torch.multinomial(logits.softmax(-1), 1, generator=rng)
+    return one_hot(index[:, 0], 16).double()
+
+
+encoder, blurred, trained, used = compress(drawn)
+print("error, compared with the mean image:", percent(used))
+print("gradient of the encoder:", encoder.grad)
+
+# %% [markdown]
+# Nothing raises, the optimizer runs, and the encoder has no gradient at all. `multinomial` returns
+# integers, so the graph ends there. The decoder does get a gradient, but every code is drawn for
+# every kind of digit. So all it can learn is the mean image, sixteen times.
+#
+# ## The whole thing, working
+#
+# Here is a Function that makes the same random choice and lets a gradient through. It takes the
+# randomness as an argument, and the next section explains why. `backward` uses a surrogate, as in
+# lesson 05: it returns the vector-Jacobian product of a softmax.
+
+
+# %%
+class Choose(Function):
+    """One-hot at the largest logit + noise; surrogate: softmax(logits + noise)."""
+
+    @staticmethod
+    def forward(logits, noise):
+        return one_hot((logits + noise).argmax(-1), logits.shape[-1]).to(logits.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        logits, noise = ctx.saved_tensors
+        p = (logits + noise).softmax(-1)
+        return p * (grad_output - (grad_output * p).sum(-1, keepdim=True)), None
+
+
+def with_noise(choose):
+    return lambda logits, rng: choose(logits, gumbel_noise(logits.detach(), rng))
+
+
+_, codes, trained, used = compress(with_noise(Choose.apply))
+print("error, compared with the mean image:", percent(used))
+
+# %% jupyter={"source_hidden": true}
+with figure(columns=2, width=8.0, height=2.4) as panels:
+    pictures = {"multinomial: no gradient": blurred, "Choose: a surrogate gradient": codes}
+    for axes, (title, decoder) in zip(panels, pictures.items(), strict=True):
+        tiles = torch.full((4 * 9, 4 * 9), float("nan"), dtype=torch.float64)
+        for k, code in enumerate(decoder.clamp(-1, 1).reshape(16, 8, 8)):
+            row, column = 9 * (k // 4), 9 * (k % 4)
+            tiles[row : row + 8, column : column + 8] = code
+        axes.imshow(tiles, cmap="gray_r")
+        axes.set(title=title)
+        axes.axis("off")
+
+# %% [markdown]
+# On the left are the sixteen images that the decoder learned with `multinomial`: one and the same
+# blur. On the right are those that it learned with `Choose`. Most of them are digits, because now
+# the encoder learns which images to give the same code. (The noisy ones are codes that it hardly
+# uses.)
+#
+# Here is the gradient on a small example. A choice among three numbers goes into
+# $(y - 2)^2$, where $y$ is the chosen number. Step with → and ←.
+
+# %%
+fixed_noise = torch.tensor([0.2, -0.1, 0.4], dtype=torch.float64)
+
+
+def plain(logits, numbers):
+    choice = one_hot((logits + fixed_noise).argmax(), 3).double()
+    return (choice @ numbers - 2) ** 2
+
+
+def straight(logits, numbers):
+    return (Choose.apply(logits, fixed_noise) @ numbers - 2) ** 2
+
+
+small_logits = torch.tensor([0.5, 1.0, -1.0], dtype=torch.float64)
+numbers = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
+compare_flows({"argmax": plain, "Choose": straight}, small_logits, numbers)
+
+# %% [markdown]
+# Both compute the same loss, and both give the numbers a gradient. With `argmax`, the logits are
+# not even in the graph. `Choose` is in the graph, and passes a gradient on to them.
+#
+# ## Noise is an input
+#
+# A random choice has no gradient for two reasons: it is discrete, and it is random. The *Gumbel-max
+# trick* separates the two. Draw independent noise $n_k = -\log(-\log u_k)$, with $u_k$ uniform
+# between 0 and 1, add it to the logits, and take the largest. This *is* a draw from the softmax:
+
+# %%
+logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
+rng = torch.Generator().manual_seed(0)
+draws = (logits + gumbel_noise(logits.expand(100_000, 3), rng)).argmax(-1)
+print("softmax:", *(f"{p:.2f}" for p in logits.softmax(-1).tolist()))
+print("drawn:  ", *(f"{(draws == k).double().mean():.2f}" for k in range(3)))
+
+# %% [markdown]
+# The noise does not depend on the logits, so it can be an *input*. At fixed noise, the choice is a
+# deterministic function of the logits. That is what makes it testable. A Function that draws its
+# noise inside `forward` returns something else at each call, and finite differences then compare
+# two different draws:
+
+
+# %%
+class DrawsInside(Function):
+    """softmax(logits + noise), with noise that forward draws itself. The backward is right."""
+
+    @staticmethod
+    def forward(ctx, logits):
+        p = (logits + gumbel_noise(logits)).softmax(-1)
+        ctx.save_for_backward(p)
+        return p
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (p,) = ctx.saved_tensors
+        return p * (grad_output - (grad_output * p).sum(-1, keepdim=True))
+
+
+rng = torch.Generator().manual_seed(1)
+logits = torch.randn(4, 5, generator=rng, dtype=torch.float64, requires_grad=True)
+noise = gumbel_noise(logits.detach(), rng)
+print("noise drawn inside:", gradcheck(DrawsInside.apply, logits, raise_exception=False))
+print("noise as an input: ", gradcheck(GumbelSoftmax.apply, (logits, noise), raise_exception=False))
+
+# %% [markdown]
+# Both have the same `backward`. So a Function that samples takes its noise as an argument. Then you
+# can repeat a draw, and test its gradient.
+#
+# ### Checkpoint 1
+#
+# `Choose` gives each logit a gradient. What is the sum of the gradients of one row of logits, for
+# any `grad_output`? (Hint: what happens to a softmax if you add the same number to all logits?)
+
+# %%
+row = logits[:1]
+(gradient,) = torch.autograd.grad(Choose.apply(row, noise[:1]), row, torch.randn(1, 5).double())
+
+predict(..., gradient.sum())
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# Zero. If you add the same number to all logits, the softmax does not change, so neither does the
+# loss. The gradient therefore has no component in that direction: its sum is zero. You can use this
+# as a quick test of any estimator that differentiates a softmax.
+#
+# </details>
+
+# %% [markdown]
+# ## Soft
+#
+# The surrogate of `Choose` can also be the forward. The *soft* sample replaces the largest entry by
+# a softmax with the temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. A small $\tau$
+# brings $p$ close to one-hot, and then the slope is nearly zero almost everywhere, as with the
+# steep tanh in lesson 05. A large $\tau$ blurs the choice. For any $\tau$ the soft sample is
+# smooth, so it has a true gradient, and there is no surrogate to specify:
+#
+# $$\frac{\partial L}{\partial \ell} = \frac{1}{\tau}\,
+# p \odot \bigl(g - \textstyle\sum_k g_k p_k\bigr).$$
+#
+# **Common belief: "for Gumbel-softmax, `backward` returns `grad_output`, because it is a
+# straight-through estimator."** This is false for the soft sample. At fixed noise, `gradcheck`
+# shows it.
+
+
+# %%
+class PassesGrad(Function):
+    """p = softmax((logits + noise) / τ), with a backward that ignores the softmax."""
+
+    @staticmethod
+    def forward(logits, noise, temperature):
+        return ((logits + noise) / temperature).softmax(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, None, None
+
+
+for f in (PassesGrad, GumbelSoftmax):
+    print(f"{f.__name__:14}", gradcheck(f.apply, (logits, noise, 0.5), raise_exception=False))
+
+# %% [markdown]
+# ## Hard
+#
+# A soft sample is not a choice: it is a mixture. If the forward must choose, it returns the one-hot
+# vector of the largest entry, and `backward` uses the soft sample as its surrogate. This is what
+# `Choose` does, with $\tau = 1$. Note which $p$ enters the formula: the soft one. With the one-hot
+# vector in its place, the formula gives $y \odot (g - g \cdot y) = 0$, always.
+
+# %%
+hard = GumbelSoftmax.apply(logits, noise, 0.5, True)
+print("values in a hard sample:", hard.unique().tolist())
+
+
+def soft_sample(logits, noise, temperature, hard):
+    return ((logits + noise) / temperature).softmax(-1)
+
+
+diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
+
+# %% [markdown]
+# Does it matter which gradient you choose? We train the sixteen codes in three ways: with soft
+# samples; with hard samples and the soft surrogate; and with hard samples and the identity
+# $h(\ell) = \ell$ as the surrogate, which is what `return grad_output` means. In use there is no
+# noise and no mixture: the encoder takes the likeliest code.
+
+
+# %%
+class IdentitySample(Choose):
+    """One-hot at the largest logit + noise; surrogate: the logits themselves."""
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, None
+
+
+ways = {
+    "soft": lambda logits, noise: GumbelSoftmax.apply(logits, noise, 1.0),
+    "hard, soft surrogate": Choose.apply,
+    "hard, identity": IdentitySample.apply,
+}
+print("error                 in training   in use")
+for name, sample in ways.items():
+    _, _, trained, used = compress(with_noise(sample))
+    print(f"{name:22}{percent(trained):>11}{percent(used):>9}")
+
+# %% [markdown]
+# With soft samples, the loss in training promises more than it keeps: mixtures earned it, and in
+# use there are none. With hard samples, the two losses are close.
+#
+# The identity is wrong as the gradient of a soft sample, but it is a legitimate surrogate for a
+# hard one, and here it does no worse. No formula could have told you that in advance. But say which
+# surrogate you use: then you can test it, and compare it with others.
+#
+# ## ReinMax
+#
+# For a sampled choice there is a true gradient after all: that of the *expected* loss,
+# $\sum_k p_k L(k)$. With few choices we can compute it, and also the mean of an estimator over all
+# draws. The difference between the two is the estimator's bias.
+#
+# The straight-through estimator with the surrogate $p = \text{softmax}(\ell)$ is right on average
+# if the loss is linear in $y$. *ReinMax* averages the slope at two points, as the trapezoidal rule
+# does. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$,
+#
+# $$\frac{\partial L}{\partial \ell} := 2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
+
+
+# %%
+def straight_softmax(logits, noise):
+    p = logits.softmax(-1)
+    hard = one_hot((logits + noise).argmax(-1), len(logits)).to(p)
+    return hard - p.detach() + p
+
+
+def gradients(loss, logits, *estimators):
+    """The gradient of the expected loss, then the mean of each estimator over all draws."""
+    leaf = logits.clone().requires_grad_()
+    choices = torch.eye(len(logits), dtype=logits.dtype)
+    p = leaf.softmax(-1)
+    yield torch.autograd.grad(sum(p[k] * loss(choices[k]) for k in range(len(p))), leaf)[0]
+    for estimator in estimators:
+        losses = [loss(estimator(leaf, 1e3 * choice)) for choice in choices]  # this noise decides
+        mean = sum(p[k].item() * losses[k] for k in range(len(p)))
+        yield torch.autograd.grad(mean, leaf)[0]
+
+
+three_logits = torch.tensor([0.5, -0.3, 0.1], dtype=torch.float64)
+levels = torch.tensor([0.0, 1.0, 3.0], dtype=torch.float64)
+for power in (1, 2, 3):
+
+    def loss(y, power=power):
+        return (y @ levels - 0.49) ** power
+
+    print(f"loss of degree {power}")
+    found = gradients(loss, three_logits, straight_softmax, ReinMax.apply)
+    for name, grad in zip(("true", "straight", "ReinMax"), found, strict=True):
+        print(f"   {name:9}", *(f"{v:7.2f}" for v in grad.tolist()))
+
+# %% [markdown]
+# For degree 1 all three agree. For degree 2 the straight-through estimator is off, and ReinMax is
+# exact. For degree 3 neither is exact, and ReinMax is even farther off. Its guarantee covers only
+# losses that are quadratic in $y$. ReinMax costs one more softmax. It is worth trying where there
+# are few choices and each of them has a large effect.
+#
+# ### Checkpoint 2
+#
+# Lesson 05 had a coin that shows heads, $b = 1$, with the probability $p$, and a loss
+# $(b - 0.49)^2$. Here it is as a choice between tails and heads, at $p = 0.25$. What is the second
+# component of ReinMax's mean gradient? (The true slope is $dL/dp = 0.02$, and
+# $dp/d\ell_2 = p\,(1 - p)$.)
+
+# %%
+coin = torch.tensor([0.75, 0.25], dtype=torch.float64).log()
+_, mean = gradients(lambda y: (y[1] - 0.49) ** 2, coin, ReinMax.apply)
+
+predict(..., mean[1])
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# The loss is quadratic, so ReinMax's mean is the true gradient:
+# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. The straight-through estimator let the coin rest at 49 %
+# heads. With ReinMax the coin ends where it should: it always shows tails.
+#
+# </details>
+
+# %% [markdown]
+# ## Do you know it?
+#
+# Five questions on choices, noise and what a gradient promises.
+
+# %%
+knowledge_check("10")
+
+# %% [markdown]
+# ## Summary
+#
+# ```python
+# class Choose(torch.autograd.Function):
+#     """One-hot at the largest logit + noise. Surrogate: softmax((logits + noise) / τ)."""
+#
+#     @staticmethod
+#     def forward(logits, noise, temperature):      # the noise is an input
+#         return one_hot((logits + noise).argmax(-1), logits.shape[-1]).to(logits)
+#
+#     @staticmethod
+#     def setup_context(ctx, inputs, output):
+#         logits, noise, ctx.temperature = inputs
+#         ctx.save_for_backward(logits, noise)
+#
+#     @staticmethod
+#     def backward(ctx, grad_output):
+#         logits, noise = ctx.saved_tensors
+#         p = ((logits + noise) / ctx.temperature).softmax(-1)    # the soft sample
+#         grad = p * (grad_output - (grad_output * p).sum(-1, keepdim=True))
+#         return grad / ctx.temperature, None, None
+#
+# diagnose(Choose, (logits, noise, 1.0), surrogate=soft_sample)
+# ```
+
+# %% [markdown] tags=["cheat-sheet"]
+# | | |
+# | --- | --- |
+# | `multinomial`, `argmax` | return integers, so what comes before them never trains |
+# | noise | is an input, so that a draw can be repeated and its gradient tested |
+# | soft sample | has a true gradient, with the factor $1/\tau$; but it is a mixture |
+# | hard sample | has a surrogate: the soft sample at the same noise |
+# | ReinMax | also uses the slope at $(p + y)/2$: exact on average for a quadratic loss |
+# | trust | the loss in use, without noise and without mixtures |
+
+# %% [markdown]
+# ## Where next
+#
+# [The exercises of this lesson](../exercises/10_sampling.ipynb): Gumbel-softmax, soft and hard, and
+# ReinMax.
+#
+# Lesson 11 is about `torch.func`.
