@@ -243,6 +243,24 @@ def test_an_unfinished_answer_is_not_attempted(answer: Any, says: str) -> None:
     assert says in " ".join(str(result).split())
 
 
+def test_a_forward_of_c_is_run_and_not_asked_for_its_arguments() -> None:
+    class Signs(Function):
+        forward = staticmethod(torch.sign)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
+
+        @staticmethod
+        def backward(ctx: Any, grad_output: Any) -> Any:
+            return grad_output
+
+    result = grade("sign-ste", Signs)
+
+    assert result.status == "wrong"
+    assert "`forward` raises ValueError: no signature found" in result.message
+
+
 def test_a_signature_is_asked_for_with_its_defaults() -> None:
     linear = CATALOGUE["linear"]
     assert isinstance(linear, FunctionExercise)
