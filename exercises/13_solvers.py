@@ -1,9 +1,9 @@
 # %% [markdown]
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/13_external_code.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/13_solvers.ipynb)
 #
-# # 13 · External code: exercises
+# # 13 · Solvers: exercises
 #
-# Lesson 13 took solvers that PyTorch cannot see, and a loop in C++, and gave each a gradient. Here you do so with a special function of SciPy, with a layer that is run to its fixed point, and with a triangular system; then you write an operator in C++, and the Function around it.
+# Lesson 13 gave a gradient to solvers that PyTorch cannot see. Here you do the same for a special function of SciPy, for a layer that runs to its fixed point, and for a triangular system.
 #
 # **Given:** the task, the equation that is solved, the solver, and the name and the signature of every class and function.
 #
@@ -11,13 +11,13 @@
 #
 # **Constraints for every Function:**
 #
-# - Tensors that backward needs are kept by `ctx.save_for_backward`.
+# - Keep tensors that backward needs with `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - The output has the dtype and the device of the input, whatever the solver returns.
 # - `backward` is a formula that you write down, not a call of autograd. (Exercise 2 may record one round of its layer.)
 # - Where a task says *twice*, the second derivative must be right as well.
 #
-# 15 points, about 90 minutes. The fourth exercise needs a C++ compiler; where there is none, the grader says so, and the others can be solved all the same.
+# 10 points, about 50 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -44,7 +44,6 @@ import torch
 from torch import Tensor
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.lesson import build
 
 # %% [markdown]
 # ## 1 · A special function of SciPy (3 points · medium · 10 minutes)
@@ -146,104 +145,6 @@ class TriangularSolve(torch.autograd.Function):
 
 # %% nbgrader={"grade": true, "grade_id": "triangular-solve-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 grade("triangular-solve", TriangularSolve)
-
-# %% [markdown]
-# ## 4 · Soft threshold in C++: the operator (3 points · hard · 30 minutes)
-#
-# What is small is noise, and what is large is too large by as much:
-#
-# $$y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0) .$$
-#
-# Every sparse regression and many a denoiser has this step. Written with PyTorch it is five operations, and each goes through all of the memory; in C++ it is one loop.
-#
-# Here is a complete operator to begin with. It multiplies every number by a factor, and it can do less than an operator should:
-
-
-# %%
-MODEL = r"""
-#include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
-#include <torch/csrc/stable/tensor.h>
-
-using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
-
-Tensor scaled(const Tensor& x, double factor) {
-  STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "scaled: x is to be float64");
-  Tensor y = torch::stable::empty_like(x);
-  const double* from = static_cast<const double*>(x.data_ptr());
-  double* to = static_cast<double*>(y.data_ptr());
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    to[i] = factor * from[i];
-  }
-  return y;
-}
-
-STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
-  m.def("scaled(Tensor x, float factor) -> Tensor");
-}
-
-STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) {
-  m.impl("scaled", TORCH_BOX(&scaled));
-}
-"""
-
-# %%
-x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-for given in (x.double(), x.double()[:, 0], x):
-    try:
-        print(given.tolist(), "→", build(MODEL, name="model").scaled(given, 10.0).tolist())
-    except RuntimeError as error:
-        print(given.tolist(), "→", str(error).splitlines()[0].rpartition(", ")[2])
-
-# %% [markdown]
-# The first is right. The second, a column, is wrong: `data_ptr` is the address of its first element, and the loop takes what lies behind that. The third is refused.
-
-
-# %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it; to see what the compiler says, call `build(source())` in a cell of your own.
-#
-# **Constraints:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype; any other dtype is refused by an error. `x` itself stays as it is.
-
-
-# %% nbgrader={"grade": false, "grade_id": "soft-threshold-operator", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def source() -> str:
-    # YOUR CODE HERE
-    raise NotImplementedError
-
-
-def soft_threshold(x: Tensor, threshold: float) -> Tensor:
-    return build(source()).soft_threshold(x, threshold)
-
-
-# %% nbgrader={"grade": true, "grade_id": "soft-threshold-operator-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-grade("soft-threshold-operator", soft_threshold)
-
-# %% [markdown]
-# ## 5 · Soft threshold in C++: the Function (2 points · medium · 10 minutes)
-#
-# To autograd the operator is a dead end. **Write** the Function around it. The threshold is now a tensor with a single number, and it is learned: it gets a gradient too, and right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
-#
-# **Constraint:** nothing but the output is kept. What backward has to know of `x` can be read from `y`.
-#
-# If exercise 4 is still open, let `forward` compute `y` by PyTorch's operations: this exercise is about the gradient.
-
-
-# %% nbgrader={"grade": false, "grade_id": "soft-threshold-function", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class SoftThreshold(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, threshold: Tensor) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "soft-threshold-function-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-grade("soft-threshold-function", SoftThreshold)
 
 # %% [markdown]
 # ## Where you are

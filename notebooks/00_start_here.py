@@ -179,7 +179,8 @@ knowledge_check("00")
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
 # | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
-# | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
+# | 13 | [Solvers](13_solvers.ipynb) | differentiate the solution, not the steps |
+# | 14 | [External code](14_external_code.ipynb) | C++, CUDA, Triton |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 #
 # Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall

@@ -1,21 +1,20 @@
 # %% [markdown]
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/13_external_code.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/13_solvers.ipynb)
 #
-# # 13 · External code
+# # 13 · Solvers: differentiate the solution, not the steps
 #
-# **You will** put code that PyTorch cannot see into the middle of a training: a SciPy solver, a
-# fixed point, a banded linear system, a C++ operator that is built while you watch, a simulator.
+# **You will** put SciPy's solvers into the middle of a training: a root finder, a fixed-point
+# iteration and a banded linear system. At the end you will find a planet in noisy measurements.
 #
 # **You will learn** what a call into NumPy does to a graph, how the implicit function theorem gives
-# the gradient of a solver for one linear solve, what a C++ or CUDA operator must respect, and how
-# to live with a gradient that is only approximate.
+# the gradient of any solver for one linear solve, and how to test a gradient that is only an
+# estimate.
 #
-# **You need** lesson 01 (a Function, `gradcheck`, `diagnose`), and from lesson 06 that a backward
-# made of differentiable operations can be differentiated again. For the C++ part a compiler; where
-# there is none, the cells say so and the rest of the lesson runs.
+# **You need** lesson 01 (a Function, `gradcheck`, `diagnose`), and from lesson 06 that autograd can
+# differentiate a backward again if it consists of differentiable operations.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait. The exercises come after it.
+# **It takes** 35 minutes with all three checkpoints; the sections marked *in depth*, another 20,
+# can wait. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -37,15 +36,12 @@ if "google.colab" in sys.modules:
     output.enable_custom_widget_manager()
 
 # %% jupyter={"source_hidden": true}
-import importlib.util
 import math
-import time
-import warnings
 
 import numpy as np
 import scipy
 import torch
-from torch.autograd import Function, gradcheck, gradgradcheck
+from torch.autograd import Function, grad, gradcheck, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.lesson import (
@@ -53,11 +49,8 @@ from autograd_course.lesson import (
     GRAY,
     GREEN,
     ORANGE,
-    SOURCES,
-    BuildError,
-    benchmark_results,
-    build,
     figure,
+    five_steps,
     kept_bytes,
     note,
     predict,
@@ -65,177 +58,168 @@ from autograd_course.lesson import (
 from autograd_course.visualize import compare_flows, knowledge_check, memory_timeline
 
 # %% [markdown]
-# ## A planet in the noise
+# ## A spring that gets stiffer
 #
-# A planet pulls its star to and fro. The star's velocity toward us, measured on 60 nights, tells
-# how strongly ($K$), how elongated the orbit is (its eccentricity $e$, 0 for a circle), how it is
-# turned ($\omega$), and when the planet is closest to the star ($\tau$). In units of the orbit's
-# period,
+# The further you pull this spring, the stiffer it gets. A load pulls it out by the length $y$ for
+# which
 #
-# $$v(t) = K\,\bigl[\cos(\nu + \omega) + e \cos\omega\bigr], \qquad
-# \tan\frac{\nu}{2} = \sqrt{\frac{1 + e}{1 - e}}\,\tan\frac{E}{2}, \qquad
-# \underbrace{E - e \sin E = 2\pi (t - \tau)}_{\text{Kepler's equation}} .$$
+# $$k\,y + y^3 = \text{load} .$$
 #
-# The angle $\nu$ says where the planet is. It follows from a second angle, $E$, and $E$ from the
-# time; but Kepler's equation cannot be solved for $E$ by any formula. It needs a solver, and SciPy
-# has one: Newton's method, for whole arrays.
+# SciPy finds this $y$ with Newton's method. We want to know which stiffness $k$ makes the spring
+# store an energy of 0.2 under a load of 1, and we search for $k$ by gradient descent.
 
 
 # %%
-def solve_kepler(M, e):
-    """Return the E with E - e sin E = M; arrays of NumPy, M from 0 to 2π."""
-    start = np.full_like(M, np.pi)  # from here Newton's method arrives for every e < 1
+def solve_spring(k, load):
+    """Return the y with k·y + y³ = load, for NumPy arrays."""
+    start = np.divide(load, k)  # from here Newton's method converges for every positive k
     return scipy.optimize.newton(
-        lambda E: E - e * np.sin(E) - M, start, lambda E: 1 - e * np.cos(E), tol=1e-13
+        lambda y: k * y + y**3 - load, start, lambda y: k + 3 * y**2, tol=1e-13
     )
 
 
-def velocity(t, K, e, omega, tau, kepler):
-    M = (2 * math.pi * (t - tau)) % (2 * math.pi)
-    E = kepler(M, e)
-    nu = 2 * torch.atan2((1 + e).sqrt() * (E / 2).sin(), (1 - e).sqrt() * (E / 2).cos())
-    return K * ((nu + omega).cos() + e * omega.cos())
+def energy(k, load, solver):
+    y = solver(k, load)
+    return k * y**2 / 2 + y**4 / 4
 
 
 torch.set_default_dtype(torch.float64)
-e = torch.tensor(0.5, requires_grad=True)
+load = torch.tensor(1.0)
 try:
-    velocity(torch.rand(3), 1.0, e, e, e, lambda M, e: torch.as_tensor(solve_kepler(M, e)))
+    energy(torch.tensor(1.0, requires_grad=True), load, solve_spring)
 except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# PyTorch refuses to hand over a tensor that is part of a graph, and tells us what to do instead. So
-# we do it, and fit the four parameters to measured velocities by gradient descent.
+# PyTorch refuses to convert a tensor that is part of a graph, and its message suggests a call. We
+# follow the suggestion and start the search at $k = 1$.
+
 
 # %%
-rng = torch.Generator().manual_seed(3)
-t = torch.rand(60, generator=rng).sort().values
-truth = {"K": 1.0, "e": 0.6, "omega": 0.8, "tau": 0.35}
+def detached(k, load):
+    return torch.as_tensor(solve_spring(k.detach().numpy(), load.detach().numpy()))
 
 
-def detached(M, e):
-    return torch.as_tensor(solve_kepler(M.detach().numpy(), e.detach().numpy()))
-
-
-actual = velocity(t, *(torch.tensor(value) for value in truth.values()), detached)
-measured = actual + 0.03 * torch.randn(60, generator=rng)
-
-
-def fit(kepler, steps=400):
-    """K, e, ω and τ after gradient descent, and the losses on the way."""
-    raw = torch.tensor([0.7, -0.8, 0.3, 0.25], requires_grad=True)  # σ(-0.8) = 0.31
-    optimizer, losses = torch.optim.Adam([raw], lr=0.02), []
+def search(solver, steps=200):
+    """Return the stiffness found, and the energies on the way."""
+    raw = torch.tensor(0.0, requires_grad=True)  # k = exp(raw) is positive
+    optimizer, energies = torch.optim.Adam([raw], lr=0.05), []
     for _ in range(steps):
-        K, squeezed, omega, tau = raw
-        loss = (velocity(t, K, squeezed.sigmoid(), omega, tau, kepler) - measured).square().mean()
+        stored = energy(raw.exp(), load, solver)
         optimizer.zero_grad()
-        loss.backward()
+        (stored - 0.2).square().backward()
         optimizer.step()
-        losses.append(loss.sqrt().item())
-    found = raw.detach().clone()
-    found[1].sigmoid_()
-    return found, losses
+        energies.append(stored.item())
+    return raw.exp().item(), energies
 
 
-cut, cut_losses = fit(detached)
-print(f"typical error after   1 step:  {cut_losses[0]:.2f}")
-print(f"typical error after 400 steps: {cut_losses[-1]:.2f}; the measurements' own is 0.03")
-for name, value, found in zip(truth, truth.values(), cut, strict=True):
-    print(f"{name:6} true {value:.2f}  fitted {found:.2f}")
+cut, cut_energies = search(detached)
+print(f"energy after 200 steps: {cut_energies[-1]:.3f}, and we want 0.200")
+print(f"stiffness: {cut:.2f}")
 
 # %% [markdown]
-# It falls, it flattens out, nothing has raised. The orbit is wrong. $\tau$ has not moved at all:
-# the only way from $\tau$ to the loss leads through the solver. $e$ has moved, which is worse: it
-# occurs three more times outside the solver, those paths are whole, and so its gradient is
-# *incomplete* and looks like one. An optimizer follows whatever it gets.
+# Nothing raised an error, and $k$ went in the wrong direction. The energy depends on $k$ in two
+# ways. For a given $y$, a stiffer spring stores more energy. But a stiffer spring also gives way
+# less, and here this second effect is larger. It reaches the energy only through the solver, where
+# `.detach()` has cut the graph. The gradient that remains is incomplete, and it even has the wrong
+# sign.
 #
-# **Common belief: "`.detach().numpy()` is how one calls NumPy."** It is how one tells autograd that
-# what comes back is a constant. The error message names the way to silence it. That the result is
-# right, it does not say.
+# **Common belief: "`.detach().numpy()` is how you call NumPy."** It tells autograd that the result
+# is a constant. The error message shows you how to make the error go away. It does not say that the
+# gradient will be right.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# A Function may compute its value with whatever it likes, and says itself how a gradient goes back.
-# For that we need the derivatives of $E$, although no formula for $E$ exists. Differentiate
-# Kepler's equation itself, both sides, with $E$ depending on $M$ and $e$:
+# A Function may compute its value with any code, and it says itself how a gradient goes back. We
+# need the derivatives of $y$, although we have no formula for $y$. Differentiate both sides of the
+# *equation*, where $y$ depends on $k$ and on the load:
 #
-# $$dE - e \cos E\, dE - \sin E\, de = dM \quad\Longrightarrow\quad
-# dE = \frac{dM + \sin E \, de}{1 - e \cos E} .$$
+# $$k\,dy + y\,dk + 3y^2\,dy = d\,\text{load} \quad\Longrightarrow\quad
+# dy = \frac{d\,\text{load} - y\,dk}{k + 3y^2} .$$
 
 
 # %%
-class Kepler(Function):
-    """E with E - e sin E = M, by SciPy; dE = (dM + sin E de) / (1 - e cos E)."""
+class Spring(Function):
+    """y with k·y + y³ = load, by SciPy; dy = (dload - y dk) / (k + 3y²)."""
 
     @staticmethod
-    def forward(ctx, M, e):
-        E = solve_kepler(M.numpy(force=True), e.numpy(force=True))
-        E = torch.as_tensor(E, dtype=M.dtype, device=M.device)
-        ctx.save_for_backward(E, e)
-        return E
+    def forward(ctx, k, load):
+        y = solve_spring(k.numpy(force=True), load.numpy(force=True))
+        y = torch.as_tensor(y, dtype=load.dtype, device=load.device)
+        ctx.save_for_backward(y, k)
+        return y
 
     @staticmethod
     def backward(ctx, grad_output):
-        E, e = ctx.saved_tensors
-        grad_M = grad_output / (1 - e * E.cos())
-        return grad_M, (grad_M * E.sin()).sum_to_size(e.shape)
+        y, k = ctx.saved_tensors
+        grad_load = grad_output / (k + 3 * y**2)
+        return (-grad_load * y).sum_to_size(k.shape), grad_load
 
 
-whole, whole_losses = fit(Kepler.apply)
-print(f"typical error after 400 steps: {whole_losses[-1]:.2f}")
-for name, value, found in zip(truth, truth.values(), whole, strict=True):
-    print(f"{name:6} true {value:.2f}  fitted {found:.2f}")
+stiffness = torch.tensor(1.0, requires_grad=True)
+print("gradcheck:", gradcheck(Spring.apply, (stiffness, torch.tensor(1.0, requires_grad=True))))
+found, energies = search(Spring.apply)
+print(f"energy after 200 steps: {energies[-1]:.3f}, stiffness: {found:.2f}")
 
 # %% jupyter={"source_hidden": true}
-with figure(columns=2, height=3.6) as (watched, orbit):
-    watched.semilogy(cut_losses, color=ORANGE)
-    watched.semilogy(whole_losses, color=BLUE)
-    watched.axhline(0.03, color=GRAY, linestyle="--", linewidth=1)
-    watched.set(title="what one watches", xlabel="step", ylabel="typical error", ylim=(0.02, 1.2))
-    note(watched, "the solver detached", (170, 0.42), ORANGE)
-    note(watched, "the solver in a Function", (170, 0.05), BLUE)
-    note(watched, "noise of the measurements", (5, 0.0235), GRAY)
-
-    nights = torch.linspace(0, 1, 300)
-    orbit.plot(t, measured, "o", color=GRAY, markersize=3)
-    for parameters, color, dash in ((cut, ORANGE, "--"), (whole, BLUE, "-")):
-        orbit.plot(nights, velocity(nights, *parameters, detached), color=color, linestyle=dash)
-    orbit.set(title="the star's velocity", xlabel="time [periods]", ylabel="velocity")
+with figure(width=6.8, height=3.2) as (axes,):
+    axes.plot(cut_energies, color=ORANGE)
+    axes.plot(energies, color=BLUE)
+    axes.axhline(0.2, color=GRAY, linestyle="--", linewidth=1)
+    axes.set(title="energy of the spring", xlabel="step", ylabel="energy", ylim=(0.18, 0.31))
+    note(axes, "solver detached", (60, 0.275), ORANGE)
+    note(axes, "solver in a Function", (30, 0.213), BLUE)
+    note(axes, "what we want", (150, 0.19), GRAY)
 
 # %% [markdown]
-# Fifteen lines, and the solver stays SciPy's. `backward` does not call it, does not know how many
-# steps it took, and would be the same for any other solver. Below, something smaller that needs
-# $E$: the planet's distance from the star, $1 - e \cos E$, with one parameter. In the upper picture
-# the way from $e$ through the solver is missing. Step through with → and ←.
-
+# The solver is still SciPy's. `backward` does not call it and does not know how many steps it took.
+# It would be the same for any other solver. The picture below shows the graph of the energy twice.
+# In the upper graph the path from $k$ through the solver is missing. Step through it with → and ←.
 
 # %%
-def distance(kepler):
-    """The planet's distance from the star, 1 - e cos E, at M = 1."""
-    return lambda e: 1 - e * kepler(torch.tensor(1.0), e).cos()
+flows = {
+    "solver detached": lambda k: energy(k, load, detached),
+    "solver in a Function": lambda k: energy(k, load, Spring.apply),
+}
+compare_flows(flows, torch.tensor(1.0), sweep={"k": (0.2, 3.0)})
 
+# %% [markdown]
+# ### Checkpoint 1
+#
+# A spring with $k = 1$ carries a load of 2. Then $y = 1$, because $1 + 1^3 = 2$. The loss is
+# $4y^2$. Which gradient does the load get? Replace the dots by a number.
 
-flows = {"solver detached": distance(detached), "solver in a Function": distance(Kepler.apply)}
-compare_flows(flows, torch.tensor(0.6))
+# %%
+heavy = torch.tensor(2.0, requires_grad=True)
+(4 * Spring.apply(torch.tensor(1.0), heavy) ** 2).backward()
+
+predict(..., heavy.grad)
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# `grad_output` is $\partial L/\partial y = 8y = 8$. The derivative of $y$ with respect to the load
+# is $1/(k + 3y^2) = 1/4$. So the load gets $8/4 = 2$.
+#
+# </details>
 
 # %% [markdown]
 # ## NumPy and SciPy inside a Function
 #
-# What every such Function has to see to:
+# Every such Function has to take care of four things:
 #
 # | | |
 # | --- | --- |
 # | in | `x.numpy(force=True)`: detached, from any device (bfloat16: `.float()` first) |
 # | out | `torch.as_tensor(y, dtype=x.dtype, device=x.device)`: many solvers return float64 |
-# | memory | both calls *share* it on the CPU: who writes into the array writes into the tensor |
-# | backward | in PyTorch operations on saved inputs and outputs: differentiable again |
+# | memory | on the CPU both calls *share* it: writing into the array changes the tensor |
+# | backward | PyTorch operations on saved inputs and outputs: can be differentiated again |
 #
-# And if the derivative, too, is SciPy's? **Common belief: "a gradient that NumPy computes is as
-# good as any."** Once. The Bessel function $J_0$ describes a drum's vibration, $J_0' = -J_1$, and
-# SciPy has both. (`torch.special.bessel_j0` exists; up to PyTorch 2.14 it returns a result
-# without a graph, without a word, from 2.15 on one with a graph.)
+# What if SciPy computes the derivative too? **Common belief: "a gradient that NumPy computes is as
+# good as any."** It is, once. The Bessel function $J_0$ describes the vibration of a drum. Its
+# derivative is $-J_1$, and SciPy has both. (PyTorch has `torch.special.bessel_j0`. Up to PyTorch
+# 2.14 its result has no graph, and nothing warns you. From 2.15 on it has one.)
 
 
 # %%
@@ -259,10 +243,11 @@ print("gradcheck:    ", gradcheck(BesselOnce.apply, x))
 print("gradgradcheck:", gradgradcheck(BesselOnce.apply, x, raise_exception=False))
 
 # %% [markdown]
-# The slope came out of NumPy, and to autograd it is a constant: the second derivative is wrong in
-# silence (lesson 06). The repair is to let `backward` call *Functions*. All Bessel functions of
-# integer order have one rule, $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so one Function with the order
-# as an argument closes the circle and is differentiable any number of times:
+# The slope came from NumPy, so autograd takes it for a constant. The second derivative is wrong,
+# and nothing raises an error (lesson 06). The repair is to let `backward` call *Functions*. All
+# Bessel functions of integer order follow one rule, $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$. So one
+# Function that takes the order as an argument can call itself, and you can differentiate it any
+# number of times:
 
 
 # %%
@@ -289,157 +274,131 @@ print("gradgradcheck:", gradgradcheck(Bessel.apply, x))
 # %% [markdown]
 # ## Unrolling a solver
 #
-# Back to Kepler. Could one not write the solver in PyTorch and let autograd record it? One can. The
-# oldest solver for this equation is also the shortest: start anywhere and repeat $E \leftarrow M +
-# e \sin E$. Each round shrinks the error by at least the factor $e$. Autograd records every round,
-# and keeps what it needs of each.
+# Back to the spring. Could you write the solver in PyTorch and let autograd record it? You can. The
+# equation says $y\,(k + y^2) = \text{load}$, so a simple solver repeats $y \leftarrow
+# \text{load}/(k + y^2)$. Autograd records every round and saves what it needs of each.
 
 
 # %%
 def unrolled(rounds):
-    def solve(M, e):
-        E = M
+    def solve(k, load):
+        y = load / k
         for _ in range(rounds):
-            E = M + e * E.sin()
-        return E
+            y = load / (k + y**2)
+        return y
 
     return solve
 
 
-nights = torch.linspace(0.1, 6.2, 1000, requires_grad=True)
-eccentricity = torch.tensor(0.9, requires_grad=True)
+loads = torch.linspace(0.1, 1.5, 1000, requires_grad=True)
 for rounds in (10, 50, 200):
-    kept = kept_bytes(unrolled(rounds), nights, eccentricity, anyway=True)
-    print(f"{rounds:3} rounds recorded: {kept / 1000:7,.0f} kB kept")
-kept = kept_bytes(Kepler.apply, nights, eccentricity, anyway=True)  # NumPy made what it keeps
-print(f"Function:            {kept / 1000:7,.0f} kB kept")
+    kept = kept_bytes(unrolled(rounds), stiffness, loads, anyway=True)
+    print(f"{rounds:3} rounds recorded: {kept / 1000:7,.0f} kB saved for backward")
+kept = kept_bytes(Spring.apply, stiffness, loads, anyway=True)  # NumPy made what it saves
+print(f"Function:            {kept / 1000:7,.0f} kB saved for backward")
 
 # %% [markdown]
-# Two vectors a round against one in all. For a thousand nights that is a few megabytes; for a net
-# whose layer is a solver it is the difference between fitting into memory and not. Here is where
-# those bytes live, for eight rounds and the Function:
+# Autograd saves two vectors for each round. The Function saves one vector in all. For a thousand
+# springs the difference is a few megabytes. For a network that has a solver as a layer, it decides
+# whether training fits into memory. The timeline below shows where these bytes are, for eight
+# rounds and for the Function:
 
 # %%
 memory_timeline(
     {
-        "eight rounds": lambda M, e: unrolled(8)(M, e).square().mean(),
-        "Function": lambda M, e: Kepler.apply(M, e).square().mean(),
+        "eight rounds": lambda k, load: unrolled(8)(k, load).square().mean(),
+        "Function": lambda k, load: Spring.apply(k, load).square().mean(),
     },
-    nights.detach()[::10],
-    torch.tensor(0.5),
+    stiffness.detach(),
+    loads.detach()[::10],
 )
 
 # %% [markdown]
 # ### Stopped early
 #
-# *In depth: which gradient is better while the solver is not yet at its solution. In short: the
-# implicit one; and one recorded round alone never becomes right.*
+# *In depth: which gradient is better while the solver has not converged. In short: the implicit
+# one. Recording only the last round never becomes right.*
 #
-# **Common belief: "the recorded gradient is the exact one, the implicit one an approximation."**
-# Stop the solver early, after $k$ rounds. Then $E_k$ is a little wrong, and both gradients are:
-# the recorded one is the exact derivative of the wrong $E_k$, the implicit one is the formula,
-# evaluated at the wrong place. Which is closer to the derivative of the true $E$?
+# **Common belief: "the recorded gradient is exact, and the implicit one is an approximation."**
+# Stop the solver after $n$ rounds. Then $y_n$ is a little wrong, and so are both gradients. The
+# recorded gradient is the exact derivative of the wrong $y_n$. The implicit gradient is the right
+# formula, evaluated at a wrong point. Which one is closer to the derivative of the true $y$?
 
 # %%
-M, e = torch.tensor(1.0), torch.tensor(0.8, requires_grad=True)
-E = detached(M, e)
-true_slope = (E.sin() / (1 - e * E.cos())).item()
+k = torch.tensor(1.0, requires_grad=True)
+y = detached(k, load)
+true_slope = (-y / (k + 3 * y**2)).item()
 
 errors = {"recorded": [], "implicit": [], "last round only": []}
-for k in range(1, 31):
-    E_k = unrolled(k)(M, e)
-    recorded = torch.autograd.grad(E_k, e)[0].item()
-    E_k = E_k.detach()
-    implicit = (E_k.sin() / (1 - e * E_k.cos())).item()
-    for name, slope in zip(errors, (recorded, implicit, E_k.sin().item()), strict=True):
-        errors[name].append(abs(slope - true_slope) / true_slope)
-for name, found in errors.items():
-    print(f"{name:15} after 5 rounds {found[4]:.0e}, after 10 {found[9]:.0e}")
+for n in range(1, 31):
+    y_n = unrolled(n)(k, load)
+    recorded = grad(y_n, k)[0].item()
+    y_n = y_n.detach()
+    implicit = (-y_n / (k + 3 * y_n**2)).item()
+    last = (-y_n / (k + y_n**2)).item()
+    for name, slope in zip(errors, (recorded, implicit, last), strict=True):
+        errors[name].append(abs(slope / true_slope - 1))
+for name, off in errors.items():
+    print(f"{name:15} off by {off[9]:.0e} after 10 rounds, by {off[29]:.0e} after 30")
 
 # %% jupyter={"source_hidden": true}
 with figure(width=6.8, height=3.4) as (axes,):
-    for (_, found), color in zip(errors.items(), (ORANGE, BLUE, GREEN), strict=True):
-        axes.semilogy(range(1, 31), np.maximum(found, 1e-16), color=color)
+    for (_, off), color in zip(errors.items(), (ORANGE, BLUE, GREEN), strict=True):
+        axes.semilogy(range(1, 31), off, color=color)
     axes.set(title="gradient of an unfinished solver", xlabel="rounds", ylabel="relative error")
-    note(axes, "through the last round only", (14, 4e-3), GREEN)
-    note(axes, "recorded", (11.5, 2e-7), ORANGE)
-    note(axes, "implicit", (5, 1e-9), BLUE)
+    note(axes, "last round only", (19, 1.1), GREEN)
+    note(axes, "recorded", (22, 4e-3), ORANGE)
+    note(axes, "implicit", (9, 3e-6), BLUE)
 
 # %% [markdown]
-# From the second round on the implicit gradient is ahead, after ten by a factor of about sixty: the
-# recorded one is short of the rounds that were not made. And it costs one division, against $k$
-# stored rounds. The third curve is a shortcut that is often recommended, to run the solver without
-# a graph and record one last round. It is cheap and never becomes right: it leaves out the division
-# by $1 - e \cos E$.
+# The implicit gradient is ahead from the first round on, and after ten rounds its error is about
+# 200 times smaller. It also costs only one division, while the recorded gradient needs all the
+# saved rounds.
+#
+# The third curve is a shortcut that is often recommended: run the solver without a graph, and
+# record only the last round. It is cheap, and it never becomes right, because it replaces the
+# factor $k + 3y^2$ by $k + y^2$. The literature calls it the *one-step gradient* or *Jacobian-free
+# backpropagation*; a *phantom gradient* records several last rounds, or sums several terms of a
+# series.
 
 # %% [markdown]
 # ## One linear solve
 #
-# The recipe in general. A solver returns a $y$ for which $F(y, \theta) = 0$, a system of $n$
-# equations with $n$ unknowns. Where $\theta$ changes, $y$ changes so that $F$ stays zero:
+# The recipe works for every equation. A solver returns a $y$ for which $F(y, \theta) = 0$, which is
+# a system of $n$ equations with $n$ unknowns. If $\theta$ changes, $y$ changes so that $F$ stays
+# zero:
 #
 # $$\frac{\partial F}{\partial y}\, dy + \frac{\partial F}{\partial \theta}\, d\theta = 0
 # \quad\Longrightarrow\quad
 # \frac{dy}{d\theta} = - \Bigl(\frac{\partial F}{\partial y}\Bigr)^{-1}
 # \frac{\partial F}{\partial \theta} .$$
 #
-# That is the *implicit function theorem*; it holds where $\partial F/\partial y$ is invertible.
-# `backward` needs $g^\top \frac{dy}{d\theta}$ and never the matrix: first one linear system with
-# the *transposed* matrix, then one vector-Jacobian product.
+# This is the *implicit function theorem*. It holds where $\partial F/\partial y$ is invertible.
+# `backward` receives $g$ and returns $g^\top \frac{dy}{d\theta}$. It never needs the matrix
+# $\frac{dy}{d\theta}$ itself. It solves one linear system with the *transposed* matrix, and then
+# computes one vector-Jacobian product:
 #
 # $$\Bigl(\frac{\partial F}{\partial y}\Bigr)^{\!\top} u = g, \qquad
 # \frac{\partial L}{\partial \theta} = - u^\top \frac{\partial F}{\partial \theta} .$$
 #
-# The system is linear however nonlinear $F$ is. How the solver got to $y$ plays no role, so nothing
-# of it is kept. For Kepler, $F = E - e\sin E - M$: the "matrix" is the number $1 - e\cos E$.
-#
-# ### Checkpoint 1
-#
-# A solver returns the real root $y$ of $y^3 + y = \theta$. At $\theta = 2$ that is $y = 1$. The
-# loss is $4y^2$. What does $\theta$ get?
-
-
-# %%
-class Root(Function):
-    @staticmethod
-    def forward(ctx, theta):
-        y = scipy.optimize.brentq(lambda y: y**3 + y - theta.item(), -10, 10)
-        y = torch.as_tensor(y, dtype=theta.dtype, device=theta.device)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (y,) = ctx.saved_tensors
-        return grad_output / (3 * y**2 + 1)
-
-
-theta = torch.tensor(2.0, requires_grad=True)
-(4 * Root.apply(theta) ** 2).backward()
-
-predict(..., theta.grad)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# $\partial L/\partial y = 8y = 8$ arrives. $F = y^3 + y - \theta$ has $\partial F/\partial y =
-# 3y^2 + 1 = 4$ and $\partial F/\partial\theta = -1$. So $u = 8/4 = 2$, and $\theta$ gets 2.
-#
-# </details>
+# The literature calls the transposed system the *adjoint* system, and the whole recipe the *adjoint
+# method* or implicit differentiation. The adjoint system is linear even if $F$ is not. How the
+# solver found $y$ plays no role, so you save none of its steps. For the spring, $F = k\,y + y^3 -
+# \text{load}$, and the "matrix" is the number $k + 3y^2$.
 
 # %% [markdown]
 # ## A fixed-point layer
 #
-# Many solvers repeat something until it no longer changes: $z = f(z, \theta)$. Equilibrium layers,
-# which run a layer of a net to its fixed point, belief propagation, value iteration. With $F = z -
-# f(z, \theta)$ and $J = \partial f/\partial z$ the linear system of the last section reads
+# Many solvers repeat a step until nothing changes any more, so they find a $z$ with $z = f(z,
+# \theta)$. Equilibrium layers do this with a layer of a network, and so do belief propagation and
+# value iteration. With $F = z - f(z, \theta)$ and $J = \partial f/\partial z$ the adjoint system is
 #
-# $$(I - J^\top)\, u = g \qquad\text{or}\qquad u = g + J^\top u ,$$
+# $$(I - J^\top)\, u = g \qquad\text{or}\qquad u = g + J^\top u .$$
 #
-# which is a fixed point again, and it converges wherever the first one did, at the same rate. So
-# `backward` needs no matrix and no linear solver: it repeats a vector-Jacobian product of $f$, and
-# that is what autograd is good at. This Function takes any $f$, records a *single* call of it at
-# the solution, and goes back through that call until $u$ settles.
+# The second form is a fixed point again. It converges wherever the first iteration converged, at
+# the same rate. So `backward` needs no matrix and no linear solver: it repeats a vector-Jacobian
+# product of $f$, and autograd can compute that. The Function below takes any $f$. Its `backward`
+# records a *single* call of $f$ at the solution, and goes back through this call until $u$ settles.
 
 
 # %%
@@ -479,12 +438,12 @@ class FixedPoint(Function):
 
 
 # %% [markdown]
-# (The last lines of `backward` work on detached copies, a second derivative through them would be
-# silently wrong, and so it refuses one: lesson 06.)
+# (`backward` works on detached copies. A second derivative through them would be wrong without any
+# error, so `backward` raises one: lesson 06.)
 #
-# As an example a market. Sixteen shops; each sets its price by its own cost and by what its
-# neighbors charge, $p = \text{cost} + \tfrac12 \tanh(W p)$. Which shop's cost moves the average
-# price the most?
+# The example is a market with sixteen shops. Each shop sets its price by its own cost and by the
+# prices of its neighbors, $p = \text{cost} + \tfrac12 \tanh(W p)$. Which shop's cost changes the
+# average price most?
 
 # %%
 torch.manual_seed(0)
@@ -512,40 +471,40 @@ def settled_prices(cost, W):
 
 print("gradcheck:", gradcheck(settled_prices, (cost, neighbors.requires_grad_())))
 recorded, implicit = (
-    torch.autograd.grad(prices(cost, neighbors).mean(), cost)[0]
-    for prices in (repeated(200), settled_prices)
+    grad(prices(cost, neighbors).mean(), cost)[0] for prices in (repeated(200), settled_prices)
 )
 print("the gradient of 200 recorded rounds:", torch.allclose(recorded, implicit))
 for name, prices in (("200 rounds", repeated(200)), ("fixed point", settled_prices)):
-    print(f"{name:12} {kept_bytes(prices, cost, neighbors):6,} bytes kept")
+    print(f"{name:12} {kept_bytes(prices, cost, neighbors):6,} bytes saved for backward")
+
+print(f"shop {implicit.argmax().item()} changes the average price most")
 
 # %% [markdown]
-# One vector, against two for each of 200 rounds. It would stay at one vector if the solver took a
-# million rounds, or if it were Newton's or Anderson's method, or somebody else's binary. (Such
-# solvers also arrive where repeating $f$ runs away. There the loop for $u$ runs away too, and
-# $(I - J^\top)\,u = g$ needs a linear solver.)
+# The Function saves one vector, and the loop saves two for each of its 200 rounds. It would still
+# be one vector if the solver took a million rounds, or if the solver were Newton's method,
+# Anderson's method or a program without source code. (Such solvers also converge where repeating
+# $f$ diverges. There, the loop for $u$ diverges too, and you need a linear solver for $(I -
+# J^\top)\,u = g$.)
 #
-# What it takes in exchange: the solution must *be* one. `settled` raises where it does not settle;
-# a solver that returns its best guess after 20 rounds makes a gradient of a point that solves
-# nothing.
+# There is one condition: the solver must have converged. `settled` raises an error if it does not
+# settle. A solver that returns its best guess after 20 rounds gives you the gradient at a point
+# that solves nothing.
 
 # %% [markdown]
 # ## A linear system
 #
-# *In depth: this section, with checkpoint 2: a sparse matrix, and a backward that calls its own
-# Function. Exercise 3 needs it.*
-#
-# $A x = b$ is the implicit function theorem's simplest case, $F = A x - b$:
+# The simplest case of the implicit function theorem is $A x = b$, with $F = A x - b$:
 #
 # $$A^\top u = g, \qquad \frac{\partial L}{\partial b} = u, \qquad
 # \frac{\partial L}{\partial A} = - u\, x^\top .$$
 #
-# `torch.linalg.solve` does that already, for a dense $A$. But matrices that come from differential
-# equations are sparse, and SciPy solves those in no time. Take a *tridiagonal* one: a diagonal, one
-# below, one above. With 2000 unknowns a dense gradient of $A$ would be 4 million numbers, of which
-# 6 thousand belong to something. The Function computes those: $-u_i x_j$, where $A$ has an entry
-# $ij$. And the transposed matrix is the same with the two side diagonals exchanged, so that
-# `backward` can call the Function itself, and the second derivative comes free.
+# For a dense $A$, `torch.linalg.solve` already does this. But matrices that come from differential
+# equations are sparse, and SciPy has fast solvers for them. Take a *tridiagonal* matrix: it has
+# entries on its diagonal, just below it and just above it. With 2000 unknowns, a dense gradient of
+# $A$ would have 4 million numbers, and only 6 thousand of them belong to an entry of $A$. The
+# Function computes only those: $-u_i x_j$ for each entry $ij$. The transposed matrix is the same
+# matrix with the two side diagonals exchanged, so `backward` can call the Function itself. This
+# makes the second derivative right as well.
 
 
 # %%
@@ -580,9 +539,9 @@ print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper
 # %% [markdown]
 # ### Checkpoint 2
 #
-# The mistake that everybody makes once: the same Function, and a `backward` that solves with $A$
-# instead of $A^\top$. For a symmetric matrix, which is what one tests with, nothing is wrong. Ask
-# the doctor about one that is not symmetric; then repair the line and run the cell again.
+# The class below contains a common mistake: `backward` solves with $A$ instead of $A^\top$. With a
+# symmetric matrix, which is what most people test with, nothing is wrong. Run the cell to see what
+# `diagnose` says about a matrix that is not symmetric. Then repair the line and run the cell again.
 
 
 # %%
@@ -601,340 +560,363 @@ diagnose(Forgetful, (lower, diagonal, upper, b))
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# `upper, diagonal, lower` in the call. The report names the gradient that is wrong and by how much;
-# that the matrix was not transposed you see as soon as you exchange the two side diagonals in the
-# test.
+# Write `upper, diagonal, lower` in the call. The report says which gradient is wrong and by how
+# much. It cannot say that the matrix was not transposed. You see that if you exchange the two side
+# diagonals in your test.
 #
 # </details>
 
 # %% [markdown]
-# ## A C++ operator, built on the spot
+# ## A planet in the noise
 #
-# When is C++ worth it? Not for anything that composes tensor operations: those run in C++ already.
-# But for a *loop*, whose step needs the step before. The decayed running sum, at the heart of
-# filters, moving averages, discounted rewards and linear recurrent nets:
+# Now use the recipe on real astronomy. A planet pulls its star back and forth. We measure the
+# star's velocity toward us on 60 nights. From these velocities we want to learn how strongly the
+# planet pulls ($K$), how elongated its orbit is (the eccentricity $e$, 0 for a circle), how the
+# orbit is turned ($\omega$), and when the planet is closest to the star ($\tau$). The planet's
+# position follows from an angle $E$, and $E$ follows from the time by *Kepler's equation*:
 #
-# $$y_t = x_t + a\, y_{t-1} .$$
+# $$E - e \sin E = M, \qquad M = 2\pi (t - \tau) .$$
 #
-# Its gradient is known to us: $F_t = y_t - a\,y_{t-1} - x_t$ is a linear system with a diagonal and
-# one below, so the transposed system runs the other way,
-#
-# $$u_t = g_t + a\, u_{t+1}, \qquad \frac{\partial L}{\partial x_t} = u_t, \qquad
-# \frac{\partial L}{\partial a} = \sum_t u_t\, y_{t-1} .$$
-#
-# The same loop, backward in time. One operator with a switch serves both passes. Here is the
-# source, a loop on plain pointers and a function of tensors around it, which sees to layout and
-# dtype:
-
-# %%
-source = (SOURCES / "decayed_sum.cpp").read_text(encoding="utf-8")
-print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
-
-# %% [markdown]
-# At its end stands the registration: a *schema*, which tells PyTorch what goes in and comes out,
-# and an implementation for one *dispatch key*, which is chosen by where the tensors lie. There is
-# no Python in it, and no pybind11.
-#
-# ```cpp
-# STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
-#   m.def("decayed_sum(Tensor x, float a, bool reverse) -> Tensor");
-# }
-#
-# STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) {
-#   m.impl("decayed_sum", TORCH_BOX(&decayed_sum));
-# }
-# ```
-#
-# `build` compiles it by `torch.utils.cpp_extension.load`, and keeps what it has built: in the next
-# call, and the next kernel, nothing is compiled. (A source that includes the well-known
-# `torch/extension.h` takes the compiler twenty times as long, most of a minute: it contains all of
-# PyTorch. The headers under `torch/csrc/stable` hold the part that stays the same from version to
-# version, so that a library that was built once keeps running.)
-
-# %%
-try:
-    kernel = build(SOURCES / "decayed_sum.cpp")
-    print(kernel.decayed_sum(torch.ones(4), 0.5, False).tolist(), "in time")
-    print(kernel.decayed_sum(torch.ones(4), 0.5, True).tolist(), "against time")
-except BuildError as error:
-    kernel = None
-    print(error)
-
-# %% [markdown]
-# **Common belief: "it is a PyTorch operator now, and so it is differentiable."** Its result even
-# says so:
-
-# %%
-if kernel:
-    x = torch.ones(4, requires_grad=True)
-    y = kernel.decayed_sum(x, 0.5, False)
-    print("requires grad:", y.requires_grad)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        y.sum().backward()
-    print("x.grad:", x.grad)
-    print("warning: …", str(warned[0].message).split(": ")[1].split(". ")[0])
-
-# %% [markdown]
-# A node stands in the graph that passes nothing on. In a training loop the warning comes once and
-# scrolls away. What makes it differentiable is the Function (or, in lesson 11's terms,
-# `torch.library.register_autograd`):
+# No formula solves it for $E$. Newton's method does.
 
 
 # %%
-class DecayedSum(Function):
-    """y[t] = x[t] + a·y[t-1]; u[t] = g[t] + a·u[t+1], ∂L/∂x = u, ∂L/∂a = Σ u[t]·y[t-1]."""
-
-    @staticmethod
-    def forward(ctx, x, a, operator, reverse=False):
-        y = operator(x, a.item(), reverse)
-        ctx.save_for_backward(y, a)
-        ctx.call = operator, reverse
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (y, a), (operator, reverse) = ctx.saved_tensors, ctx.call
-        u = DecayedSum.apply(grad_output, a, operator, not reverse)
-        grad_a = None
-        if ctx.needs_input_grad[1]:
-            before, after = (u, y) if reverse else (y, u)
-            grad_a = (before[..., :-1] * after[..., 1:]).sum()
-        return u, grad_a, None, None
+def solve_kepler(M, e):
+    """Return the E with E - e sin E = M, for NumPy arrays, M from 0 to 2π."""
+    start = np.full_like(M, np.pi)  # from here Newton's method converges for every e < 1
+    return scipy.optimize.newton(
+        lambda E: E - e * np.sin(E) - M, start, lambda E: 1 - e * np.cos(E), tol=1e-13
+    )
 
 
-x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
-a = torch.tensor(0.7, requires_grad=True)
-if kernel:
-    print("gradcheck:    ", gradcheck(DecayedSum.apply, (x, a, kernel.decayed_sum)))
-    print("gradgradcheck:", gradgradcheck(DecayedSum.apply, (x, a, kernel.decayed_sum)))
-    print(diagnose(DecayedSum, (x, a, kernel.decayed_sum)))
+def velocity(t, K, e, omega, tau, kepler):
+    """The star's velocity at the times t, in units of the orbit's period."""
+    M = (2 * math.pi * (t - tau)) % (2 * math.pi)
+    E = kepler(M, e)
+    nu = 2 * torch.atan2((1 + e).sqrt() * (E / 2).sin(), (1 - e).sqrt() * (E / 2).cos())
+    return K * ((nu + omega).cos() + e * omega.cos())
+
+
+def kepler_detached(M, e):
+    return torch.as_tensor(solve_kepler(M.detach().numpy(), e.detach().numpy()))
+
 
 # %% [markdown]
 # ### Checkpoint 3
 #
-# Three inputs, all 1, and $a = 0.5$. The loss is the last sum, $y_2$. Which gradient does the
-# *first* input get? (PyTorch does the steps one by one here, and needs no compiler; run your
-# formula against time.)
+# Before you read on, derive what `backward` must return. Differentiate both sides of Kepler's
+# equation, where $E$ depends on $M$ and on $e$. Take $e = \tfrac12$ and $E = \pi/2$, with
+# `grad_output` 1. Which gradient does $e$ get?
+
 
 # %%
-x = torch.ones(3, requires_grad=True)
-a = torch.tensor(0.5)
-y_0 = x[0]
-y_1 = x[1] + a * y_0
-y_2 = x[2] + a * y_1
-y_2.backward()
+class Kepler(Function):
+    """E with E - e sin E = M, by SciPy; dE = (dM + sin E de) / (1 - e cos E)."""
 
-predict(..., x.grad[0])
+    @staticmethod
+    def forward(ctx, M, e):
+        E = solve_kepler(M.numpy(force=True), e.numpy(force=True))
+        E = torch.as_tensor(E, dtype=M.dtype, device=M.device)
+        ctx.save_for_backward(E, e)
+        return E
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        E, e = ctx.saved_tensors
+        grad_M = grad_output / (1 - e * E.cos())
+        return grad_M, (grad_M * E.sin()).sum_to_size(e.shape)
+
+
+e = torch.tensor(0.5, requires_grad=True)
+Kepler.apply(torch.tensor(math.pi / 2 - 0.5), e).backward()
+
+predict(..., e.grad)
 
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $g = (0, 0, 1)$ arrives. Against time: $u_2 = 1$, $u_1 = 0 + 0.5$, $u_0 = 0 + 0.5 \cdot 0.5 =
-# 0.25$.
+# Both sides give $dE - e \cos E\, dE - \sin E\, de = dM$, so
+#
+# $$dE = \frac{dM + \sin E \, de}{1 - e \cos E} .$$
+#
+# At $E = \pi/2$ the sine is 1 and the cosine is 0, so $e$ gets $1/1 = 1$.
 #
 # </details>
 
 # %% [markdown]
-# ### What the operator saves
+# The next cell makes up 60 noisy measurements and fits the four parameters to them twice: with the
+# solver detached, and with the Function.
+
+# %%
+rng = torch.Generator().manual_seed(3)
+t = torch.rand(60, generator=rng).sort().values
+truth = {"K": 1.0, "e": 0.6, "omega": 0.8, "tau": 0.35}
+actual = velocity(t, *(torch.tensor(value) for value in truth.values()), kepler_detached)
+measured = actual + 0.03 * torch.randn(60, generator=rng)
+
+
+def fit(kepler, steps=400):
+    """Return K, e, ω and τ after gradient descent, and the typical errors on the way."""
+    raw = torch.tensor([0.7, -0.8, 0.3, 0.25], requires_grad=True)  # e = σ(-0.8) = 0.31
+    optimizer, errors = torch.optim.Adam([raw], lr=0.02), []
+    for _ in range(steps):
+        K, squeezed, omega, tau = raw
+        loss = (velocity(t, K, squeezed.sigmoid(), omega, tau, kepler) - measured).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        errors.append(loss.sqrt().item())
+    fitted = raw.detach().clone()
+    fitted[1].sigmoid_()
+    return fitted, errors
+
+
+cut_orbit, cut_errors = fit(kepler_detached)
+whole_orbit, whole_errors = fit(Kepler.apply)
+for name, value, *both in zip(truth, truth.values(), cut_orbit, whole_orbit, strict=True):
+    print(f"{name:6} true {value:.2f}  detached {both[0]:.2f}  Function {both[1]:.2f}")
+print(f"typical error     detached {cut_errors[-1]:.2f}  Function {whole_errors[-1]:.2f}")
+
+# %% jupyter={"source_hidden": true}
+with figure(columns=2, height=3.6) as (watched, orbit):
+    watched.semilogy(cut_errors, color=ORANGE)
+    watched.semilogy(whole_errors, color=BLUE)
+    watched.axhline(0.03, color=GRAY, linestyle="--", linewidth=1)
+    watched.set(title="the training", xlabel="step", ylabel="typical error", ylim=(0.02, 1.2))
+    note(watched, "the solver detached", (170, 0.42), ORANGE)
+    note(watched, "the solver in a Function", (170, 0.05), BLUE)
+    note(watched, "noise of the measurements", (5, 0.0235), GRAY)
+
+    nights = torch.linspace(0, 1, 300)
+    orbit.plot(t, measured, "o", color=GRAY, markersize=3)
+    for parameters, color, dash in ((cut_orbit, ORANGE, "--"), (whole_orbit, BLUE, "-")):
+        fitted = velocity(nights, *parameters, kepler_detached)
+        orbit.plot(nights, fitted, color=color, linestyle=dash)
+    orbit.set(title="the star's velocity", xlabel="time [periods]", ylabel="velocity")
+
+# %% [markdown]
+# With the Function, the typical error falls to the noise of the measurements, and all four
+# parameters are close to the truth. With the solver detached, the loss falls too and then flattens,
+# and the orbit is wrong. $\tau$ has not moved at all, because the solver is its only path to the
+# loss. $e$ has moved, which is worse: three other paths from $e$ to the loss do not go through the
+# solver, so its gradient is *incomplete* but looks plausible. An optimizer follows whatever
+# gradient it gets.
+
+# %% [markdown]
+# ## When the gradient is an estimate
 #
-# *In depth: nodes and time, counted against a loop in Python.*
+# *In depth: this section, to the end of "Decide and write it down", for code that has no equation:
+# a game, a simulator, a program that you can only call. In short: freeze the noise to test the
+# code, measure the error, and document both.*
 #
-# The loop in PyTorch makes two operations a step, each of them called, recorded,
-# and called again in backward. Here is one row of a thousand steps, in nodes of the graph and in
-# time; times depend on the machine, so only their ratio is asked for.
+# So far you could compare every gradient with the truth. Sometimes `backward` can only estimate its
+# gradient: from samples if the function is an expectation, or from finite differences if the
+# function is closed code. Such a gradient is never right to the last digit. Instead of "is it
+# right?" ask two questions: *is the code right?* and *how far off is the estimate?* Answer them
+# separately, because noise hides a bug well.
+#
+# The first example is the expectation of a score $f(z)$ over $z = \mu + \epsilon$, where $\epsilon$
+# is normal noise. We estimate it from $n$ draws. The score comes from a game, a simulator or a
+# user, so it has no derivative. But
+#
+# $$\frac{\partial}{\partial\mu}\, \mathbb{E}\bigl[f(\mu + \epsilon)\bigr]
+# = \mathbb{E}\bigl[f(\mu + \epsilon)\, \epsilon\bigr],$$
+#
+# and the right side needs only values of $f$. This is the *score-function estimator*. ($\mu$ shifts
+# the density of $z$, so you differentiate the density instead of $f$. For a normal density $p$ with
+# variance 1, $\partial \log p / \partial \mu = z - \mu = \epsilon$.)
 
 
 # %%
-def looped(x, a):
-    y, sums = torch.zeros(x.shape[:-1]), []
-    for x_t in x.unbind(-1):
-        y = x_t + a * y
-        sums.append(y)
-    return torch.stack(sums, -1)
+class Expectation(Function):
+    """Mean of f(μ + ε) over the draws ε; ∂L/∂μ = g·mean(f(μ + ε) ε), an estimate."""
 
+    @staticmethod
+    def forward(ctx, mu, noise, f):
+        values = f(mu + noise)
+        ctx.save_for_backward(values, noise)
+        return values.mean()
 
-def nodes(y):
-    """How many nodes the graph of y has, leaves not counted."""
-    found, todo = set(), [y.grad_fn]
-    while todo:
-        node = todo.pop()
-        if node is not None and node not in found and not hasattr(node, "variable"):
-            found.add(node)
-            todo += [before for before, _ in node.next_functions]
-    return len(found)
+    @staticmethod
+    def backward(ctx, grad_output):
+        if torch.is_grad_enabled():
+            raise RuntimeError("Expectation has no second derivative")
+        values, noise = ctx.saved_tensors
+        return grad_output * (values * noise).mean(), None, None
 
-
-def seconds(f, *inputs):
-    """The fastest of five forward passes."""
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        f(*inputs)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(1), requires_grad=True)
-a = torch.tensor(0.9, requires_grad=True)
-if kernel:
-    operator = kernel.decayed_sum
-    faster = seconds(looped, x, a) / seconds(DecayedSum.apply, x, a, operator)
-    print("the same values:", torch.allclose(looped(x, a), DecayedSum.apply(x, a, operator)))
-    print("nodes of the loop:", nodes(looped(x, a)))
-    print("nodes of the Function:", nodes(DecayedSum.apply(x, a, operator)))
-    print("more than twenty times as fast:", faster > 20)
 
 # %% [markdown]
-# ### When the source is wrong
+# ### Freeze the noise
 #
-# *In depth: what the compiler tells you, and what only `diagnose` does: a layout that you took for
-# granted. Exercise 4 needs it.*
-#
-# Building goes on in a process of its own, and what the compiler says comes back as one sentence
-# about *your* line. A misspelled variable:
+# **Common belief: "it is random, so you cannot test it."** The noise is an *argument* here, so you
+# can keep it fixed, and with fixed noise the Function is an ordinary function. Its backward is then
+# the exact derivative of $\frac1n\sum_i f(z_i) \log p(z_i; \mu)$, where the $z_i$ are constants. So
+# pass this as the *surrogate*, the function whose derivative backward is meant to be (lesson 05):
+
 
 # %%
-misspelled = source.replace("sum = x[t]", "sun = x[t]")
-try:
-    build(misspelled)
-except BuildError as error:
-    print(f"line {error.line}:", misspelled.splitlines()[(error.line or 1) - 1].strip())
+def score(z):
+    return z**2
+
+
+def frozen(mu, noise, f):
+    z = (mu + noise).detach()
+    return (f(z) * -0.5 * (z - mu) ** 2).mean()
+
+
+mu = torch.tensor(0.8, requires_grad=True)
+noise = torch.randn(16, generator=torch.Generator().manual_seed(0))
+print(diagnose(Expectation, (mu, noise, score), surrogate=frozen))
 
 # %% [markdown]
-# (`print(error)` adds the compiler's own words, which differ from one compiler to the next.)
+# Sixteen draws are enough to prove that sign, factor, mean and shapes are exactly right. The noise
+# did not get in the way.
+
+# %% [markdown]
+# ### Count the samples
 #
-# A compiler sees types. What it does not see is memory. `x.data_ptr()` is the address of the first
-# element, and the loop assumes that the second lies behind it. Take out the `contiguous` that
-# guarantees this, and build again. `gradcheck` has no objection. And yet `grad_output` is a view in
-# every net that has a transpose or a `.sum()` behind the operator, and users slice their inputs:
+# How far off is the estimate? To find out, you need a case with a known answer: for $f(z) = z^2$
+# the expectation is $\mu^2 + 1$, and its derivative is $2\mu$. Repeat the estimate 300 times and
+# look at two numbers. The spread of the estimates is the *error* of a single one. Their mean shows
+# whether there is a *bias*, which is an error that averaging does not remove. The mean of 300
+# estimates is itself uncertain by its *standard error*, the spread divided by $\sqrt{300}$.
+
 
 # %%
-x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
-if kernel:
-    careless = build(source.replace("torch::stable::contiguous(given)", "given"), name="careless")
-    print("gradcheck:", gradcheck(DecayedSum.apply, (x, a, careless.decayed_sum)))
-    print(diagnose(DecayedSum, (x, a, careless.decayed_sum)))
+def estimates(n, repeats=300):
+    rng = torch.Generator().manual_seed(n)
+    noises = torch.randn(repeats, n, generator=rng)
+    return torch.stack([grad(Expectation.apply(mu, e, score), mu)[0] for e in noises])
+
+
+counts = (10, 40, 160, 640, 2560)
+drawn = {n: estimates(n) for n in counts}
+for n, values in drawn.items():
+    spread = values.std().item()
+    off = abs(values.mean().item() - 2 * mu.item()) / (spread / math.sqrt(len(values)))
+    print(f"{n:>5} draws: spread {spread:.2f}, mean off by {off:.1f} standard errors")
+    assert off < 3
 
 # %% [markdown]
-# ## On a GPU: CUDA C++ and Triton
+# We see no bias, and four times the draws halve the spread. The error falls as $1/\sqrt n$, as it
+# does for every mean. So one measurement tells you the price of any accuracy: one more digit costs
+# a hundred times the draws.
+
+# %% [markdown]
+# ### Choose the step
 #
-# *In depth: skip it unless you write kernels for a GPU.*
-#
-# The same operator in CUDA C++ differs where the work is handed out: every row gets a thread, and
-# `<<<blocks, threads, 0, stream>>>` starts them.
+# The second example is a closed library: C's `lgamma`, the logarithm of the gamma function. It
+# takes a number and returns a number. `backward` computes a central difference, at the price of two
+# more calls. The docstring says how good that is, and the rest of this section shows how you find
+# out.
+
 
 # %%
-cuda_source = (SOURCES / "decayed_sum.cu").read_text(encoding="utf-8")
-begin, end = (cuda_source.index(mark) for mark in ("template", "STABLE_TORCH_LIBRARY_FRAGMENT"))
-print(cuda_source[begin:end].rstrip())
+def library(x, digits=17):
+    values = [float(f"{math.lgamma(v):.{digits}g}") for v in x.reshape(-1).tolist()]
+    return torch.tensor(values, device=x.device).reshape(x.shape).to(x.dtype)
+
+
+class LogGamma(Function):
+    """y = log Γ(x) by C's lgamma, x > 0; ∂L/∂x by central differences, an estimate.
+
+    Step h = 1e-5·x. Relative error below 1e-6 for x from 2 to 50, against digamma (which is 0 at
+    1.46: near there the error is 1e-9, absolute). Code verified with reference=torch.lgamma.
+    Costs two library calls an element. float64 only; a second derivative raises.
+    """
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return library(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        if torch.is_grad_enabled():
+            raise RuntimeError("LogGamma has no second derivative")
+        (x,) = ctx.saved_tensors
+        h = 1e-5 * x
+        return grad_output * (library(x + h) - library(x - h)) / (2 * h)
+
+
+x = torch.linspace(2, 50, 97, requires_grad=True)
+(slope,) = grad(LogGamma.apply(x).sum(), x)
+largest = (slope / torch.digamma(x) - 1).abs().max().item()
+print("relative error below 1e-6:", largest < 1e-6)
+print(five_steps(LogGamma, x.detach()[:4], torch.lgamma))
 
 # %% [markdown]
-# The next cell builds it with `nvcc`, runs the Function of the last section with it, unchanged, and
-# compares with the CPU. Without a GPU, or without the CUDA toolkit, it says so and does nothing.
-# (The source has been compiled with CUDA 13.0. On a GPU it has not been run where these pages were
-# written; if you have one, this cell is its test.)
+# Where does the step come from? Two errors pull in opposite directions. *Truncation*: the curve is
+# not a straight line, and the error is $\tfrac16 h^2 |f_{xxx}|$. *Rounding*: the two values agree
+# in their leading digits, and values with a relative precision $u$ leave an error of $u |f| / h$.
+# The sum of the two is a V. Its lowest point is near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$.
+#
+# **Common belief: "1e-6 is the right step."** It depends on how many digits the library returns.
+# Here is the same library twice: once with all digits, and once with six.
 
-# %% tags=["nbval-ignore-output"]
-on_gpu = None
-if not torch.cuda.is_available():
-    print("No GPU here: the cell would build decayed_sum.cu and compare it with the C++ operator.")
-else:
-    try:
-        on_gpu = build(SOURCES / "decayed_sum.cu", name="on_gpu").decayed_sum
-        x = torch.randn(1000, 300, device="cuda", requires_grad=True)
-        given = [on_gpu, *([kernel.decayed_sum] if kernel else [])]
-        y = DecayedSum.apply(x, a, on_gpu)
-        print("values: ", torch.allclose(y.cpu(), DecayedSum.apply(x.cpu(), a, given[-1]).cpu()))
-    except BuildError as error:
-        print(error)
+# %% jupyter={"source_hidden": true}
+at = torch.tensor(20.0)
+exact = torch.digamma(at).item()
+value, third = abs(math.lgamma(20.0)), abs(torch.special.polygamma(2, at).item())
+steps = torch.logspace(-12, 1, 79)
+
+with figure(columns=2, height=3.6) as (samples, choice):
+    samples.loglog(counts, [values.std().item() for values in drawn.values()], "o", color=BLUE)
+    one = math.sqrt(mu.item() ** 4 + 14 * mu.item() ** 2 + 15)  # the spread of f(z) ε itself
+    samples.loglog(counts, [one / math.sqrt(n) for n in counts], color=GRAY, linestyle="--")
+    samples.set(title="samples", xlabel="draws", ylabel="spread of the estimate")
+    note(samples, "theory: falls as $1/\\sqrt{n}$", (90, 0.75), GRAY)
+
+    for digits, color in ((17, BLUE), (6, ORANGE)):
+        slopes = (library(at + steps, digits) - library(at - steps, digits)) / (2 * steps)
+        off = (slopes / exact - 1).abs().clamp(min=1e-13)
+        choice.loglog(steps.numpy(), off.numpy(), ".", color=color)
+        unit = 1.1e-16 if digits == 17 else 1e-6
+        line = (third * steps**2 / 6 + unit * value / steps) / exact
+        choice.loglog(steps.numpy(), line.numpy(), color=color, linewidth=1)
+    choice.axvline(1e-6, color=GREEN, linestyle=":")
+    choice.set(title="step", xlabel="h", ylabel="relative error", ylim=(1e-13, 1e7))
+    note(choice, "all digits", (2e-12, 3e-7), BLUE)
+    note(choice, "six digits", (3e-9, 2e4), ORANGE)
+    note(choice, "gradcheck's eps", (1.5e-6, 4e-13), GREEN)
+
 
 # %% [markdown]
-# **Triton** writes a kernel in Python, for whole blocks of numbers instead of single threads, and
-# compiles it when it is called. A loop over time would use one lane of many. But two stretches of
-# time can be *joined*: a stretch that multiplies what comes in by $A$ and adds $S$, followed by one
-# with $A'$ and $S'$, is a stretch with $A A'$ and $A' S + S'$. Joining is associative, so the
-# stretches can be joined pairwise, in $\log_2 T$ rounds in place of $T$ steps: an *associative
-# scan*.
+# On the left, the spread falls as the theory says. On the right are the two Vs: the lines are the
+# theory, the points are measured. (Where the points form a level line, the two values were equal
+# and the slope came out as 0.) At $h = 10^{-6}$ the exact library still gives eight right digits,
+# and the other one gives none. Its best step is near 1.
+
 
 # %%
-triton_source = (SOURCES.parent / "triton_decayed_sum.py").read_text(encoding="utf-8")
-begin, end = (triton_source.index(mark) for mark in ("@triton.jit", "def triton_decayed_sum"))
-print(triton_source[begin:end].rstrip())
+def error_at(h, digits):
+    slope = (library(at + h, digits) - library(at - h, digits)).item() / (2 * h)
+    return abs(slope / exact - 1)
+
+
+for digits, bound in ((17, 1e-8), (6, 0.5)):
+    print(f"{digits:>2} digits, step 1e-6: error below {bound:g}: {error_at(1e-6, digits) < bound}")
+print(f" 6 digits, step 1:    error below 1e-3: {error_at(1.0, 6) < 1e-3}")
 
 # %% [markdown]
-# It is an operator like the others, and goes into the same Function: `DecayedSum.apply(x, a,
-# triton_decayed_sum)`. Triton comes with the builds of PyTorch for CUDA.
-
-# %% tags=["nbval-ignore-output"]
-if torch.cuda.is_available() and importlib.util.find_spec("triton"):
-    from autograd_course.lesson import triton_decayed_sum
-
-    x = torch.randn(100, 300, device="cuda", requires_grad=True)
-    y, truth = DecayedSum.apply(x, a, triton_decayed_sum), looped(x.cpu(), a)
-    print("Triton agrees with the loop:", torch.allclose(y.cpu(), truth))
-else:
-    print("No GPU or no Triton here: the cell would run the kernel and compare it with the loop.")
-
-# %% [markdown]
-# Which is faster, and when? That is measured, not told, and it belongs to a device. The cell below
-# shows the figures that lie in `benchmarks/results`, each with the device that it was measured on;
-# where nobody has put any there, it says that too:
-
-# %%
-print(benchmark_results("decayed_sum"))
-
-# %% [markdown]
-# ## Streams and devices
+# ### Decide and write it down
 #
-# *In depth: for operators that others will call, on a GPU or under `torch.compile`.*
+# Now you have numbers, and you can decide whether they are good enough *for what uses the
+# gradient*. A stochastic optimizer tolerates ten percent of noise if there is no bias. A line
+# search, a Newton step and a gradient penalty do not. Record the decision in the docstring, because
+# nobody will look anywhere else:
 #
-# A kernel of your own is called in company. What PyTorch's own operators do without being asked:
+# | the docstring says | for instance |
+# | --- | --- |
+# | that it is an estimate, and which | central differences; score function |
+# | bias and error, measured on what range | below 1e-6 for x from 2 to 50 |
+# | what sets the error | step $h$ and the library's digits; draws $n$, as $1/\sqrt n$ |
+# | how you verified the code | a reference; frozen noise and a surrogate |
+# | the cost, and where not to use it | two calls an element; no second derivative |
 #
-# | rule | where | otherwise |
-# | --- | --- | --- |
-# | PyTorch's *current stream* | `aoti_torch_get_current_cuda_stream` | reads unfinished inputs |
-# | the *tensor's* GPU | `DeviceGuard`, `torch.cuda.device(x.device)` | illegal access on GPU 1 |
-# | outputs beside the inputs | `empty_like`, `device=x.device` | crashes where nobody tested it |
-# | ask for launch errors | `STD_CUDA_KERNEL_LAUNCH_CHECK` | they appear at some later call |
-# | do not wait | no `.item()`, no `.cpu()` | the GPU idles while Python waits |
-# | memory from PyTorch | `empty_like`, not `cudaMalloc` | waits, and the allocator does not know |
-#
-# The Function above breaks one of them: `a.item()` waits for the GPU where `a` lies there. The
-# Triton version would take the tensor. NumPy breaks all of them by its nature: a SciPy Function on
-# a GPU is right, if it copies as above, and slow.
-#
-# One device is everywhere, and shows missing rules without a GPU: `meta`, whose tensors have shape
-# and dtype and no numbers. `torch.compile` and `torch.export` run on it. An operator that only has
-# an implementation for `CPU` does not:
-
-# %%
-if kernel:
-    without_numbers = torch.empty(2, 3, device="meta")
-    try:
-        kernel.decayed_sum(without_numbers, 0.5, False)
-    except NotImplementedError as error:
-        print("…", str(error).split(": ")[1].split(". ")[0])
-
-    @torch.library.register_fake(f"{kernel.name}::decayed_sum")
-    def shape_only(x, a, reverse):
-        return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-    print(kernel.decayed_sum(without_numbers, 0.5, False).shape)
-
-# %% [markdown]
-# ## A gradient that is only approximate
-#
-# *In depth: for a program that you can only call. In short: choose the step by measuring, and state
-# the error.*
-#
-# Last, code of which we know nothing: a program that simulates a ball's flight through air and
-# prints how far it went, in meters with three decimals. No equation, no solver to look into. What
-# is left is to call it again: $\frac{\partial d}{\partial \theta} \approx \frac{d(\theta + h) -
-# d(\theta - h)}{2h}$, two calls for each parameter.
-#
-# **Common belief: "the smaller the step, the better the derivative."** Measured against the
-# simulation without rounding, the worst of three angles:
+# Here is a program that simulates the flight of a ball through air. It prints how far the ball
+# went, in meters with three decimals. The ball flies about 50 m, so $u = 10^{-3}/50$, and the best
+# step is of the order of $\sqrt[3]{u} \approx 0.03$.
 
 
 # %%
@@ -963,28 +945,14 @@ def slope(f, h, angle=0.6, speed=30.0):
     return (f(angle + h, speed) - f(angle - h, speed)) / (2 * h)
 
 
-angles = (0.5, 0.6, 0.65)
-true_slopes = [slope(exact_flight, 1e-3, angle) for angle in angles]
-steps = [10**-k for k in (5, 4.5, 4, 3.5, 3, 2.5, 2, 1.5, 1, 0.5)]
-off = [
-    max(abs(slope(flight, h, at) / true - 1) for at, true in zip(angles, true_slopes, strict=True))
-    for h in steps
-]
-for h, error in zip(steps[::2], off[::2], strict=True):
-    print(f"step {h:.0e}: off by {error:.1%}")
+def worst(h):
+    """Return the largest relative error of the slope at three angles."""
+    exact_slopes = {at: slope(exact_flight, 1e-3, at) for at in (0.5, 0.6, 0.65)}
+    return max(abs(slope(flight, h, at) / exact - 1) for at, exact in exact_slopes.items())
 
-# %% jupyter={"source_hidden": true}
-with figure(width=6.8, height=3.2) as (axes,):
-    axes.loglog(steps, off, color=BLUE, marker="o")
-    axes.set(title="a derivative by differences", xlabel="step h [rad]", ylabel="relative error")
-    note(axes, "rounding, divided by h", (1.5e-4, 0.5), GRAY)
-    note(axes, "curvature", (2.2e-2, 0.1), GRAY)
 
-# %% [markdown]
-# Too small a step divides rounding by next to nothing, too large a one measures another place. For
-# central differences of a value known to $\varepsilon$ the best step is of the order of
-# $\sqrt[3]{\varepsilon}$, here $\sqrt[3]{10^{-3}/50} \approx 0.03$. So be it, written down where
-# the next reader finds it:
+for h in (1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3):
+    print(f"step {h:.0e}: off by {worst(h):.1%}")
 
 
 # %%
@@ -1019,16 +987,18 @@ print("gradcheck as it is:        ", gradcheck(Flight.apply, at, raise_exception
 print("at this step and tolerance:", gradcheck(Flight.apply, at, eps=0.02, rtol=0.01, atol=0.01))
 
 # %% [markdown]
-# `gradcheck` takes differences itself, with a step of $10^{-6}$, and of a rounded value those are
-# noise: the test has to know the precision of what it tests. The mechanics (arity, `grad_output`
-# as a factor, each input's own gradient) are tested as always, and the size of the error is known.
-# Is it good enough? That depends on the use, and the use can be run. A hoop hangs 50 m away:
+# `gradcheck` uses finite differences itself, with a step of $10^{-6}$. For a rounded value these
+# are noise, so you must tell the test how precise the value is. You test the rest of the code as
+# always: the number of gradients, `grad_output` as a factor, and the gradient of each input.
+#
+# Is an error of 1 % good enough? That depends on the use, and you can run the use. A hoop hangs 50
+# m away:
 
 # %%
 angle, speed = (torch.tensor(value, requires_grad=True) for value in (0.6, 30.0))
 for _ in range(8):
     miss = Flight.apply(angle, speed) - 50
-    by_angle, by_speed = torch.autograd.grad(miss, (angle, speed))
+    by_angle, by_speed = grad(miss, (angle, speed))
     with torch.no_grad():  # Newton's step, the shortest that closes the gap
         scale = miss / (by_angle**2 + by_speed**2)
         angle -= scale * by_angle
@@ -1036,9 +1006,10 @@ for _ in range(8):
 print(f"after eight steps it misses by {abs(miss.item()):.3f} m")
 
 # %% [markdown]
-# Verify the mechanics, quantify the error, decide by use, document. A gradient that is 1 % off
-# still goes downhill; the solution that it finds is no worse, only the way is. Where the gradient
-# *is* the result, a sensitivity in a report, 1 % is 1 %.
+# **Common belief: "a gradient that is 1 % off still finds the solution."** This one is true. The
+# gradient still points downhill, so the error changes the path and not the solution. But if the
+# gradient itself *is* your result, such as a sensitivity in a report, an error of 1 % stays an
+# error of 1 %.
 
 # %% [markdown]
 # ## Do you know it?
@@ -1055,7 +1026,7 @@ knowledge_check("13")
 # class Solver(torch.autograd.Function):               # y with F(y, theta) = 0
 #     @staticmethod
 #     def forward(ctx, theta):
-#         y = anything(theta.numpy(force=True))        # NumPy, SciPy, C++, a program
+#         y = anything(theta.numpy(force=True))        # NumPy, SciPy, a program
 #         y = torch.as_tensor(y, dtype=theta.dtype, device=theta.device)
 #         ctx.save_for_backward(y, theta)
 #         return y
@@ -1065,8 +1036,6 @@ knowledge_check("13")
 #         y, theta = ctx.saved_tensors
 #         u = torch.linalg.solve(dF_dy(y, theta).mT, grad_output)
 #         return -u @ dF_dtheta(y, theta)
-#
-# operators = build(Path("mine.cpp"))                  # torch.ops.<name>, without autograd
 # ```
 #
 # | | |
@@ -1074,19 +1043,19 @@ knowledge_check("13")
 # | `.detach().numpy()` | a constant: gradients through other paths stay, incomplete |
 # | into NumPy and back | `numpy(force=True)`; dtype and device of the input; shared memory |
 # | NumPy in `backward` | right once; call Functions there, and it is right twice |
-# | a solver recorded | memory grows with its rounds; needs more rounds for the same accuracy |
-# | $F(y, \theta) = 0$ | $F_y^\top u = g$, then $-u^\top F_\theta$ |
+# | a recorded solver | memory grows with its rounds; needs more rounds for the same accuracy |
+# | $F(y, \theta) = 0$ | adjoint system $F_y^\top u = g$, then $-u^\top F_\theta$ |
 # | $z = f(z, \theta)$ | $u = g + J^\top u$, by repeating a VJP of one call |
 # | $A x = b$ | $A^\top u = g$, $\partial b = u$, $\partial A = -u x^\top$ where $A$ has entries |
-# | a C++ operator | no autograd, no layout, no meta device, unless you write them |
-# | on a GPU | current stream, tensor's device, ask for launch errors, do not wait |
-# | approximate | choose the step by measuring; state the error; test at that precision |
+# | estimate: its code | freeze the noise; exact against a surrogate or a reference |
+# | estimate: samples | error as $1/\sqrt n$; bias against its standard error |
+# | estimate: step | a V: $h^2$ against $u/h$, bottom near $\sqrt[3]{u}$, with *the library's* $u$ |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/13_external_code.ipynb): a special function of SciPy,
-# a fixed-point layer, a linear solve, and an operator in C++ that you write yourself.
+# [The exercises of this lesson](../exercises/13_solvers.ipynb): a special function of SciPy, a
+# fixed-point layer, and a triangular system.
 #
-# [Lesson 15](15_ship_it.ipynb) takes Functions out of Python altogether: export, ONNX, and what
-# becomes of a custom gradient on the way.
+# [Lesson 14](14_external_code.ipynb) leaves Python: you build an operator in C++ and write the
+# Function around it.

@@ -262,7 +262,7 @@ REASONS = {
     "split-rms-norm": ("Its vmap rule may be generated",),
     "repair-autocast": ("The grader works on the CPU",),
     "soft-threshold-operator": ("It may be float32 or float64",),
-    "soft-threshold-function": ("can be read from `y`", "If exercise 4 is still open"),
+    "soft-threshold-function": ("can be read from `y`", "If exercise 1 is still open"),
     "any-batch": ("A program has no mode",),
     "the-sorter": ("all of the program", "gives what the grader uses", "own run takes as long"),
 }  # fmt: skip

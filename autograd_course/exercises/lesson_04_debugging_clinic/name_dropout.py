@@ -12,7 +12,7 @@ EXERCISE = NamingExercise(
     points=1,
     difficulty="easy",
     minutes=5,
-    section="Freeze the noise",
+    section="When the gradient is an estimate",
     rule="rng-not-restored",
     but={
         "nondeterministic": "Under a seed two runs give the same. It is the two passes of one "

@@ -16,6 +16,7 @@ from answers import (
     lesson_08,
     lesson_11,
     lesson_13,
+    lesson_14,
     lesson_15,
 )
 
@@ -30,6 +31,7 @@ LESSONS = (
     lesson_04,
     lesson_11,
     lesson_13,
+    lesson_14,
     lesson_15,
 )
 
