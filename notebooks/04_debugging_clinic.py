@@ -12,7 +12,7 @@
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
 # **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 25, can wait. The exercises come after it.
+# another 15, can wait. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

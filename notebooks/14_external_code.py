@@ -13,7 +13,7 @@
 # `backward` solves the transposed system. To build the operator you need a C++ compiler. Without
 # one, the cells say so and a loop in Python takes its place.
 #
-# **It takes** 15 minutes with both checkpoints; the sections marked *in depth*, another 10, can
+# **It takes** 20 minutes with both checkpoints; the sections marked *in depth*, another 10, can
 # wait. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -198,13 +198,13 @@ with figure(width=6.8, height=3.2) as (axes,):
     axes.semilogy(losses, color=BLUE)
     axes.set(title="the training", xlabel="step", ylabel="loss")
     note(axes, "the operator alone", (200, 2), ORANGE)
-    note(axes, "the operator in a Function", (130, 2e-3), BLUE)
+    note(axes, "the operator in a Function", (215, 1.2e-2), BLUE)
 
 # %% [markdown]
-# `backward` calls the Function itself, so the second derivative is right too. The two maps below
-# are the Jacobian of one row of six steps. On the left is what `forward` does. Each output depends
-# on the inputs before it, so the map is a triangle, and its entries are powers of $a$. In the
-# middle is what `backward` claims. The last column is the derivative with respect to $a$.
+# `backward` calls the Function itself, so the second derivative is right too. The picture below
+# shows the Jacobian of one row of six steps. On the left is what `forward` does. Each output
+# depends on its own input and on those before it, so the map is a triangle, and its entries are
+# powers of $a$. In the middle is what `backward` claims.
 
 # %%
 jacobian_view(DecayedSum, x[0], a, decayed_sum)
@@ -493,8 +493,10 @@ knowledge_check("14")
 #         return y
 #
 #     @staticmethod
-#     def backward(ctx, grad_output):                  # the transposed system: backward in time
-#         ...
+#     def backward(ctx, grad_output):
+#         y, a = ctx.saved_tensors
+#         u = operators.loop(grad_output, a.item(), True)  # transposed: backward in time
+#         return u, (u[1:] * y[:-1]).sum()
 # ```
 #
 # | | |

@@ -185,23 +185,23 @@ STATED: dict[str, dict[str, str]] = {
     },
     "equilibrium-layer": {
         "no round of the solver": "saves all rounds",
-        "nor does backward run the rounds again": "run again in backward",
+        "Do not run the rounds again in backward": "run again in backward",
     },
     "triangular-solve": {
         "The other half is never read": "the unread half too",
         "right *twice*": "solved by SciPy",
-        "Nobody inverts a matrix": "inverted",
+        "Do not invert a matrix": "inverted",
     },
     "soft-threshold-operator": {
         "any layout": "memory read in order",
         "the result has its dtype": "always float64",
-        "any other dtype is refused": "integers as numbers",
+        "Any other dtype raises an error": "integers as numbers",
         "`x` itself stays as it is": "writes into x",
     },
     "soft-threshold-function": {
         "it gets a gradient too": "threshold gets nothing",
         "right *twice*": "once differentiable",
-        "nothing but the output is kept": "saves the input",
+        "save nothing but the output": "saves the input",
     },
     "any-batch": {
         "not its `.module()`": "its module",
