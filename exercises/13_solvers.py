@@ -48,13 +48,13 @@ from autograd_course import diagnose, grade, hint, progress
 # %% [markdown]
 # ## 1 · A special function of SciPy (3 points · medium · 10 minutes)
 #
-# What current does a solar cell deliver through its own resistance? How much is left of a substance that an enzyme works on? Both times an unknown stands beside its own exponential, and the answer is *Lambert's W*: the $w$ for which
+# What current does a solar cell deliver through its own resistance? How much is left of a substance that an enzyme works on? In both problems an unknown is multiplied by its own exponential, and the answer is *Lambert's W*: the $w$ for which
 #
 # $$w \, e^w = x .$$
 #
-# No formula made of PyTorch's functions gives it. SciPy has it: `scipy.special.lambertw(array)`. It was written for complex numbers, and that is what it returns, also where $x \ge 0$ and their imaginary parts are 0, as here.
+# You cannot write it as a formula of PyTorch's functions. SciPy has it: `scipy.special.lambertw(array)`. SciPy's function returns complex numbers. Here $x \ge 0$, so their imaginary parts are 0.
 #
-# **Write** both methods, for `x` of any shape. Nobody gives you the derivative: differentiate the equation.
+# **Write** both methods, for `x` of any shape. Find the derivative yourself: differentiate the equation.
 #
 # **Constraints:** right *twice*, also at $x = 0$. Float32 stays float32.
 
@@ -78,11 +78,11 @@ grade("lambert-w", LambertW)
 # %% [markdown]
 # ## 2 · A fixed-point layer (4 points · hard · 20 minutes)
 #
-# An equilibrium layer applies one and the same layer to its own output, again and again, until nothing changes any more:
+# An equilibrium layer applies the same layer to its own output, again and again, until nothing changes any more:
 #
 # $$z = \tanh(z\, W^\top + x) .$$
 #
-# `x` and `z` have shape `(rows, n)`, `W` has shape `(n, n)` and is small enough for a fixed point to exist. The solver is given:
+# `x` and `z` have shape `(rows, n)`, `W` has shape `(n, n)`, and its entries are so small that a fixed point exists. The solver is given:
 
 
 # %%
@@ -97,9 +97,9 @@ def settled(step, start: Tensor) -> Tensor:
 
 
 # %% [markdown]
-# **Write** both methods. The lesson's Function takes any $f$ and lets autograd go back through one call of it. Here $f$ is known: one round is a product and a tanh, so backward can be a formula with one call of `settled` in it. (Recording a single round is allowed too. So is `torch.linalg.solve`.)
+# **Write** both methods. The lesson's Function takes any $f$, and autograd goes back through one call of it. Here you know $f$: one round is a product and a tanh. So backward can be a formula that calls `settled` once. (You may also record a single round, or use `torch.linalg.solve`.)
 #
-# **Constraint:** kept are `x`, `W` and the solution, and no round of the solver; nor does backward run the rounds again.
+# **Constraint:** save `x`, `W` and the solution, but no round of the solver. Do not run the rounds again in backward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "equilibrium-layer", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -121,13 +121,13 @@ grade("equilibrium-layer", Equilibrium)
 # %% [markdown]
 # ## 3 · A triangular system, twice (3 points · hard · 20 minutes)
 #
-# To make correlated numbers uncorrelated, one factors their covariance as $T T^\top$ and solves $T X = B$. $T$ is triangular, so the first equation has one unknown, the second one more, and so on. SciPy does it: `scipy.linalg.solve_triangular(T, B, lower=True)`.
+# To make correlated numbers uncorrelated, you factor their covariance as $T T^\top$ and solve $T X = B$. $T$ is triangular, so the first equation has one unknown, the second has two, and so on. SciPy solves it: `scipy.linalg.solve_triangular(T, B, lower=True)`.
 #
-# `T` has shape `(n, n)`, and `B` and `X` have shape `(n, k)`: every column is a right-hand side of its own. With `lower=False` the upper half of `T` is used. **The other half is never read**, whatever it holds: factorizations leave old numbers there.
+# `T` has shape `(n, n)`, and `B` and `X` have shape `(n, k)`: each column of `B` is a separate right-hand side. With `lower=False` the upper half of `T` is used. **The other half is never read**, whatever it contains: factorizations leave old numbers there.
 #
 # **Write** both methods.
 #
-# **Constraints:** right *twice*. Nobody inverts a matrix: backward solves one more triangular system.
+# **Constraints:** right *twice*. Do not invert a matrix: backward solves one more triangular system.
 
 
 # %% nbgrader={"grade": false, "grade_id": "triangular-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -156,4 +156,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Look into a project of yours for a `.detach().numpy()` on the way to a loss. Which gradient ends there, and did anybody mean it to?
+# Look for a `.detach().numpy()` on the way to a loss in one of your projects. Which gradient ends there, and was that intended?

@@ -48,13 +48,13 @@ from autograd_course.lesson import build
 # %% [markdown]
 # ## 1 · Soft threshold in C++: the operator (3 points · hard · 30 minutes)
 #
-# What is small is noise, and what is large is too large by as much:
+# The soft threshold sets small numbers to 0, because they are noise, and makes all other numbers smaller by the same amount:
 #
 # $$y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0) .$$
 #
-# Every sparse regression and many a denoiser has this step. Written with PyTorch it is five operations, and each goes through all of the memory; in C++ it is one loop.
+# Sparse regressions and many denoisers use it. In PyTorch it takes five operations, and each of them reads all of the memory. In C++ it is one loop.
 #
-# Here is a complete operator to begin with. It multiplies every number by a factor, and it can do less than an operator should:
+# Begin with this complete operator. It multiplies every number by a factor, and it cannot do everything that an operator should:
 
 
 # %%
@@ -95,13 +95,13 @@ for given in (x.double(), x.double()[:, 0], x):
         print(given.tolist(), "→", str(error).splitlines()[0].rpartition(", ")[2])
 
 # %% [markdown]
-# The first is right. The second, a column, is wrong: `data_ptr` is the address of its first element, and the loop takes what lies behind that. The third is refused.
+# The first result is right. The second is wrong: the input is a column, `data_ptr` is the address of its first element, and the loop reads the elements that follow in memory. The third call raises an error, because the input is float32.
 
 
 # %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it; to see what the compiler says, call `build(source())` in a cell of your own.
+# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it. To see what the compiler says, call `build(source())` in a new cell.
 #
-# **Constraints:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype; any other dtype is refused by an error. `x` itself stays as it is.
+# **Constraints:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype. Any other dtype raises an error. `x` itself stays as it is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-operator", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -120,11 +120,11 @@ grade("soft-threshold-operator", soft_threshold)
 # %% [markdown]
 # ## 2 · Soft threshold in C++: the Function (2 points · medium · 10 minutes)
 #
-# To autograd the operator is a dead end. **Write** the Function around it. The threshold is now a tensor with a single number, and it is learned: it gets a gradient too, and right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
+# No gradient passes through the operator alone. **Write** the Function around it. The threshold is now a tensor with a single number. It is learned, so it gets a gradient too, and both gradients are right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
 #
-# **Constraint:** nothing but the output is kept. What backward has to know of `x` can be read from `y`.
+# **Constraint:** save nothing but the output. What backward needs to know about `x` can be read from `y`.
 #
-# If exercise 1 is still open, let `forward` compute `y` by PyTorch's operations: this exercise is about the gradient.
+# If exercise 1 is still open, let `forward` compute `y` with PyTorch's operations: this exercise is about the gradient.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-function", "locked": false, "schema_version": 3, "solution": true, "task": false}
