@@ -479,7 +479,7 @@ if kernel:
 # %%
 knowledge_check("14")
 
-# %% [markdown] tags=["cheat-sheet"]
+# %% [markdown]
 # ## Summary
 #
 # ```python
@@ -498,7 +498,8 @@ knowledge_check("14")
 #         u = operators.loop(grad_output, a.item(), True)  # transposed: backward in time
 #         return u, (u[1:] * y[:-1]).sum()
 # ```
-#
+
+# %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
 # | a C++ operator | no autograd, no layout, no meta device, unless you write them |
