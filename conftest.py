@@ -92,7 +92,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-BUILDS = ("13_external_code",)  # what these notebooks show needs a C++ compiler
+BUILDS = ("14_external_code",)  # what these notebooks show needs a C++ compiler
 SLOW = ("11_beyond_eager", "15_ship_it")  # these notebooks take as long as a file of slow tests
 ROWS = 3  # of each table, for a quick run
 

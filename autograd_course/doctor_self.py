@@ -109,7 +109,7 @@ def _compiler() -> Check:
 
     missing = compiler_missing()
     found = "none" if missing else f"{compiler()}, with ninja"
-    return Check("compiler", found, f"for lesson 13: {missing}" if missing else "", optional=True)
+    return Check("compiler", found, f"for lesson 14: {missing}" if missing else "", optional=True)
 
 
 def _sandbox() -> Check:

@@ -29,7 +29,7 @@ Attention (lesson 08)
     kernel. ``leaderboard`` measures your attention against PyTorch's own.
 Several processes (lesson 11)
     ``replicas`` trains a layer with DistributedDataParallel.
-External code (lesson 13)
+External code (lesson 14)
     ``build`` compiles the C++ and CUDA files in ``SOURCES`` and raises a ``BuildError`` if that
     fails. ``triton_decayed_sum`` is a GPU kernel. ``benchmark_results`` shows stored timings.
 Ship (lesson 15)

@@ -188,7 +188,8 @@ knowledge_check("00")
 # | | **Electives** | |
 # | 10 | [Sampling](10_sampling.ipynb) | gradients through a random choice |
 # | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
-# | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
+# | 13 | [Solvers](13_solvers.ipynb) | differentiate the solution, not the steps |
+# | 14 | [External code](14_external_code.ipynb) | C++, CUDA, Triton |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 # <!-- /lessons -->
 #

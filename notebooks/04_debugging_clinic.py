@@ -7,8 +7,7 @@
 # is wrong with them, and repair them.
 #
 # **You will learn** five questions to ask a Function, in an order in which each answer can be
-# trusted; how to read a wrong Jacobian; how to hunt a `nan`; what `gradcheck` never asks; and how
-# to work with a gradient that is only an estimate.
+# trusted; how to read a wrong Jacobian; how to hunt a `nan`; and what `gradcheck` never asks.
 #
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
@@ -55,7 +54,6 @@ from autograd_course.functions import LocalResponseNorm
 from autograd_course.lesson import (
     BLUE,
     GRAY,
-    GREEN,
     ORANGE,
     check_element,
     compare_forward,
@@ -772,210 +770,10 @@ print(diagnose(tour["a bound, untested"], x, sampler=draws))
 # %% [markdown]
 # ## When the gradient is an estimate
 #
-# *Extra: for readers who estimate gradients from samples or from differences. The extra part ends
-# after "Decide and write it down". Exercise 12 needs "Freeze the noise".*
-#
-# So far there was a truth to compare with. Sometimes `backward` can only estimate: by samples,
-# where the function is an expectation, or by differences, where it is a closed library. Such a
-# gradient is never right to the last digit. Two questions take the place of "is it right?": *is the
-# machinery right?* and *how far off is the estimate?* Answer them apart, because a bug hides well
-# in noise.
-#
-# The first patient is the expectation of a score $f(z)$ over $z = \mu + \epsilon$ with normal noise
-# $\epsilon$, estimated from $n$ draws. The score comes from a game, a simulator, a user: it has no
-# derivative. But
-#
-# $$\frac{\partial}{\partial\mu}\, \mathbb{E}\bigl[f(\mu + \epsilon)\bigr]
-# = \mathbb{E}\bigl[f(\mu + \epsilon)\, \epsilon\bigr],$$
-#
-# which needs values of $f$ alone: the *score-function estimator*. (Why: $\mu$ shifts the density
-# of $z$, so differentiate that in place of $f$; for a normal one with variance 1, $\partial \log p
-# / \partial \mu = z - \mu = \epsilon$.)
-
-
-# %%
-class Expectation(Function):
-    """Mean of f(μ + ε) over the draws ε; ∂L/∂μ = g·mean(f(μ + ε) ε), an estimate."""
-
-    @staticmethod
-    def forward(ctx, mu, noise, f):
-        values = f(mu + noise)
-        ctx.save_for_backward(values, noise)
-        return values.mean()
-
-    @staticmethod
-    def backward(ctx, g):
-        if torch.is_grad_enabled():
-            raise RuntimeError("Expectation has no second derivative")
-        values, noise = ctx.saved_tensors
-        return g * (values * noise).mean(), None, None
-
-
-# %% [markdown]
-# ### Freeze the noise
-#
-# **Common belief: "it is random, so it cannot be tested."** The noise is an *argument* here, so it
-# can be held fixed, and with fixed noise everything is an ordinary function. Of which function is
-# this backward the exact derivative, then? Of $\frac1n\sum_i f(z_i) \log p(z_i; \mu)$ with the
-# $z_i$ as constants. So declare that as the *surrogate*, the function whose derivative backward is
-# meant to be (lesson 05):
-
-
-# %%
-def score(z):
-    return z**2
-
-
-def frozen(mu, noise, f):
-    z = (mu + noise).detach()
-    return (f(z) * -0.5 * (z - mu) ** 2).mean()
-
-
-mu = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
-noise = torch.randn(16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-print(diagnose(Expectation, (mu, noise, score), surrogate=frozen))
-
-# %% [markdown]
-# Exactly right, with sixteen draws. Sign, factor, mean, shapes: the machinery is proven, and the
-# noise has not been in the way.
-
-# %% [markdown]
-# ### Count the samples
-#
-# How far off is the estimate? That wants a case with a known answer: for $f(z) = z^2$ the
-# expectation is $\mu^2 + 1$ and its derivative $2\mu$. Repeat the estimate 300 times and look at
-# two numbers. Their spread is the *error* of a single one. Their mean shows whether there is a
-# *bias*, an error that no repetition takes away; but the mean of 300 is uncertain too, by its
-# *standard error*, the spread divided by $\sqrt{300}$.
-
-
-# %%
-def estimates(n, repeats=300):
-    rng = torch.Generator().manual_seed(n)
-    noises = torch.randn(repeats, n, generator=rng, dtype=torch.float64)
-    return torch.stack([grad(Expectation.apply(mu, e, score), mu)[0] for e in noises])
-
-
-counts = (10, 40, 160, 640, 2560)
-drawn = {n: estimates(n) for n in counts}
-for n, found in drawn.items():
-    spread = found.std().item()
-    off = abs(found.mean().item() - 2 * mu.item()) / (spread / math.sqrt(len(found)))
-    print(f"{n:>5} draws: spread {spread:.2f}, mean within 3 standard errors: {off < 3}")
-
-# %% [markdown]
-# No bias shows, and four times the draws halve the spread: the error goes with $1/\sqrt n$, like
-# that of any mean. So one measurement tells the price of any accuracy: a digit more costs a hundred
-# times the draws.
-
-# %% [markdown]
-# ### Choose the step
-#
-# The second patient is a closed library: C's `lgamma`, the logarithm of the gamma function, number
-# in, number out. Central differences make a gradient of it, in `backward`, at the price of two more
-# calls. Its docstring says what that is worth; we get to how one knows.
-
-
-# %%
-def library(x, digits=17):
-    values = [float(f"{math.lgamma(v):.{digits}g}") for v in x.reshape(-1).tolist()]
-    return torch.tensor(values, dtype=torch.float64, device=x.device).reshape(x.shape).to(x.dtype)
-
-
-class LogGamma(Function):
-    """y = log Γ(x) by C's lgamma, x > 0; ∂L/∂x by central differences, an estimate.
-
-    Step h = 1e-5·x. Relative error below 1e-6 for x from 2 to 50, against digamma (which is 0 at
-    1.46: near there the error is 1e-9, absolute). Mechanics verified with reference=torch.lgamma.
-    Costs two library calls an element. float64 only; a second derivative raises.
-    """
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return library(x)
-
-    @staticmethod
-    def backward(ctx, g):
-        if torch.is_grad_enabled():
-            raise RuntimeError("LogGamma has no second derivative")
-        (x,) = ctx.saved_tensors
-        h = 1e-5 * x
-        return g * (library(x + h) - library(x - h)) / (2 * h)
-
-
-x = torch.linspace(2, 50, 97, dtype=torch.float64, requires_grad=True)
-(slope,) = grad(LogGamma.apply(x).sum(), x)
-print("relative error below 1e-6:", bool(((slope / torch.digamma(x) - 1).abs() < 1e-6).all()))
-print(five_steps(LogGamma, x.detach()[:4], torch.lgamma))
-
-# %% [markdown]
-# Where does the step come from? Two errors pull in opposite directions. *Truncation*: the curve is
-# no line, and the error is $\tfrac16 h^2 |f_{xxx}|$. *Rounding*: the two values agree in their
-# leading digits, and of a relative precision $u$ an error of $u |f| / h$ is left. Their sum is a V,
-# with its bottom near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$. **Common belief: "1e-6 is the right
-# step."** It is the right step for *somebody's* digits. Here is the same library, and one that
-# returns six.
-
-# %% jupyter={"source_hidden": true}
-at = torch.tensor(20.0, dtype=torch.float64)
-truth = torch.digamma(at).item()
-value, third = abs(math.lgamma(20.0)), abs(torch.special.polygamma(2, at).item())
-steps = torch.logspace(-12, 1, 79, dtype=torch.float64)
-
-with figure(columns=2, height=3.6) as (samples, choice):
-    samples.loglog(counts, [found.std().item() for found in drawn.values()], "o", color=BLUE)
-    one = math.sqrt(mu.item() ** 4 + 14 * mu.item() ** 2 + 15)  # the spread of f(z) ε itself
-    samples.loglog(counts, [one / math.sqrt(n) for n in counts], color=GRAY, linestyle="--")
-    samples.set(title="samples", xlabel="draws", ylabel="spread of the estimate")
-    note(samples, "theory: falls as $1/\\sqrt{n}$", (90, 0.75), GRAY)
-
-    for digits, color in ((17, BLUE), (6, ORANGE)):
-        slopes = (library(at + steps, digits) - library(at - steps, digits)) / (2 * steps)
-        off = (slopes / truth - 1).abs().clamp(min=1e-13)
-        choice.loglog(steps.numpy(), off.numpy(), ".", color=color)
-        unit = 1.1e-16 if digits == 17 else 1e-6
-        line = (third * steps**2 / 6 + unit * value / steps) / truth
-        choice.loglog(steps.numpy(), line.numpy(), color=color, linewidth=1)
-    choice.axvline(1e-6, color=GREEN, linestyle=":")
-    choice.set(title="step", xlabel="h", ylabel="relative error", ylim=(1e-13, 1e7))
-    note(choice, "all digits", (2e-12, 3e-7), BLUE)
-    note(choice, "six digits", (3e-9, 2e4), ORANGE)
-    note(choice, "gradcheck's eps", (1.5e-6, 4e-13), GREEN)
-
-
-# %% [markdown]
-# Left, the spread falls as announced. Right, the two Vs: lines are the theory, points are measured.
-# (Points on a level line: the two values came out equal, and the slope as 0.) At $10^{-6}$, where
-# the exact library is still good to eight digits, the other one knows none. Its best step is near
-# 1.
-
-
-# %%
-def error_at(h, digits):
-    slope = (library(at + h, digits) - library(at - h, digits)).item() / (2 * h)
-    return abs(slope / truth - 1)
-
-
-for digits, bound in ((17, 1e-8), (6, 0.5)):
-    print(f"{digits:>2} digits, step 1e-6: error below {bound:g}: {error_at(1e-6, digits) < bound}")
-print(f" 6 digits, step 1:    error below 1e-3: {error_at(1.0, 6) < 1e-3}")
-
-# %% [markdown]
-# ### Decide and write it down
-#
-# Now there are numbers, and one can decide: is that good enough *for what uses it*? A stochastic
-# optimizer shrugs off a noise of ten percent, if there is no bias. A line search, a Newton step, a
-# penalty on the gradient do not. The decision belongs into the docstring, because nobody will find
-# it elsewhere. That of `LogGamma` has what it takes:
-#
-# | the docstring says | for instance |
-# | --- | --- |
-# | that it is an estimate, and which | central differences; score function |
-# | bias and error, measured on what range | below 1e-6 for x from 2 to 50 |
-# | what sets the error | step $h$ and the library's digits; draws $n$, as $1/\sqrt n$ |
-# | how the mechanics were verified | a reference; frozen noise and a surrogate |
-# | the cost, and where not to use it | two calls an element; no second derivative |
+# Some Functions use random numbers, as dropout does, or estimate their gradient from samples. You
+# can still test them exactly if you *freeze the noise*: pass the noise or its seed as an argument,
+# and use the same numbers in both passes. [Lesson 13](13_solvers.ipynb) tests such estimates,
+# measures their error and chooses the step of a finite difference.
 
 # %% [markdown]
 # ## What people say
@@ -1131,7 +929,7 @@ print(done.stdout, "exit code", done.returncode)
 # %% [markdown]
 # ## Do you know it?
 #
-# Ten questions. A wrong answer explains itself; try again.
+# Eight questions. A wrong answer explains itself; try again.
 
 # %%
 knowledge_check("04")
@@ -1160,9 +958,6 @@ knowledge_check("04")
 # | a mirrored map | the map in place of its transpose |
 # | `nan` | find the first number that is *not finite*; anomaly mode knows `nan` only |
 # | gradcheck passes | not asked for: other $g$, its memory, state, large inputs, other branches |
-# | estimate: machinery | freeze the noise; exact against a surrogate or a reference |
-# | estimate: samples | error as $1/\sqrt n$; bias against its standard error |
-# | estimate: step | a V: $h^2$ against $u/h$, bottom near $\sqrt[3]{u}$, with *the library's* $u$ |
 # | ship | `autograd-course check module:F --inputs … --strict` |
 
 # %% [markdown]

@@ -1340,4 +1340,4 @@ knowledge_check("11")
 # [The exercises of this lesson](../exercises/11_beyond_eager.ipynb): split an old Function, write a
 # vmap rule and a `jvp`, and build an operator that passes `opcheck` and compiles in one graph.
 #
-# Lesson 13 takes up foreign code in earnest: SciPy, solvers, C++ and Triton.
+# [Lesson 13](13_solvers.ipynb) differentiates solvers that PyTorch cannot see, such as SciPy's.

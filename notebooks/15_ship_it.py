@@ -1046,7 +1046,7 @@ with torch.no_grad():
 # ```
 #
 # A Function is compiled as what its forward did. A custom operator is a call of its kernel, so that
-# kernel must be C++ then (lesson 13). There is no backward in the library; it is for inference.
+# kernel must be C++ then (lesson 14). There is no backward in the library; it is for inference.
 #
 # Compiling takes from twenty seconds to minutes, so the next cell does it only if you ask for it.
 # (The course's tests do.)

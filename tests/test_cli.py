@@ -344,7 +344,7 @@ def test_what_fails_is_a_line_and_not_the_end(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_an_option_that_is_missing_is_said_and_is_no_failure() -> None:
-    option = Check("compiler", "none", "for lesson 13: apt install g++", optional=True)
+    option = Check("compiler", "none", "for lesson 14: apt install g++", optional=True)
     needed = Check("torch", "not installed", 'pip install "torch>=2.11"')
 
     assert doctor_self.code(Checkup((option,))) == DONE

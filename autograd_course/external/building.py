@@ -130,7 +130,7 @@ def _after_compiling(log: str) -> BuildError:
     return BuildError(what, log=log)
 
 
-SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 13 builds
+SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
 WAIT_SECONDS = 300.0  # for another process that builds the same
 

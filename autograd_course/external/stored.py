@@ -30,7 +30,7 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
     return "\n\n".join(tables) or f"No figures are stored for {name}."
 
 
-stored = benchmark_results  # the name that lesson 13 imported
+stored = benchmark_results  # the name that lesson 14 imported
 
 
 def _results(name: str, folders: tuple[Path, ...]) -> Iterator[dict[str, Any]]:

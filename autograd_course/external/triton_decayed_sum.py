@@ -55,4 +55,4 @@ def _on(device: torch.device) -> Any:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-decayed_sum = triton_decayed_sum  # the name that lesson 13 imported
+decayed_sum = triton_decayed_sum  # the name that lesson 14 imported

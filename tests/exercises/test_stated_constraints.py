@@ -190,23 +190,23 @@ STATED: dict[str, dict[str, str]] = {
     },
     "equilibrium-layer": {
         "no round of the solver": "saves all rounds",
-        "nor does backward run the rounds again": "run again in backward",
+        "Do not run the rounds again in backward": "run again in backward",
     },
     "triangular-solve": {
         "The other half is never read": "the unread half too",
         "right *twice*": "solved by SciPy",
-        "Nobody inverts a matrix": "inverted",
+        "Do not invert a matrix": "inverted",
     },
     "soft-threshold-operator": {
         "any layout": "memory read in order",
         "the result has its dtype": "always float64",
-        "any other dtype is refused": "integers as numbers",
+        "Any other dtype raises an error": "integers as numbers",
         "`x` itself stays as it is": "writes into x",
     },
     "soft-threshold-function": {
         "it gets a gradient too": "threshold gets nothing",
         "right *twice*": "once differentiable",
-        "nothing but the output is kept": "saves the input",
+        "save nothing but the output": "saves the input",
     },
     "any-batch": {
         "not its `.module()`": "its module",
@@ -268,7 +268,7 @@ REASONS = {
     "split-rms-norm": ("Its vmap rule may be generated",),
     "repair-autocast": ("The grader works on the CPU",),
     "soft-threshold-operator": ("It may be float32 or float64",),
-    "soft-threshold-function": ("can be read from `y`", "If exercise 4 is still open"),
+    "soft-threshold-function": ("can be read from `y`", "If exercise 1 is still open"),
     "any-batch": ("A program has no mode",),
     "the-sorter": ("all of the program", "gives what the grader uses", "own run takes as long"),
 }  # fmt: skip

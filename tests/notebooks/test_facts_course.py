@@ -387,6 +387,41 @@ def strided_by_the_sum() -> None:
     assert seen == [(0,)]
 
 
+@claim
+def noisy_gradient() -> None:
+    noise = torch.randn(400, 100, generator=torch.Generator().manual_seed(0))
+    scores = (0.8 + noise).square()
+    right, biased = (scores * noise).mean(1), 1.1 * (scores * noise).mean(1)
+
+    def off(draws: torch.Tensor) -> float:
+        return abs(draws.mean().item() - 1.6) / (draws.std().item() / 20)
+
+    assert off(right) < 3 < off(biased)
+
+
+@claim
+def operator_in_the_middle() -> None:
+    library = torch.library.Library("course_bank", "DEF")
+    library.define("triple(Tensor x) -> Tensor")
+    library.impl("triple", lambda x: torch.from_numpy(3 * x.numpy(force=True)), "CPU")
+    head, body = torch.nn.Linear(2, 1), torch.nn.Linear(2, 2)
+    result = head(torch.ops.course_bank.triple(body(torch.ones(3, 2))))
+    with pytest.warns(UserWarning, match="autograd kernel was not registered"):
+        result.sum().backward()
+    assert head.weight.grad is not None
+    assert body.weight.grad is None
+
+
+@claim
+def output_like_the_input() -> None:
+    given = torch.arange(6.0).reshape(2, 3).mT
+    output = torch.empty_like(given)
+    output.as_strided((6,), (1,))[:] = given.contiguous().flatten()  # as a kernel fills it
+    assert output.shape == given.shape
+    assert sorted(output.flatten().tolist()) == sorted(given.flatten().tolist())
+    assert not torch.equal(output, given)
+
+
 class Stepped(Function):
     """A sign, straight through."""
 

@@ -64,7 +64,7 @@ class Container:
         for what, most in (("nofile", limits.open_files), ("nproc", limits.processes)):
             yield f"--ulimit={what}={most}:{most}"
         yield from ("--ipc=private", f"--shm-size={limits.disk}")
-        # Lesson 13 builds and loads operators there. Podman cannot bound the number of files.
+        # Lesson 14 builds and loads operators there. Podman cannot bound the number of files.
         yield from ("--tmpfs", f"/tmp:rw,exec,size={limits.disk}")
         for name, value in places.environment().items():
             yield from ("--env", f"{name}={value}")

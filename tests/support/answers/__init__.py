@@ -17,6 +17,7 @@ from answers import (
     lesson_10,
     lesson_11,
     lesson_13,
+    lesson_14,
     lesson_15,
 )
 
@@ -32,6 +33,7 @@ LESSONS = (
     lesson_10,
     lesson_11,
     lesson_13,
+    lesson_14,
     lesson_15,
 )
 

@@ -9,21 +9,17 @@ import numpy as np
 import scipy
 import torch
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from answers.making import Spoiling, Wrong, double, solved, spoiled
+from answers.making import Spoiling, Wrong, double, solved
 from autograd_course import functions
-from autograd_course.external import build
 
-SOLVED = solved("13_external_code")
+SOLVED = solved("13_solvers")
 RIGHT = {
     "lambert-w": SOLVED["LambertW"],
     "equilibrium-layer": SOLVED["Equilibrium"],
     "triangular-solve": SOLVED["TriangularSolve"],
-    "soft-threshold-operator": SOLVED["soft_threshold"],
-    "soft-threshold-function": SOLVED["SoftThreshold"],
 }
-settled, operator = SOLVED["settled"], SOLVED["soft_threshold"]
+settled = SOLVED["settled"]
 lambertw = scipy.special.lambertw
 
 
@@ -149,26 +145,6 @@ class TriangularByTorch(Function):
         return outer * mask, U, None
 
 
-def operator_of_torch(x: Any, threshold: float) -> Any:
-    """No C++ at all: what it has to do is what counts."""
-    if not x.is_floating_point():
-        raise TypeError("floating numbers only")
-    return torch.nn.functional.softshrink(x, threshold)
-
-
-class ThresholdWithMask(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
-        y = torch.nn.functional.softshrink(x, threshold.item())
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        (y,) = ctx.saved_tensors
-        return torch.where(y == 0, 0, g), torch.sum(-torch.sign(y) * g)
-
-
 ALSO_RIGHT = {
     "Lambert's W of the package": ("lambert-w", functions.LambertW),
     "Lambert's W by Newton's method": ("lambert-w", LambertByNewton),
@@ -180,8 +156,6 @@ ALSO_RIGHT = {
     "equilibrium by an inverse": ("equilibrium-layer", EquilibriumByAnInverse),
     "triangular solve of the package": ("triangular-solve", functions.TriangularSolve),
     "triangular solve by torch": ("triangular-solve", TriangularByTorch),
-    "soft threshold by torch": ("soft-threshold-operator", operator_of_torch),
-    "soft threshold by where": ("soft-threshold-function", ThresholdWithMask),
 }
 
 
@@ -414,67 +388,6 @@ def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
-# Soft threshold in C++
-
-SOURCE = SOLVED["source"]()
-
-
-def built(old: str, new: str) -> Any:
-    """Return an operator of the right source with one change, built when it is called."""
-    assert old in SOURCE
-    changed = SOURCE.replace(old, new)
-    return lambda x, threshold: build(changed).soft_threshold(x, threshold)
-
-
-def writes_into_x(x: Any, threshold: float) -> Any:
-    return x.copy_(operator(x, threshold))
-
-
-def takes_the_bytes(x: Any, threshold: float) -> Any:
-    """What an operator without any check returns: the bytes of integers, read as numbers."""
-    return operator(x if x.is_floating_point() else x.view(torch.float64), threshold)
-
-
-def takes_integers(x: Any, threshold: float) -> Any:
-    return operator(x.double(), threshold).to(x.dtype)
-
-
-def always_double(x: Any, threshold: float) -> Any:
-    return operator(x.double() if x.is_floating_point() else x, threshold)
-
-
-def one_sided(x: Any, threshold: float) -> Any:
-    return torch.relu(x - threshold) + 0 * operator(x, threshold)
-
-
-def hard(x: Any, threshold: float) -> Any:
-    return torch.where(operator(x, threshold) != 0, x, 0)
-
-
-class ThresholdSavesTheInput(RIGHT["soft-threshold-function"]):  # type: ignore[misc, valid-type]
-    @staticmethod
-    def forward(ctx: Any, x: Any, threshold: Any) -> Any:
-        ctx.save_for_backward(x, threshold)
-        return operator(x, threshold.item())
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        x, threshold = ctx.saved_tensors
-        outside = x.abs() > threshold
-        return g * outside, -(g * outside * x.sign()).sum()
-
-
-@once_differentiable  # type: ignore[untyped-decorator]
-def thresholds_once(ctx: Any, g: Any) -> Any:
-    (y,) = ctx.saved_tensors
-    return g * (y != 0), -(g * y.sign()).sum()
-
-
-def shrinks_the_gradient(ctx: Any, y: Any, g: Any) -> Any:
-    return operator(g, 0.5), -(g * y.sign()).sum()
-
-
-OPERATOR, FUNCTION = "soft-threshold-operator", "soft-threshold-function"
 EQUILIBRIUM, TRIANGULAR = "equilibrium-layer", "triangular-solve"
 
 WRONG = [
@@ -533,57 +446,6 @@ WRONG = [
     backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
-    Wrong(
-        OPERATOR,
-        "memory read in order",
-        "of every second column of x it makes",
-        built("torch::stable::contiguous(given)", "given"),
-    ),
-    Wrong(
-        OPERATOR,
-        "semicolon forgotten",
-        "The C++ does not compile: source.cpp, line 21: expected",
-        built(
-            "Tensor y = torch::stable::empty_like(x);", "Tensor y = torch::stable::empty_like(x)"
-        ),
-    ),
-    Wrong(OPERATOR, "positive half only", "Nothing negative comes out", one_sided),
-    Wrong(OPERATOR, "cut, not shrunk", "this leaves it where it is", hard),
-    Wrong(OPERATOR, "writes into x", "x itself is changed", writes_into_x),
-    Wrong(OPERATOR, "always float64", "for float32 it gives", always_double),
-    Wrong(OPERATOR, "integers, right", "and no error. A pointer", takes_integers),
-    Wrong(OPERATOR, "integers as numbers", "bytes of another dtype", takes_the_bytes),
-    backward(
-        FUNCTION, "threshold gets nothing", "missing-gradient", lambda _, y, g: (g * (y != 0), None)
-    ),
-    backward(
-        FUNCTION,
-        "threshold's sign",
-        "flipped-sign",
-        lambda _, y, g: (g * (y != 0), (g * y.sign()).sum()),
-    ),
-    backward(
-        FUNCTION,
-        "threshold not summed",
-        "unreduced-broadcast",
-        lambda _, y, g: (g * (y != 0), -g * y.sign()),
-    ),
-    backward(
-        FUNCTION,
-        "positive side only",
-        "wrong-region",
-        lambda _, y, g: (g * (y > 0), -(g * y.sign()).sum()),
-    ),
-    backward(
-        FUNCTION, "shrinks the gradient instead", "nonlinear-in-grad-output", shrinks_the_gradient
-    ),
-    Wrong(FUNCTION, "saves the input", "oversaved", ThresholdSavesTheInput),
-    Wrong(
-        FUNCTION,
-        "once differentiable",
-        "no-double-backward",
-        spoiled(RIGHT[FUNCTION], backward=thresholds_once),
-    ),
 ]
 
 KNOWN = [
@@ -594,6 +456,4 @@ KNOWN = [
         (torch.tensor([[2.0, 9.0], [1.0, 4.0]]).double(), torch.tensor([[4.0], [6.0]]).double()),
         torch.tensor([[2.0], [1.0]]).double(),
     ),
-    (OPERATOR, (double(-2.0, -0.5, 0.1, 3.0), 1.0), double(-1.0, 0.0, 0.0, 2.0)),
-    (FUNCTION, (double(-2.0, 0.1, 3.0), torch.tensor(1.0).double()), double(-1.0, 0.0, 2.0)),
 ]

@@ -42,7 +42,7 @@ def grad_output_layout(evidence: Evidence) -> Match | None:
     hint="Do not assume contiguous inputs: a transpose or a slice has different strides. Check "
     "every `view`, `as_strided`, raw pointer and buffer in `forward` and `backward`, or call "
     "`.contiguous()` first.",
-    lesson="13_external_code",
+    lesson="14_external_code",
     after=("contract", "linearity"),
 )
 def input_layout(evidence: Evidence) -> Match | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from autograd_course.exercises.lesson_13_external_code._scipy import keeps_float32
+from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT, without
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal, positive

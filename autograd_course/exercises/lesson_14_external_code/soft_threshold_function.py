@@ -11,7 +11,7 @@
 
 import torch
 
-from autograd_course.exercises.lesson_13_external_code._soft_threshold import (
+from autograd_course.exercises.lesson_14_external_code._soft_threshold import (
     SECONDS,
     soft_threshold,
 )
@@ -25,7 +25,7 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="medium",
     minutes=10,
-    section="A C++ operator, built on the spot",
+    section="The whole thing, working",
     constraints="nothing but the output is kept",
     reference=soft_threshold,
     samplers={

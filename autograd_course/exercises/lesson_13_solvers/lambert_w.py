@@ -1,7 +1,7 @@
 """A special function of SciPy
 
 1. SciPy gives the values, and no derivative. But you have the equation that w solves: differentiate
-   both sides, as the lesson does with Kepler's. And look at the dtype of what lambertw returns.
+   both sides, as the lesson does for the spring. And look at the dtype of what lambertw returns.
 2. It returns complex numbers; their real parts are meant, as a tensor of the dtype and on the
    device of x. The equation gives (1 + w)·exp(w) dw = dx. Whatever backward is made of must be
    PyTorch's, and come from a tensor with a graph: w itself, the one that forward returns.
@@ -14,7 +14,7 @@ import scipy  # type: ignore[import-untyped, unused-ignore]
 import torch
 from torch import Tensor
 
-from autograd_course.exercises.lesson_13_external_code._scipy import keeps_float32
+from autograd_course.exercises.lesson_13_solvers._scipy import keeps_float32
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import positive

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autograd_course.exercises.lesson_13_external_code._soft_threshold import (
+from autograd_course.exercises.lesson_14_external_code._soft_threshold import (
     SECONDS,
     soft_threshold,
 )
