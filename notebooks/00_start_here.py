@@ -178,7 +178,8 @@ knowledge_check("00")
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
-# | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
+# | 11 | [torch.func](11_torch_func.ipynb) | `vmap`, `jvp`, the gradient of each sample |
+# | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | one graph |
 # | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 #

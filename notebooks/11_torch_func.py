@@ -1,20 +1,18 @@
 # %% [markdown]
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_beyond_eager.ipynb)
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_torch_func.ipynb)
 #
-# # 11 · Beyond eager
+# # 11 · torch.func: vmap, forward mode, per-sample gradients
 #
-# **You will** give one Function, step by step, what the rest of PyTorch asks of it: per-sample
-# gradients, forward mode, compilation, mixed precision, several processes; and hand a foreign loop
-# to the compiler as an operator.
+# **You will** take a Function that works with `backward()` and make it work with `torch.func`. You
+# will use it to compute the gradient of every sample in a batch, in one pass.
 #
-# **You will learn** the split form with `setup_context`, `vmap` generated and by hand, `jvp`, what
-# `torch.compile` sees and where it stops, `torch.library.custom_op` with `opcheck`, and which of
-# these to take when.
+# **You will learn** why `torch.func` needs a separate `setup_context`, how `vmap` treats your
+# Function with a generated rule and with a rule of your own, and how to add forward mode.
 #
 # **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 30, can wait until an exercise needs them. The exercises come after it.
+# **It takes** 35 minutes with its three checkpoints; the section marked *in depth*, another 5, can
+# wait. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -36,46 +34,30 @@ if "google.colab" in sys.modules:
     output.enable_custom_widget_manager()
 
 # %% jupyter={"source_hidden": true}
-import inspect
-import logging
-import os
-import tempfile
-
-# The compiler keeps its results here, and not in your home folder. One thread suffices.
-caches = tempfile.TemporaryDirectory()
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = caches.name
-os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-
 import math
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function, gradcheck
 from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
-from torch.library import custom_op, opcheck
-from torch.utils.checkpoint import checkpoint
 
 from autograd_course import diagnose
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, replicas
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, first_sentence, note, predict
 from autograd_course.visualize import function_lab, knowledge_check
-
-logging.getLogger("torch").setLevel(logging.ERROR)  # a compiler's notes name paths of this machine
 
 # %% [markdown]
 # ## One bad reading
 #
-# A tide gauge reports the level of the sea every eighteen minutes. Five of the 120 reports are
-# garbage: the transmission failed, and the log says 30 meters. A small net is to learn the tide
-# all the same. Its activation suits periodic data: the *snake*, with a learned frequency $a$
-# (Ziyin et al. 2020),
+# A tide gauge reports the level of the sea every eighteen minutes. Five of its 120 readings are
+# wrong: the transmission failed, and the log says 30 meters. We want a small network to learn the
+# tide in spite of them. Its activation is the *snake*, which suits periodic data because it learns
+# a frequency $a$ (Ziyin et al. 2020):
 #
-# $$y = x + \frac{\sin^2(a x)}{a}, \qquad
-# \frac{\partial y}{\partial x} = 1 + \sin(2 a x), \qquad
-# \frac{\partial y}{\partial a} = \frac{x \sin(2 a x)}{a} - \frac{\sin^2(a x)}{a^2} .$$
+# $$y = x + \frac{\sin^2(a x)}{a}$$
 #
-# A colleague has written it, as we have written all Functions so far. It is right.
+# A colleague has written the snake as a Function, in the form that you know from lesson 01. The
+# Function is right.
 
 
 # %%
@@ -100,8 +82,9 @@ a = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(OldSnake.apply, (x, a)))
 
 # %% [markdown]
-# A squared error of $30^2$ outweighs everything else, so the usual advice is to *clip*: shorten the
-# gradient to a given length. First that of the whole batch, as `clip_grad_norm_` does it.
+# A squared error of $30^2$ outweighs everything else. The usual advice is to *clip* the gradient:
+# if its norm is larger than a limit, scale it down to the limit. We first clip the gradient of the
+# whole batch with `clip_grad_norm_`.
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -126,15 +109,15 @@ class Net(nn.Module):
         return self.last(self.snake(self.first(x), self.a)).squeeze(-1)
 
 
-def of_batch(net):
-    """The gradient of the mean loss, shortened to length 1."""
+def clip_batch(net):
+    """Compute the gradient of the mean loss and clip it to norm 1."""
     net.zero_grad()
     (net(when) - gauge).square().mean().backward()
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
 
 
 # %% [markdown]
-# The training loop takes the way to compute gradients as an argument.
+# The training loop takes the function that computes the gradients as an argument.
 
 
 # %%
@@ -148,23 +131,24 @@ def fit(snake, compute_gradients, steps=200):
     return net(when).detach()
 
 
-by_batch = fit(OldSnake.apply, of_batch)
+by_batch = fit(OldSnake.apply, clip_batch)
 print(f"typical error: {(by_batch - tide).square().mean().sqrt():.0f} meters")
 
 # %% [markdown]
-# Meters off, in spite of the clipping. The five readings have taken over the sum before anybody
-# clipped it: what is shortened is its length, what is spoiled its direction. What must be clipped
-# is the gradient of each *sample*, before they are averaged: then no reading counts for much more
-# than another. Training with differential privacy does the same.
+# The network is wrong by meters although we clipped. The five readings dominate the sum before it
+# is clipped. Clipping makes the gradient shorter, but its direction is already wrong.
 #
-# So 120 gradients are wanted in each step. A loop takes 120 backward passes. `torch.func` promises
-# all of them in one: `grad` makes a function into its gradient function, `vmap` runs that over a
-# batch.
+# We have to clip the gradient of each *sample*, and average afterwards. Then no reading counts much
+# more than another. Training with differential privacy clips in the same way.
+#
+# This needs 120 gradients in every step. A loop would take 120 backward passes. `torch.func`
+# promises all of them in one pass: `grad` turns a function into its gradient function, and `vmap`
+# runs that function over a batch.
 
 
 # %%
 def sample_gradients(net):
-    """The gradient of each sample's loss, by parameter, the samples along axis 0."""
+    """Return the gradient of each sample's loss by parameter, with the samples along dim 0."""
 
     def loss(parameters, x, y):
         prediction = functional_call(net, parameters, (x,))  # net(x), with these parameters
@@ -174,37 +158,37 @@ def sample_gradients(net):
     return vmap(grad(loss), in_dims=(None, 0, 0))(parameters, when, gauge)
 
 
-def lengths(grads):
+def norms(grads):
     return torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in grads.values()]).norm(dim=0)
 
 
-def of_each(net):
-    """Each sample's gradient, shortened to length 1; their mean goes into .grad."""
+def clip_samples(net):
+    """Clip each sample's gradient to norm 1, and put the mean into .grad."""
     grads = sample_gradients(net)
-    factors = (1 / lengths(grads)).clamp(max=1)
+    factors = (1 / norms(grads)).clamp(max=1)
     for name, p in net.named_parameters():
         p.grad = torch.einsum("n,n...->...", factors, grads[name]) / len(when)
 
 
 try:
-    fit(OldSnake.apply, of_each)
+    fit(OldSnake.apply, clip_samples)
 except RuntimeError as error:
-    print(str(error).partition(" For more")[0])
+    print(first_sentence(error))
 
 # %% [markdown]
-# The Function is right, and of no use here.
+# The Function is right, but `torch.func` cannot use it.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# Two changes: `forward` loses its `ctx`, and what it did with it moves to a method `setup_context`
-# (you met it in lesson 02). And one line says that `vmap` may derive its own rule. `backward` is
-# the same.
+# Two changes are enough. First, `forward` loses its `ctx`, and everything that it did with `ctx`
+# moves to the method `setup_context`, which you met in lesson 02. Second, one line says that `vmap`
+# may derive its own rule. `backward` stays the same.
 
 
 # %%
 class Snake(Function):
-    """As OldSnake, in the split form."""
+    """The same values and gradients as OldSnake, with a separate setup_context."""
 
     generate_vmap_rule = True
 
@@ -225,13 +209,13 @@ class Snake(Function):
         return grad_output * (1 + wave), (grad_output * by_a).sum()
 
 
-by_sample = fit(Snake.apply, of_each)
+by_sample = fit(Snake.apply, clip_samples)
 error = (by_sample - tide).square().mean().sqrt()
 print("typical error below 10 centimeters:", bool(error < 0.1))
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(0)
-first_lengths = lengths(sample_gradients(Net(Snake.apply).to(device))).cpu()
+first_norms = norms(sample_gradients(Net(Snake.apply).to(device))).cpu()
 h, good = hours.squeeze(), torch.ones(120, dtype=torch.bool)
 good[bad] = False
 
@@ -247,43 +231,43 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
     note(learned, "each sample clipped", (9.2, -2.5), BLUE)
     learned.set(title="what was learned", xlabel="hours", ylabel="level [m]", ylim=(-3, 6.6))
 
-    sizes.semilogy(h[good], first_lengths[good], ".", color=BLUE)
-    sizes.semilogy(h[bad], first_lengths[bad], "o", color=ORANGE)
+    sizes.semilogy(h[good], first_norms[good], ".", color=BLUE)
+    sizes.semilogy(h[bad], first_norms[bad], "o", color=ORANGE)
     sizes.axhline(1, color=GRAY, linestyle="--", linewidth=1)
     note(sizes, "the five", (0.5, 230), ORANGE)
     note(sizes, "clipped to", (0.5, 0.62), GRAY)
-    sizes.set(title="length of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
+    sizes.set(title="norm of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
 
 # %% [markdown]
-# The same data, the same net, the same Adam. What the better run needed was a Function that can be
-# *transformed*.
+# Both runs use the same data, the same network and the same optimizer. The better run needs a
+# Function that `torch.func` can *transform*.
 
 # %% [markdown]
 # ## Two forms of one Function
 #
-# Why must `ctx` go out of `forward`? `ctx` is the node of one graph. In `vmap(grad(f))` there are
-# two transforms, one inside the other, and each takes the call in its turn: one runs `forward` for
-# the batch, the other makes a node for the gradient. So computing and keeping must be two things
-# that can be asked for separately.
+# Why can `forward` not keep its `ctx`? `ctx` is the node of one graph. `vmap(grad(f))` contains two
+# transforms, one inside the other, and each of them handles the call: `vmap` runs `forward` for the
+# whole batch, and `grad` creates a node for the gradient. PyTorch must therefore be able to ask for
+# the two jobs of `forward` separately: compute the output, and save what `backward` needs.
 #
-# | | joint form | split form |
+# | | combined `forward` | separate `forward` and `setup_context` |
 # | --- | --- | --- |
 # | compute | `forward(ctx, x, a)` | `forward(x, a)` |
 # | save, mark | in `forward` | `setup_context(ctx, inputs, output)` |
-# | an intermediate that `backward` needs | `ctx.save_for_backward(s)` | a further output |
-# | `torch.func.grad`, `vjp`, `jvp`, `vmap`, `hessian` | refused | possible |
+# | an intermediate for `backward` | `ctx.save_for_backward(s)` | return it, or recompute it |
+# | `torch.func.grad`, `vjp`, `jvp`, `vmap`, `hessian` | raise an error | possible |
 #
-# Nothing else changes. The lab takes both forms: drag $x$ and $a$, and watch which lines run in
-# which method.
+# Nothing else changes. The lab below takes both forms. Drag $x$ and $a$, and watch which lines run
+# in which method.
 
 # %%
 function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, names=("x", "a"))
 
 # %% [markdown]
-# The third row of the table is the price. `setup_context` sees inputs and outputs, nothing in
-# between. Say that $\sin(ax)$ is expensive and `backward` is to reuse it: then it is returned. An
-# output that is not meant to be differentiated is marked, and users get one output from a plain
-# function. (Lesson 06 tells what that costs: the second derivative.)
+# The third row of the table is the price. `setup_context` sees the inputs and the output of
+# `forward`, and nothing in between. Suppose that $\sin(ax)$ is expensive and that `backward` should
+# reuse it. The usual way is to return it as a second output. If callers should not differentiate
+# this output, mark it, and give them a plain function that drops it.
 
 
 # %%
@@ -316,19 +300,28 @@ def snake(x, a):
 
 
 x, a = x.detach(), a.detach()
-wanted = grad(lambda x: Snake.apply(x, a).sum())(x)
-print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x), wanted))
+expected = grad(lambda x: Snake.apply(x, a).sum())(x)
+print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x), expected))
 
 # %% [markdown]
-# There is no way around that output: `forward` has no `ctx` on which to put a value, and one put
-# elsewhere (a global, the class) is overwritten by the next call, as lesson 02 has shown.
+# An extra output is not the only way. These are all the ways, and what each one costs:
+#
+# | where the intermediate is computed | second derivative | cost |
+# | --- | --- | --- |
+# | in `forward`, returned and marked | silently wrong (lesson 06) | an extra output |
+# | in `setup_context`, saved there | silently wrong | computed twice |
+# | in `backward` | right | computed twice, nothing saved |
+# | before `.apply`, passed as an argument | right | autograd saves its own graph too |
+#
+# With the last one, `backward` returns `None` for the extra argument. Do not store the intermediate
+# on the class or in a global variable: the next call overwrites it, as lesson 02 has shown.
 
 # %% [markdown]
 # ## vmap, generated
 #
 # $$\operatorname{vmap}(f)\,(x_1, \dots, x_N) \;=\; \bigl(f(x_1), \dots, f(x_N)\bigr)$$
 #
-# **Common belief: "`vmap` calls my function once for each sample."** Count:
+# **Common belief: "`vmap` calls my function once for each sample."** Count the calls:
 
 
 # %%
@@ -353,23 +346,27 @@ print(*calls, sep="\n")
 print("gradients of a:", tuple(per_sample.shape))
 
 # %% [markdown]
-# Once. `forward` was given a tensor that *says* it has three elements: a sample. Inside are all
-# 120, and each operation on it is done on all at once. So `forward` and `backward` are written for
-# one sample, and `sum()` adds up one sample, not the batch. `in_dims=(None, 0)` says that `a` is
-# shared and `x` has its samples along axis 0. The gradient of the *shared* `a` has a batch
-# dimension: one for each sample, 120 numbers that add up to the ordinary one.
+# `vmap` calls each method once. `forward` receives a tensor that *reports* three elements, the
+# shape of one sample. The tensor contains all 120 samples, and each operation works on all of them
+# at once. You therefore write `forward` and `backward` for one sample: `sum()` adds up one sample
+# and not the batch.
+#
+# `in_dims=(None, 0)` says that `a` is shared and that `x` has its samples along dim 0. The gradient
+# of the *shared* `a` has a batch dimension: it contains one number for each sample. These 120
+# numbers add up to the ordinary gradient.
 
 # %%
 total = grad(lambda a: Snake.apply(batch, a).sum())(a)
 looped = torch.stack([grad(lambda a, x=x: Snake.apply(x, a).sum())(a) for x in batch])
-print("sum of them is the batch's gradient:", torch.allclose(per_sample.sum(), total))
-print("each is what the loop gives:        ", torch.allclose(per_sample, looped))
+print("their sum is the batch's gradient:", torch.allclose(per_sample.sum(), total))
+print("a loop gives the same numbers:    ", torch.allclose(per_sample, looped))
 
 # %% [markdown]
 # ### Checkpoint 1
 #
-# `vmap` can be nested. A grid of $6 \times 20$ samples, each of 3 numbers, is a tensor of shape
-# `(6, 20, 3)`. In `vmap(vmap(f))` of it, how many dimensions does the `x` have that `forward` sees?
+# You can nest `vmap`. A grid of $6 \times 20$ samples, each with 3 numbers, is a tensor of shape
+# `(6, 20, 3)`. You call `vmap(vmap(f))` with it. How many dimensions does the `x` have that
+# `forward` receives?
 
 # %%
 grid = torch.randn(6, 20, 3)
@@ -390,68 +387,79 @@ predict(..., seen[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# One. Each `vmap` hides one dimension: the outer the 6, the inner the 20. What is left is one
-# sample, of shape `(3,)`.
+# One. Each `vmap` hides one dimension: the outer one hides the 6, the inner one the 20. One sample
+# of shape `(3,)` is left.
 #
 # </details>
 
 # %% [markdown]
 # ### Where the generated rule ends
 #
-# **Common belief: "`generate_vmap_rule = True` makes it work."** It promises that `forward` and
-# `backward` (and `jvp`) consist of PyTorch operations that treat all samples alike. Four Functions
-# that cannot keep it:
+# **Common belief: "`generate_vmap_rule = True` makes every Function work."** With this line you
+# promise that `forward`, `backward` and `jvp` consist of PyTorch operations that do the same for
+# every sample. These four Functions break the promise:
 
 
 # %%
-def with_forward(forward):
-    return type("Other", (Snake,), {"forward": staticmethod(forward)})
+class Branching(Snake):
+    @staticmethod
+    def forward(x, a):
+        return x if x.max() > 1 else a * x
 
 
-def into_own_zeros(x, a):
-    y = torch.zeros(3)
-    y += x  # y has no batch dimension, x has
-    return y
+class CallingNumPy(Snake):
+    @staticmethod
+    def forward(x, a):
+        return torch.from_numpy(np.sin(x.numpy()))
 
 
-attempts = {
-    "a branch on values": lambda x, a: x if x.max() > 1 else a * x,
-    "NumPy": lambda x, a: torch.from_numpy(np.sin(x.numpy())),
-    "in place, into a new tensor": into_own_zeros,
-    "random numbers": lambda x, a: x * torch.rand_like(x),
-}
-for what, forward in attempts.items():
-    function = with_forward(forward)
+class IntoZeros(Snake):
+    @staticmethod
+    def forward(x, a):
+        y = torch.zeros(3)
+        y += x  # y has no batch dimension, x has one
+        return y
+
+
+class Random(Snake):
+    @staticmethod
+    def forward(x, a):
+        return x * torch.rand_like(x)
+
+
+for function in (Branching, CallingNumPy, IntoZeros, Random):
     try:
-        vmap(lambda x, f=function: f.apply(x, torch.tensor(2.0)))(grid[0])
+        vmap(function.apply, in_dims=(0, None))(grid[0], torch.tensor(2.0))
     except RuntimeError as error:
-        print(f"{what}:\n    {str(error).partition('. ')[0]}")
+        print(f"{function.__name__}:\n    {first_sentence(error)}")
 
 # %% [markdown]
-# One answer for 120 different samples does not exist, nor does one memory address. The repairs:
+# `x.max() > 1` has 20 answers, one for each sample, but Python can take only one branch. The
+# repairs are:
 #
-# | | instead |
+# | instead of | write |
 # | --- | --- |
 # | `if x.max() > 1` | `torch.where`, `clamp` |
-# | `x.item()`, `x.numpy()` | stay in tensors, or write the rule by hand: next section |
-# | `torch.zeros(3)`, then `+=` | out of place, or `x.new_zeros`, which is batched like `x` |
-# | random numbers | the caller says `randomness="same"` or `"different"` |
+# | `x.item()`, `x.numpy()` | PyTorch operations, or a rule by hand (next section) |
+# | `torch.zeros(3)`, then `+=` | `x.new_zeros(3)`, which is batched like `x`; or `y = y + x` |
+# | random numbers | the caller passes `randomness="same"` or `"different"` to `vmap` |
 
 # %% [markdown]
 # ## vmap, by hand
 #
-# Some code knows nothing of batches. Here is a recurrence, the exponential smoothing of a series,
+# Some code cannot work on a batched tensor. Here is a recurrence as a loop in NumPy, the
+# exponential smoothing of a series:
 #
-# $$y_t = k\, y_{t-1} + (1-k)\, x_t ,$$
+# $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
-# as a loop in NumPy. It stands for whatever PyTorch cannot look into: C, Fortran, a vendor's
-# library. Its transpose is the same recurrence run from the end, so `backward` is one more call of
-# the Function, which makes it differentiable as often as you like.
+# The loop represents any code that PyTorch cannot look into: C, Fortran, a vendor's library. The
+# transpose of this recurrence is the same recurrence, run from the end. So `backward` is one more
+# call of the Function, and you can differentiate it as often as you like.
 
 
 # %%
 def smoothed(x: Tensor, keep: float) -> Tensor:
-    """The recurrence along the last axis, in NumPy."""
+    """Run the recurrence along the last dim, in NumPy."""
     series = x.detach().cpu().numpy()
     y, state = np.empty_like(series), 0.0
     for t in range(series.shape[-1]):
@@ -481,15 +489,16 @@ class Smooth(Function):
 
 
 # %% [markdown]
-# The fourth method is the rule. It gets the *whole* tensors, batch dimension included, and calls
-# the Function on them:
+# The fourth method is the rule. `vmap` passes it the *whole* tensors, including the batch
+# dimension, and the rule calls the Function on them:
 #
-# - `in_dims`: for each argument where the batch is: an axis, or `None` if it has none;
-# - `info.batch_size`, `info.randomness`;
-# - returned are the outputs, and for each the axis where the batch is now (`out_dims`).
+# - `in_dims` says for each argument where the batch is: the position of a dim, or `None` if the
+#   argument has no batch;
+# - `info.batch_size` and `info.randomness` describe the call of `vmap`;
+# - the rule returns the outputs, and for each output the position of its batch (`out_dims`).
 #
-# The recurrence runs along the *last* axis, and the batch may lie there. So it is moved to the
-# front, before anything else.
+# The recurrence runs along the *last* dim, and the batch may be there. The rule therefore moves the
+# batch to the front first.
 
 # %%
 series = torch.randn(4, 7, generator=rng, dtype=torch.float64)
@@ -501,9 +510,9 @@ slopes = vmap(grad(lambda x: Smooth.apply(x, 0.8)[-1]))(series)
 print("per-sample slopes: ", slopes[0].numpy().round(3))
 
 # %% [markdown]
-# `diagnose` runs rules against a loop, along several axes and with shared arguments, forward and
-# backward. A rule that takes a batch in front for granted is right in the first test that comes to
-# mind:
+# `diagnose` compares a rule with a loop. It tries several positions of the batch and shared
+# arguments, forward and backward. The next rule assumes that the batch is in front. A test with
+# rows would pass:
 
 
 # %%
@@ -522,11 +531,9 @@ diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
 # %% [markdown]
 # ### Checkpoint 2
 #
-# *In depth: a rule for two arguments, either of which may be shared. Exercise 3 needs it.*
-#
-# Yours to finish: how well does a series $x$ match a template $t$, $y = \sum_i x_i t_i$, once more
-# in NumPy. Its rule expects that both have their batch along axis 0. Make it right for every
-# `in_dims`, `None` included, and run the cell again.
+# This one is yours to finish. $y = \sum_i x_i t_i$ measures how well a series $x$ matches a
+# template $t$, again in NumPy. The rule below is right only if `x` and `t` both have their batch
+# along dim 0. Make it right for every `in_dims`, including `None`, and run the cell again.
 
 
 # %%
@@ -556,7 +563,7 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# Move what has a batch dimension to the front, give one to what has none:
+# Move the batch of each tensor to the front. Give a batch to a tensor that has none:
 #
 # ```python
 #     def vmap(info, in_dims, x, t):
@@ -567,29 +574,28 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 #         return Match.apply(x, t), 0
 # ```
 #
-# `expand` copies nothing, and its own backward sums the shared tensor's gradient over the samples.
-# (Here `x * t` would broadcast a shared tensor by itself. Most kernels do not.)
+# `expand` copies nothing, and its own backward sums the gradient of the shared tensor over the
+# samples. (Here `x * t` would also broadcast a shared tensor. Most kernels do not.)
 #
 # </details>
 
 # %% [markdown]
 # ## Forward mode
 #
-# *In depth: for sensitivities and for Hessians. Exercise 4 needs it.*
+# `backward` multiplies a vector by the Jacobian from the left: $g^\top J$. *Forward mode*
+# multiplies from the right. It takes a change of the inputs, the *tangents* $(\dot x, \dot a)$, and
+# computes the change of the output:
 #
-# `backward` multiplies a vector by the Jacobian from the left, $g^\top J$. *Forward mode*
-# multiplies from the right: a change of the inputs, the *tangents* $(\dot x, \dot a)$, is pushed to
-# the change of the output,
+# $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a$$
 #
-# $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a .$$
+# The method is `jvp`. It receives one tangent for each input. In `jvp`, `ctx.saved_tensors`
+# contains what you passed to `save_for_forward`. Pass it the same tensors as to
+# `save_for_backward`, in the same order. (A generated vmap rule keeps one list of batch dims for
+# both. If the tensors differ, backward through `vmap` raises an error.)
 #
-# The method is `jvp`. It gets one tangent for each input, and what was kept for it by
-# `save_for_forward`: the same tensors as for backward, in the same order. (A generated vmap rule
-# keeps one list of batch axes for the two. Where they differ, backward through `vmap` raises.)
-#
-# What holds of `grad_output` holds of a tangent: other operations on the same input read it, so it
-# is not changed in place (unless forward so changes that input). And `jacfwd` runs `jvp` under
-# `vmap`, where a tangent stands for many directions: no `.item()`.
+# Treat a tangent like `grad_output`. Do not change it in place, because other operations on the
+# same input read it. Do not call `.item()` on it either: `jacfwd` runs `jvp` under `vmap`, so one
+# tangent stands for many directions.
 
 
 # %%
@@ -616,13 +622,13 @@ inputs = (x.clone().requires_grad_(), a.clone().requires_grad_())
 print("gradcheck:", gradcheck(FullSnake.apply, inputs, check_forward_ad=True))
 
 # %% [markdown]
-# Which mode is a matter of counting. Reverse mode costs one pass for each *output*, forward mode
-# one for each *input*. A loss has one output and a million inputs: reverse. The sensitivity of a
-# whole curve to one frequency: forward. For a full Jacobian, `jacrev` and `jacfwd` run `vmap` over
-# these passes, and so ask for a vmap rule too.
+# To choose a mode, count. Reverse mode costs one pass for each *output*, and forward mode one pass
+# for each *input*. A loss has one output and a million inputs, so use reverse mode. The sensitivity
+# of a whole curve to one frequency has one input, so use forward mode. For a full Jacobian,
+# `jacrev` and `jacfwd` run `vmap` over these passes. They therefore need a vmap rule too.
 #
-# And both together make the cheap Hessian of lesson 06: `hessian` is forward over reverse. It needs
-# everything that the Function has by now.
+# The two modes together give the cheap Hessian of lesson 06: `hessian` runs forward mode over
+# reverse mode. `FullSnake` now has everything that this needs:
 
 
 # %%
@@ -641,11 +647,12 @@ except NotImplementedError as error:
 # ### The graph of a tangent
 #
 # *In depth: for gradients of a forward-mode derivative, as in score matching or in the loss of a
-# network that is to obey a differential equation.*
+# network that must obey a differential equation.*
 #
-# The other order, reverse over forward, differentiates the tangent. It runs no backward of yours:
-# it follows the operations of `jvp`, which are recorded as any others are. So what lesson 06 says
-# of backward holds here too. To save a sine, this one keeps the slope that forward has at hand:
+# Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.
+# Autograd records the operations of `jvp` like any other operations and differentiates them, so
+# lesson 06's rules for `backward` hold for `jvp` too. The next Function computes its slope once, in
+# `setup_context`, and uses it in `jvp`.
 
 
 # %%
@@ -676,611 +683,60 @@ print("Cached:   ", curvature(Cached.apply).numpy().round(3))
 diagnose(Cached, (x, a))
 
 # %% [markdown]
-# Forward runs without a graph, so an intermediate of forward is a constant to `jvp`. Zeros, and no
-# error. Saved inputs and outputs lead back; whatever else `jvp` needs, it computes from them.
+# `Cached` gives zeros and no error. `setup_context` runs without a graph, so `jvp` sees its
+# intermediate as a constant. Only saved inputs and outputs lead back to the inputs. Let `jvp`
+# compute everything else from them.
 
 # %% [markdown]
-# ## What a Function can do
+# ## Per-sample gradients
 #
-# *In depth: the Functions of this lesson side by side, for when you have read "Forward mode".*
+# You can now read `sample_gradients` line by line:
 #
-# Four Functions, five uses; every field is a run.
+# - `functional_call(net, parameters, (x,))` runs the network with the parameters in the dict. So
+#   the loss is a function of its parameters, and `grad` can differentiate it.
+# - `grad` differentiates with respect to the first argument, the dict, and returns a dict.
+# - `in_dims=(None, 0, 0)`: all samples share the parameters, and the data has one row per sample.
+#
+# Inside `vmap` a sample has no batch dim. `Net` does not mind, but a layer such as `nn.Conv2d` may
+# expect one: pass it `x.unsqueeze(0)`, a batch of one. Two layers need more:
 
 # %%
-uses = {
-    "backward()": lambda f: f(x.clone().requires_grad_()).sum().backward(),
-    "func.grad": lambda f: grad(lambda x: f(x).sum())(x),
-    "vmap": lambda f: vmap(f)(batch),
-    "jvp": lambda f: jvp(f, (x,), (x,)),
-    "hessian": lambda f: hessian(lambda x: f(x).sum())(x),
-}
-functions = {
-    "OldSnake": lambda x: OldSnake.apply(x, a),
-    "Snake": lambda x: Snake.apply(x, a),
-    "FullSnake": lambda x: FullSnake.apply(x, a),
-    "Smooth": lambda x: Smooth.apply(x, 0.8),
-}
-
-
-def works(use, f):
+layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
+for name, layer in layers.items():
     try:
-        use(f)
-    except (RuntimeError, NotImplementedError):
-        return False
-    return True
-
-
-print(f"{'':10}", *(f"{use:11}" for use in uses))
-for name, f in functions.items():
-    print(f"{name:10}", *(f"{'yes' if works(use, f) else '–':11}" for use in uses.values()))
+        vmap(lambda x, layer=layer: layer(x.unsqueeze(0)))(batch.float())
+    except (RuntimeError, ValueError) as error:
+        print(f"{name}:\n    {first_sentence(error)}")
 
 # %% [markdown]
-# Each row is what its author has written: the joint form serves `backward()` only; the split form
-# adds `func.grad`; a rule adds `vmap`; `jvp` adds the last two.
-
-# %% [markdown]
-# ## torch.compile
-#
-# A compiler wants to see the whole computation before it runs, as a graph of operations. So
-# `torch.compile` *traces*: it goes through your Python once with *fake tensors*, which have a
-# shape, a dtype and no values, and writes down what is called. What it has written goes to a
-# *backend*. The usual backend makes C++ or Triton of it; any function can be one, and this one only
-# notes the names of the operations. (`aot_autograd` stands before it and traces the backward pass
-# ahead of time, so that the backend gets two graphs.)
-
-# %%
-from functorch.compile import make_boxed_func
-from torch._dynamo.backends.common import aot_autograd
-
-
-def traced(f, *args):
-    """Compile f, run it forward and backward; return the operations of each graph."""
-    found = []
-
-    def backend(graph, example_inputs):
-        calls = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-        names = [call.__name__.partition(".")[0] for call in calls]
-        found.append([name for name in names if name != "detach"])  # it computes nothing
-        return make_boxed_func(graph)
-
-    torch._dynamo.reset()  # forget what was compiled before
-    compiled = torch.compile(f, backend=aot_autograd(fw_compiler=backend))
-    compiled(*args).sum().backward()
-    return found
-
-
-# %% [markdown]
-# **Common belief: "to the compiler a custom Function is a black box."**
-
-# %%
-x32 = torch.linspace(-2, 2, 5, requires_grad=True)
-a32 = torch.tensor(1.5)
-forward_graph, backward_graph = traced(lambda x: torch.tanh(Snake.apply(x, a32)), x32)
-print("forward: ", *forward_graph)
-print("backward:", *backward_graph)
-
-# %% [markdown]
-# Both methods lie open: `forward` became part of one graph and `backward`, traced at the same time,
-# part of another, together with the derivative of the `tanh` behind it. Now the compiler may fuse
-# all of that into one loop. (What is computed and not used, the gradient of `a32`, has been left
-# out.) So nothing is lost by a Function, and nothing of this fusing is gained by writing one.
-
-# %% [markdown]
-# ### Compiled in earnest
-#
-# *In depth: the same with the usual backend, and whether its numbers are those of eager mode. They
-# are.*
-#
-# The backend is *inductor*, with C++ where there is a compiler. The next cell says which backend it
-# got on your machine.
-
-
-# %% tags=["nbval-ignore-output"]
-def activated(x):
-    return torch.tanh(Snake.apply(x, a32))
-
-
-def compiled_run(backend):
-    torch._dynamo.reset()
-    x = x32.detach().requires_grad_()
-    y = torch.compile(activated, backend=backend, fullgraph=True)(x)
-    y.sum().backward()
-    return y.detach(), x.grad
-
-
-try:
-    backend, found = "inductor", compiled_run("inductor")
-except Exception:  # no C++ compiler, or one that does not work: trace all the same
-    backend, found = "aot_eager", compiled_run("aot_eager")
-print("compiled by", backend)
-
-# %%
-(eager_grad,) = torch.autograd.grad(activated(x32).sum(), x32)
-y, x_grad = found
-print("values as in eager mode:   ", torch.allclose(y, activated(x32), atol=1e-6))
-print("gradients as in eager mode:", torch.allclose(x_grad, eager_grad, atol=1e-6))
-
-# %% [markdown]
-# ### Graph breaks
-#
-# *In depth: what the compiler cannot write down. In short: it breaks the graph silently, so test
-# with `fullgraph=True`; and it unrolls a NumPy loop, nine operations a step for ours. Exercise 5
-# needs it.*
-#
-# Where tracing comes to something that it cannot write down, it does not fail: the graph ends,
-# Python runs that piece, and a new graph begins. The result is right and the gain is gone,
-# silently. `fullgraph=True` turns a break into an error; use it in tests. Four ways to break:
-
-
-# %%
-class Branching(Snake):
-    @staticmethod
-    def forward(x, a):
-        if x.abs().max() > 100:
-            raise ValueError("x is too large")
-        return Snake.forward(x, a)
-
-
-class Printing(Snake):
-    @staticmethod
-    def forward(x, a):
-        print(end="")
-        return Snake.forward(x, a)
-
-
-class Counting(Snake):
-    calls = 0
-
-    @staticmethod
-    def forward(x, a):
-        Counting.calls += 1
-        return Snake.forward(x, a)
-
-
-class AskingAutograd(Snake):
-    @staticmethod
-    def backward(ctx, grad_output):
-        x, a = ctx.saved_tensors
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            (grad_x,) = torch.autograd.grad(Snake.forward(x, a), x, grad_output)
-        return grad_x, None
-
-
-# %%
-def first_break(f, *args):
-    """What stops fullgraph=True, in the tracer's words."""
-    torch._dynamo.reset()
-    try:
-        torch.compile(f, backend="eager", fullgraph=True)(*args)
-    except Exception as error:
-        return str(error).splitlines()[0]
-    return "one graph"
-
-
-for function in (Snake, Branching, Printing, Counting, AskingAutograd):
-    reason = first_break(lambda x, f=function: f.apply(x, a32), x32)
-    print(f"{function.__name__:15} {reason}")
-
-# %% [markdown]
-# A fake tensor has no values, so nothing can depend on one: that is the first. The others do
-# something besides computing. `backward` counts as much as `forward`, since it is traced at the
-# same time. `diagnose(F, inputs, level="full")` asks the same and calls it `compile-mismatch`.
-#
-# **Common belief: "NumPy breaks the graph."** Often not. The tracer knows much of NumPy and puts
-# PyTorch's operations in its place. Of our recurrence, that is not what one would wish:
-
-# %%
-for length in (4, 8):
-    ones = torch.ones(length, requires_grad=True)
-    forward_graph, _ = traced(lambda x: Smooth.apply(x, 0.8), ones)
-    print(f"{length} steps: {len(forward_graph)} operations")
-
-# %% [markdown]
-# The loop has been unrolled, nine operations for each step. A series of a thousand would make a
-# graph of nine thousand; and code in C is not followed at all. For such code there is a way to say
-# "one operation, do not look inside": "A custom operator".
+# For dropout, pass `randomness="different"` to `vmap`. Batch norm has no repair: it mixes the
+# samples of a batch, so the gradient of one sample does not exist. Use group norm instead.
 
 # %% [markdown]
 # ### Checkpoint 3
 #
-# What has been traced is valid for arguments *like those seen*. A number that is no tensor becomes
-# a constant of the graph; another value means another compilation, in which PyTorch replaces the
-# constant by a symbol, so that the third will do for all that follow, if it can. A *tensor* is an
-# input in any case.
-#
-# Below, six values are passed to one compiled function, once as Python floats and once as tensors.
-# How many compilations are there in all?
-
+# `clip_batch` computes the gradient of the *mean* loss. Add up the 120 per-sample gradients. How
+# many times the gradient of the mean loss is the sum?
 
 # %%
-def compilations(arguments):
-    count = []
+net = Net(Snake.apply).to(device)
+(net(when) - gauge).square().mean().backward()
+summed = sample_gradients(net)["last.bias"].sum()
 
-    def backend(graph, example_inputs):
-        count.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(lambda x, a: x + torch.sin(a * x) ** 2 / a, backend=backend)
-    for argument in arguments:
-        compiled(x32, argument)
-    return len(count)
-
-
-values = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]
-predict(..., compilations(values) + compilations([torch.tensor(v) for v in values]))
+predict(..., summed / net.last.bias.grad)
 
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# Two and one, so 3. The first float is baked in; at the second PyTorch notices that it changes and
-# makes it a symbol; four more come for nothing. The tensor is an input from the start. The same
-# goes for shapes: the second length makes the length a symbol. Something that cannot become one (a
-# string, a dict of options) compiles again each time, until a limit of eight is reached; then the
-# function stays in Python, with a line in the log.
+# 120 times. The mean divides the sum of the losses by 120, so it also divides the sum of their
+# gradients. `clip_samples` divides by `len(when)` for the same reason.
 #
 # </details>
 
 # %% [markdown]
-# ## A custom operator
-#
-# An *operator* is what PyTorch's own functions are made of: an entry in a table, with a name, a
-# typed signature, and for each system that meets it, an implementation. `torch.library.custom_op`
-# makes one of a Python function. What it does inside nobody looks at, so a loop in NumPy is not
-# unrolled, and code in C, which the compiler cannot follow, has a place in its graph.
-
-
-# %%
-@custom_op("tides::smooth", mutates_args=())
-def smooth(x: Tensor, keep: float) -> Tensor:
-    return smoothed(x, keep)
-
-
-@smooth.register_fake
-def _(x, keep):
-    return torch.empty_like(x)  # shape, dtype, strides, device: no values
-
-
-def setup_context(ctx, inputs, output):
-    ctx.keep = inputs[1]
-
-
-def backward(ctx, grad_output):
-    return smooth(grad_output.flip(-1), ctx.keep).flip(-1), None
-
-
-smooth.register_autograd(backward, setup_context=setup_context)
-
-# %% [markdown]
-# - The **signature** is read from the annotations. `mutates_args=()` promises that no argument is
-#   changed; and what is returned must be new memory, neither an input nor a view of one.
-# - The **fake** tells the tracer what comes out. It may use shapes and numbers, no values.
-# - **Autograd** gets two functions that you know by now: the split form without the class.
-#
-# For a series of any length, in one graph:
-
-# %%
-series32 = torch.linspace(-1, 1, 1000, requires_grad=True)
-forward_graph, backward_graph = traced(lambda x: torch.tanh(smooth(2 * x, 0.8)), series32)
-print("forward: ", *forward_graph)
-print("backward:", *backward_graph)
-
-# %% [markdown]
-# ### opcheck
-#
-# All of these are promises. `opcheck` holds them against a run: does the signature tell the truth
-# (nothing mutated, nothing aliased), is autograd registered the right way, does the fake say what
-# the operator gives, does all of it survive tracing, forward and backward?
-
-# %%
-sample = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
-for test, outcome in opcheck(smooth, (sample, 0.8)).items():
-    print(f"{test:28} {outcome}")
-
-
-# %% [markdown]
-# ### Broken promises
-#
-# *In depth: what `opcheck` finds, and what it cannot: a wrong gradient. So run `gradcheck` too.
-# Exercise 6 asks for both.*
-#
-# `declared` makes an operator of a function and a fake:
-
-
-# %%
-def declared(name, function, fake):
-    operator = custom_op(f"tides::{name}", function, mutates_args=())
-    operator.register_fake(fake)
-    return operator
-
-
-def smooth_in_place(x: Tensor) -> Tensor:
-    x.mul_(0.8)
-    return x.clone()
-
-
-def last_value(x: Tensor) -> Tensor:
-    return x[..., -1].clone()
-
-
-wrong = {
-    "changes its input": declared("in_place", smooth_in_place, torch.empty_like),
-    "a fake of another shape": declared("last", last_value, torch.empty_like),
-}
-for what, operator in wrong.items():
-    try:
-        opcheck(operator, (torch.ones(2, 6),))
-    except Exception as error:
-        test, _, why = str(error).partition("opcheck(op, ...): ")[2].partition(" failed with ")
-        reason = why.partition(" (scroll")[0].rpartition(": ")[2]
-        print(f"{what}: {test}\n    {reason}")
-
-# %% [markdown]
-# Unchecked, neither raises in eager mode. A wrong fake is found out when something is compiled that
-# relies on it, or not at all.
-#
-# **Common belief: "`opcheck` passes, so the gradient is right."** It tests that everything is
-# registered as it should be. It knows nothing of the mathematics:
-
-
-# %%
-def doubled_backward(ctx, grad_output):
-    return 2 * backward(ctx, grad_output)[0], None
-
-
-doubled = declared("doubled", smoothed, lambda x, keep: torch.empty_like(x))
-doubled.register_autograd(doubled_backward, setup_context=setup_context)
-for name, operator in {"smooth": smooth, "doubled": doubled}.items():
-    outcomes = set(opcheck(operator, (sample, 0.8)).values())
-    right = gradcheck(lambda x, f=operator: f(x, 0.8), sample, raise_exception=False)
-    print(f"{name:8} opcheck {outcomes}, gradcheck {right}")
-
-# %% [markdown]
-# So both, always; and `diagnose`, which takes any callable.
-
-# %% [markdown]
-# ### Together with a Function
-#
-# *In depth: for an operator that `torch.func` is to differentiate, too. In short: around it goes a
-# Function in the split form.*
-#
-# An operator with `register_autograd` is made for compiling and exporting. **Common belief: "where
-# a transform is not supported, it raises."** Ask for the derivative of our operator in the two
-# modes of `torch.func`:
-
-# %%
-still = sample.detach()
-try:
-    grad(lambda x: smooth(x, 0.8).sum())(still)
-except RuntimeError as error:
-    print("grad raises:", str(error).partition(", it")[0])
-_, change = jvp(lambda x: smooth(x, 0.8), (still,), (torch.ones_like(still),))
-print("jvp gives:  ", change.numpy())
-print("right:      ", smooth(torch.ones_like(still), 0.8).numpy().round(3))  # it is linear
-
-# %% [markdown]
-# Reverse mode refuses. Forward mode treats the operator as a constant: zeros, and not a word.
-#
-# But nobody says that an operator must have a gradient. Let it be the kernel alone, and put a
-# Function in the split form around it. The tracer goes into the Function and stops at the operator;
-# `torch.func` sees the Function.
-
-
-# %%
-class SmoothOperator(Smooth):
-    @staticmethod
-    def forward(x, keep):
-        return smooth(x, keep)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return SmoothOperator.apply(grad_output.flip(-1), ctx.keep).flip(-1), None
-
-    @staticmethod
-    def vmap(info, in_dims, x, keep):
-        return SmoothOperator.apply(x.movedim(in_dims[0], 0), keep), 0
-
-
-forward_graph, _ = traced(lambda x: torch.tanh(SmoothOperator.apply(2 * x, 0.8)), series32)
-print("forward:", *forward_graph)
-again = vmap(grad(lambda x: SmoothOperator.apply(x, 0.8)[-1]))(series)
-print("per-sample slopes as before:", torch.equal(again, slopes))
-
-# %% [markdown]
-# **Common belief: "an operator can be defined once; running the cell again needs a new kernel."**
-
-# %%
-for _ in range(2):
-    declared("again", last_value, lambda x: x[..., -1].clone())
-print("defined twice")
-
-# %% [markdown]
-# `custom_op` replaces the old definition, and what was registered for it goes with it. Keep the
-# four pieces in one cell, as above, and run it as often as you like. (`torch.library.define`, the
-# older and lower interface, is the one that raises.)
-
-# %% [markdown]
-# ## Autocast
-#
-# *In depth: for a Function in mixed precision. Exercise 7 needs it.*
-#
-# Under `torch.autocast` a matrix product takes float32 and computes in bfloat16 (on a GPU in
-# float16, unless a dtype is given). It is switched on around the forward pass of a whole model, by
-# somebody else. The backward pass runs after it, with autocast off. Here is a linear layer as in
-# lesson 01; it prints what its `backward` meets.
-
-
-# %%
-class Project(Function):
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return x @ weight.T
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        x, weight = ctx.saved_tensors
-        print(f"backward: g {grad_output.dtype}, weight {weight.dtype}")
-        return grad_output @ weight, grad_output.T @ x
-
-
-def mixed(project):
-    rng = torch.Generator().manual_seed(0)
-    x = torch.randn(8, 3, generator=rng)
-    weight = torch.randn(4, 3, generator=rng).requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = project(x, weight)
-    try:
-        y.square().mean().backward()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return f"y {y.dtype}, gradient {weight.grad.dtype}"
-
-
-print(mixed(Project.apply))
-
-# %% [markdown]
-# `forward` saved what it was *given*, in float32, and returned bfloat16, so a bfloat16 $g$ comes
-# back. In eager code the engine would have recorded the casts as operations, and their backward
-# casts back. In a Function that is yours to do. Two decorators do it:
-#
-# - `custom_fwd` notes on `ctx` whether autocast was on, `custom_bwd` brings that state back for
-#   `backward`: both methods then compute in bfloat16;
-# - with `cast_inputs=torch.float32`, `forward` gets float32 and runs with autocast off, and so does
-#   `backward`. For Functions that need the digits.
-
-
-# %%
-on = {"device_type": "cpu"}
-
-
-class AsForward(Project):
-    forward = staticmethod(custom_fwd(Project.forward, **on))
-    backward = staticmethod(custom_bwd(Project.backward, **on))
-
-
-class InFloat32(Project):
-    forward = staticmethod(custom_fwd(Project.forward, **on, cast_inputs=torch.float32))
-    backward = staticmethod(custom_bwd(Project.backward, **on))
-
-
-for function in (AsForward, InFloat32):
-    print(f"{function.__name__}: {mixed(function.apply)}")
-
-# %% [markdown]
-# **Common belief: "put `custom_fwd` on `forward` and `custom_bwd` on `backward`."** In the split
-# form there is no `ctx` in `forward` on which anything could be noted:
-
-
-# %%
-class SplitProject(Function):
-    @staticmethod
-    @custom_fwd(device_type="cpu")
-    def forward(x, weight):
-        return x @ weight.T
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    @custom_bwd(device_type="cpu")
-    def backward(ctx, grad_output):
-        x, weight = ctx.saved_tensors
-        return grad_output @ weight, grad_output.T @ x
-
-
-class SplitRight(SplitProject):
-    forward = staticmethod(lambda x, weight: x @ weight.T)
-    setup_context = staticmethod(custom_fwd(SplitProject.setup_context, **on))
-
-
-for function in (SplitProject, SplitRight):
-    print(f"{function.__name__}: {mixed(function.apply)}")
-
-# %% [markdown]
-# `setup_context` has the `ctx`, so the decorator belongs there. (`cast_inputs` does not help in
-# that place: what is cast is not what `forward` computed with. Cast in `forward`, and `grad_output`
-# in `backward`, by hand.)
-
-# %% [markdown]
-# ## In company
-#
-# *In depth: for checkpoint and for several processes. In short: `forward` may run twice, and
-# gradients are returned, never written.*
-#
-# A Function seldom runs alone. Two tools that run *around* it decide when, how often, and in which
-# process its methods are called.
-#
-# `torch.utils.checkpoint` (lesson 07) drops what was saved and runs `forward` again in the backward
-# pass:
-
-# %%
-calls.clear()
-x = torch.randn(3, generator=rng, dtype=torch.float64, requires_grad=True)
-checkpoint(lambda x: Watched.apply(x, a).sum(), x, use_reentrant=False).backward()
-print(*(call.split()[0] for call in calls))
-
-# %% [markdown]
-# The second `forward` runs *inside* `backward`, at the moment when that asks for its saved tensors.
-# So `forward` may not count its calls, draw from random numbers other than PyTorch's, or change
-# anything outside. And with `use_reentrant=False`, the form to use, `ctx.saved_tensors` can be
-# unpacked once in each backward, twice raises: read it into names in the first line.
-#
-# `DistributedDataParallel` runs the same model in several processes, each with its share of the
-# batch, and averages the gradients over them while they arrive. **Common belief: "in a Function I
-# have to take care of the other processes."** What an ordinary one has to do is what it does
-# anyway: *return* its gradients. DDP puts a hook on each parameter, and the hook is called when
-# autograd brings the parameter its gradient.
-#
-# Below, two processes on this machine, in two layers of the same numbers. One takes its weight as
-# an argument and returns its gradient. The other finds the weight by itself and writes `.grad`:
-
-# %%
-print(inspect.getsource(replicas._Writing))
-
-# %% [markdown]
-# Alone, both give the right gradient. Now with four of eight samples in each process (this takes a
-# few seconds: two Pythons start):
-
-# %%
-layers = {"returned": replicas.Returned, "written": replicas.Written}
-torch.manual_seed(0)
-samples = torch.randn(8, 3)
-in_processes = replicas.gradients(list(layers.values()), [samples[:4], samples[4:]])
-
-for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=True):
-    alone = layer()
-    alone(samples).square().mean().backward()
-    agree = torch.allclose(first, second)
-    whole = torch.allclose(first, alone.weight.grad, atol=1e-5)
-    print(f"{name}: the processes agree {agree}, the whole batch's gradient {whole}")
-
-# %% [markdown]
-# The written gradient never met the hook. After one step the two processes have different weights,
-# and nothing was said. (At the next step DDP does complain, of parameters "not used in producing
-# loss", and suggests `find_unused_parameters=True`. With that it trains on, each process a model of
-# its own.) A gradient that does not go through `backward`'s return value is lost to all that
-# listens there: DDP, tensor hooks, `torch.autograd.grad`.
-
-# %% [markdown]
-# ## Which one to take
-#
-# | you have | write | because |
-# | --- | --- | --- |
-# | operations whose derivative autograd knows | no Function | all of it comes free |
-# | a gradient of your own | a Function, split, `generate_vmap_rule` | by sample, compiled, DDP |
-# | … and Hessians or sensitivities | … with `jvp` | forward over reverse |
-# | foreign code, eager only | a Function, with a `vmap` if wanted | the least ceremony |
-# | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque node |
-# | both, and `torch.func` too | a Function around a `custom_op` | each does its part |
-# | an old Function that only trains | leave it | `backward()`, compile, DDP take it |
-
-# %% [markdown]
 # ## Do you know it?
 #
-# Eleven questions. A wrong answer explains itself; try again.
+# Six questions. If an answer is wrong, its explanation tells you why; try again.
 
 # %%
 knowledge_check("11")
@@ -1297,7 +753,7 @@ knowledge_check("11")
 #         return ...
 #
 #     @staticmethod
-#     def setup_context(ctx, inputs, output):       # save, mark; custom_fwd belongs here
+#     def setup_context(ctx, inputs, output):       # save, mark
 #         ctx.save_for_backward(*inputs)
 #         ctx.save_for_forward(*inputs)
 #
@@ -1311,32 +767,22 @@ knowledge_check("11")
 #     def vmap(info, in_dims, x, a):                # by hand: whole tensors in
 #         ...
 #         return F.apply(x, a), out_dim
-#
-# @custom_op("lib::f", mutates_args=())
-# def f(x: Tensor, k: float) -> Tensor: ...         # new memory, nothing changed
-# f.register_fake(lambda x, k: torch.empty_like(x))
-# f.register_autograd(backward, setup_context=setup_context)
-# opcheck(f, (x, 0.5)); gradcheck(lambda x: f(x, 0.5), x)
 # ```
 
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | `torch.func` | the split form only; an intermediate becomes an output |
+# | `torch.func` | needs a separate `setup_context`; return or recompute an intermediate |
 # | `vmap` | one call; `forward` sees one sample; no branch on values, no NumPy |
-# | `vmap` by hand | `in_dims`, each an axis or `None`; say where the batch went |
-# | shared parameter | its per-sample gradient has a batch dimension |
+# | `vmap` by hand | `in_dims`: a dim or `None` for each argument; return where the batch is |
+# | shared parameter | its per-sample gradient has a batch dim |
 # | `jvp` | with `save_for_forward`; `gradcheck(…, check_forward_ad=True)` |
-# | `torch.compile` | traces both methods; breaks are silent: test with `fullgraph=True` |
-# | `custom_op` | one opaque node; fake, autograd; `torch.func.grad` refuses, `jvp` gives 0 |
-# | `opcheck` | registration; `gradcheck`: mathematics |
-# | autocast | `g` comes in the output's dtype; `custom_fwd` goes where `ctx` is |
-# | DDP, checkpoint | gradients are returned, never written; `forward` may run twice |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/11_beyond_eager.ipynb): split an old Function, write a
-# vmap rule and a `jvp`, and build an operator that passes `opcheck` and compiles in one graph.
+# [The exercises of this lesson](../exercises/11_torch_func.ipynb): separate the `setup_context` of
+# an old Function, compute per-sample gradients, and write a vmap rule and a `jvp`.
 #
-# Lesson 13 takes up foreign code in earnest: SciPy, solvers, C++ and Triton.
+# [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile`, and turns a loop
+# in NumPy into one operation of the compiled graph.

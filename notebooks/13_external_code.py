@@ -677,7 +677,7 @@ if kernel:
 
 # %% [markdown]
 # A node stands in the graph that passes nothing on. In a training loop the warning comes once and
-# scrolls away. What makes it differentiable is the Function (or, in lesson 11's terms,
+# scrolls away. What makes it differentiable is the Function (or, in lesson 12's terms,
 # `torch.library.register_autograd`):
 
 

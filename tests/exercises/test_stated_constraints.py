@@ -146,7 +146,7 @@ STATED: dict[str, dict[str, str]] = {
     "attention-grouped": {"count as they were given": "keeps the repeated keys"},
     "repair-dropout": {"its mask is `draw(x, p, generator)`": "seeds PyTorch's generator"},
     "split-rms-norm": {
-        "in the split form": "ctx is still in forward",
+        "with a separate `setup_context`": "ctx is still in forward",
         "No gradient is meant to come through `rstd`": "rstd is not marked",
         "`torch.func.grad` and `vmap` take it": "no rule for vmap",
     },

@@ -15,6 +15,7 @@ from answers import (
     lesson_07,
     lesson_08,
     lesson_11,
+    lesson_12,
     lesson_13,
     lesson_15,
 )
@@ -29,6 +30,7 @@ LESSONS = (
     lesson_08,
     lesson_04,
     lesson_11,
+    lesson_12,
     lesson_13,
     lesson_15,
 )
