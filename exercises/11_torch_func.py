@@ -48,7 +48,7 @@ from autograd_course import grade, hint, progress
 #
 # $$y = x \, r \, w, \qquad r = \frac{1}{\sqrt{\tfrac{1}{n}\sum_i x_i^2 + \varepsilon}} .$$
 #
-# This one has trained well for years. Then somebody wanted per-sample gradients.
+# The Function below has trained well for years. Then somebody wanted per-sample gradients.
 
 
 # %%
@@ -77,7 +77,7 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# **Write** the class `RMSNorm` in the split form: `forward(x, weight, eps)`, `setup_context` and `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: that is how forward hands to backward what it has worked out. No gradient is meant to come through `rstd`.
+# **Write** the class `RMSNorm` with a separate `setup_context`: `forward(x, weight, eps)`, `setup_context` and `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: this is how `forward` passes its intermediate to `backward`. No gradient is meant to come through `rstd`.
 #
 # **Constraint:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
 
@@ -94,7 +94,7 @@ grade("split-rms-norm", RMSNorm)
 # %% [markdown]
 # ## 2 · Per-sample gradients (2 points · medium · 10 minutes)
 #
-# Clipping each sample, measuring how noisy a batch is, finding the samples that a model has learned least from: all begin with the gradient of each sample's own loss.
+# Clipping each sample, measuring how noisy a batch is, finding the samples that a model has learned least from: all these need the gradient of each sample's own loss.
 #
 # `model` is any module, `x` holds $N$ samples along axis 0, `y` their targets, and `loss(prediction, target)` is one number for a batch, such as `F.mse_loss`. The gradient of sample $i$ is that of `loss(model(x[i : i + 1]), y[i : i + 1])`: a batch of one. (Models insist on a batch axis, and `vmap` takes it away.)
 #
@@ -115,7 +115,7 @@ grade("per-sample-gradients", per_sample_gradients)
 # %% [markdown]
 # ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
 #
-# The solution $y$ of the linear system $A y = b$, computed by NumPy. Its gradient is one more system, with the transpose: $\lambda = A^{-\top} g$ gives $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading axes before both. All of that is given; what is missing is the rule.
+# The solution $y$ of the linear system $A y = b$, computed by NumPy. Its gradient is one more system, with the transpose: $\lambda = A^{-\top} g$ gives $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading axes before both. All of this is given. Only the rule is missing.
 #
 # **Write** `vmap`. Samples may lie along any axis of `a` and of `b`, and one of the two may be shared by all samples.
 #
@@ -157,7 +157,7 @@ grade("vmap-solve", Solve)
 # $$y = t \log \sum_i e^{x_i / t}, \qquad \frac{\partial y}{\partial x_i} = p_i, \qquad
 # \frac{\partial y}{\partial t} = \frac{y - \sum_i p_i x_i}{t} .$$
 #
-# `x` has any shape, the last axis is the row. How do *all* outputs move when the temperature rises a little? One pass of forward mode tells.
+# `x` has any shape, the last axis is the row. How do *all* outputs change when the temperature rises a little? One pass of forward mode answers this.
 #
 # **Write** `setup_context` and `jvp`. Both tangents have the shapes of their inputs; the result has the shape of `y`.
 #

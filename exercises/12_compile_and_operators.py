@@ -48,7 +48,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # $$y = \begin{cases} x^2/2 & |x| \le \delta \\ \delta\,(|x| - \delta/2) & \text{else.} \end{cases}$$
 #
-# The Function below is right in eager mode. It looks at values to spare work, counts for a log, and lets autograd work out its slope. The compiler stops at all three.
+# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops at all three.
 
 
 # %%
@@ -111,7 +111,7 @@ grade("repair-graph-breaks", Huber)
 # %% [markdown]
 # ## 2 · A custom operator (4 points · hard · 15 minutes)
 #
-# Somebody else's library has a fast routine, and you may not change it. Read its docstring: it treats memory as such routines do.
+# A vendor's library has a fast routine that you cannot change. Read its docstring: the routine works in place.
 
 
 # %%

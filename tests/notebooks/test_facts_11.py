@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.autograd import Function, gradcheck
 from torch.func import grad, hessian, jvp, vmap
 
-
 pytestmark = pytest.mark.slow
 
 
