@@ -286,8 +286,8 @@ for function in (Combined, Separate, WithVmap, WithJvp):
 # `vmap`, and `jvp` adds the last two.
 #
 # But `jvp` also takes something away. PyTorch 2.13 cannot trace a Function that defines `jvp`.
-# Without `fullgraph=True`, it breaks the graph and lets Python run this Function. So define `jvp`
-# only if you need forward mode.
+# Without `fullgraph=True`, it breaks the graph before and after this Function. So define `jvp` only
+# if you need forward mode.
 
 # %% [markdown]
 # ## torch.compile

@@ -13,10 +13,11 @@ class SmoothMaximum(torch.autograd.Function):
     ``p = softmax(x / t)``, backward is ``∂L/∂x = p · g`` and ``∂L/∂t = Σ g · (y - Σ p x) / t``, and
     forward mode ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
 
-    In the split form, with a generated vmap rule and ``jvp``: for ``torch.func``'s transforms, and
-    for ``torch.compile`` in one graph. Shapes: ``x`` any but 0-dim, ``y`` without its last axis,
-    ``temperature`` a positive 0-dim tensor. Real floating dtypes, one for both. A gradient is
-    computed only for an input that asks for one. Twice differentiable, forward over reverse too.
+    It has a separate ``setup_context``, a generated vmap rule and ``jvp``, for the transforms of
+    ``torch.func``. ``torch.compile`` breaks the graph here because of the ``jvp``. Shapes: ``x``
+    any but 0-dim, ``y`` without its last axis, ``temperature`` a positive 0-dim tensor. Real
+    floating dtypes, one for both. A gradient is computed only for an input that asks for one. Twice
+    differentiable, forward over reverse too.
     """
 
     generate_vmap_rule = True

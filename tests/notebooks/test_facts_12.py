@@ -118,7 +118,7 @@ def test_both_forms_work_with_compile_and_checkpoint(function: type[Function]) -
 def test_a_jvp_keeps_a_function_out_of_the_compiled_graph() -> None:
     x = X.clone().requires_grad_()
 
-    assert len(traced(lambda x: SineWithJvp.apply(2 * x) + 1, (x,))) == 2
+    assert len(traced(lambda x: SineWithJvp.apply(2 * x) + 1, (x,))) > 1
     with pytest.raises(Exception, match="Unsupported custom jvp"):
         traced(SineWithJvp.apply, (x,), fullgraph=True)
 
@@ -203,6 +203,8 @@ def test_an_operator_is_one_node_and_opcheck_does_not_see_a_wrong_gradient() -> 
         grad(lambda x: f(x).sum())(x.detach())
 
 
+# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_forward_mode_through_an_operator_is_silently_zero() -> None:
     f = operator("pushed")
     f.register_autograd(lambda ctx, g: -g)
