@@ -93,7 +93,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 BUILDS = ("14_external_code",)  # what these notebooks show needs a C++ compiler
-SLOW = ("11_beyond_eager", "15_ship_it")  # these notebooks take as long as a file of slow tests
+# These notebooks take as long as a file of slow tests.
+SLOW = ("12_compile_and_operators", "15_ship_it")
 ROWS = 3  # of each table, for a quick run
 
 

@@ -27,7 +27,7 @@ Data and noise (lessons 05, 10 and 15)
 Attention (lesson 08)
     ``dropped`` computes a dropout mask from a seed. ``TritonAttention`` is attention in one GPU
     kernel. ``leaderboard`` measures your attention against PyTorch's own.
-Several processes (lesson 11)
+Several processes (lesson 12)
     ``replicas`` trains a layer with DistributedDataParallel.
 External code (lesson 14)
     ``build`` compiles the C++ and CUDA files in ``SOURCES`` and raises a ``BuildError`` if that

@@ -187,7 +187,8 @@ knowledge_check("00")
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
 # | | **Electives** | |
 # | 10 | [Sampling](10_sampling.ipynb) | gradients through a random choice |
-# | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
+# | 11 | [torch.func](11_torch_func.ipynb) | `vmap`, `jvp`, the gradient of each sample |
+# | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | one graph |
 # | 13 | [Solvers](13_solvers.ipynb) | differentiate the solution, not the steps |
 # | 14 | [External code](14_external_code.ipynb) | C++, CUDA, Triton |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |

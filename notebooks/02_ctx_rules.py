@@ -1,15 +1,6 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
 #
-# [Open in
-# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
-#
-# [Open in
-# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
-#
-# [Open in
-# Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/02_ctx_rules.ipynb)
-#
 # # 02 · The rules of ctx
 #
 # **You will** break each rule of `ctx` once, on purpose, and watch what it costs: a wrong gradient,

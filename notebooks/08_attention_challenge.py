@@ -674,5 +674,4 @@ knowledge_check("08")
 # (`autograd_course/functions/attention/triton_kernels.py`).
 #
 # This is the last lesson of the core path. The lessons after it are electives: take them in any
-# order. [Lesson 11](11_beyond_eager.ipynb) makes your Functions work with `vmap`, forward mode and
-# `torch.compile`.
+# order. [Lesson 11](11_torch_func.ipynb) makes your Functions work with `vmap` and forward mode.

@@ -11,7 +11,7 @@
 # to prove that what you shipped is what you trained.
 #
 # **You need** lesson 01, and of lesson 05 the straight-through estimator. Custom operators are
-# lesson 11's; here they are repeated in one cell.
+# lesson 12's; here they are repeated in one cell.
 #
 # **It takes** about 55 minutes; the *extra* sections take another 30. The exercises come after it.
 
@@ -249,7 +249,7 @@ print(f"trained on in the sorter: {right(shipped, *turned_held_out):.0%}")
 # ## What the graph holds
 #
 # `torch.export` runs the model once on *fake tensors*, which have shapes and dtypes and no numbers
-# (lesson 11), and writes down each ATen operation that PyTorch executes: ATen is the library of
+# (lesson 12), and writes down each ATen operation that PyTorch executes: ATen is the library of
 # operations underneath `torch`. What remains is a list:
 
 
@@ -391,7 +391,7 @@ predict(..., grad(exported_reversal(leaf), leaf)[0])
 # ## Three ways to carry a gradient
 #
 # The third way is for code that no list of operations can hold: the chip vendor's own library, say,
-# which here is played by NumPy. Lesson 11 made such code a *custom operator*: a name in PyTorch's
+# which here is played by NumPy. Lesson 12 made such code a *custom operator*: a name in PyTorch's
 # registry, with one registration for its numbers (the type hints are its signature), one for its
 # shapes (`register_fake`), and one for its gradient.
 

@@ -14,7 +14,8 @@ class SmoothMaximum(torch.autograd.Function):
     forward mode ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
 
     ``forward`` and ``setup_context`` are separate, the vmap rule is generated, and there is a
-    ``jvp``: for ``torch.func``'s transforms, and for ``torch.compile`` in one graph. Shapes: ``x``
+    ``jvp``, for the transforms of ``torch.func``. ``torch.compile`` breaks the graph here because
+    of the ``jvp``. Shapes: ``x``
     any but 0-dim, ``y`` without its last axis, ``temperature`` a positive 0-dim tensor. Real
     floating dtypes, one for both. A gradient is computed only for an input that asks for one. Twice
     differentiable, forward over reverse too.

@@ -1,4 +1,4 @@
-"""Grading what lesson 11 asks: methods beside backward, and an operator's parts."""
+"""Grading what lessons 11 and 12 ask: methods beside backward, and an operator's parts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from answers.lesson_11 import RIGHT, RMSNorm, RMSOnTheClass, backward_only
-from answers.lesson_11_routines import _back, _empty, _sums, operator
+from answers import RIGHT
+from answers.lesson_11 import RMSNorm, RMSOnTheClass, backward_only
+from answers.lesson_12 import _back, _empty, _sums, operator
 from answers.making import spoiled
 from torch.library import custom_op
 

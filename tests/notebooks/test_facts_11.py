@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,27 +10,10 @@ import pytest
 import torch
 from made import leaf, make
 from torch import Tensor
-from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function, gradcheck
-from torch.func import grad, hessian, jacfwd, jvp, vmap
-from torch.library import custom_op, opcheck
-from torch.utils.checkpoint import checkpoint
+from torch.func import grad, hessian, jvp, vmap
 
-from autograd_course import replicas
-
-CPU = {"device_type": "cpu"}
-# The tracer makes an instance of each Function that it meets, and asks tensors for their .grad.
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
-]
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.slow
 
 
 class Sine(Function):
@@ -99,6 +82,57 @@ def test_a_generated_rule_calls_forward_and_backward_once_with_the_shape_of_a_sa
 
     assert seen == [(3,), (3,)]
     torch.testing.assert_close(of_shared, (X * torch.cos(A * X)).sum(1))
+
+
+# An intermediate for backward
+
+
+def returned(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*inputs, output[1])
+
+
+def saved_in_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs, torch.cos(inputs[1] * inputs[0]))
+
+
+def by_cosine(ctx: Any, g: Tensor, *_: Any) -> Any:
+    x, a, cosine = ctx.saved_tensors
+    return g * a * cosine, (g * x * cosine).sum(), *(None,) * (len(ctx.needs_input_grad) - 2)
+
+
+RETURNED = like_sine(
+    forward=lambda x, a: (torch.sin(a * x), torch.cos(a * x)),
+    setup_context=returned,
+    backward=by_cosine,
+)
+IN_SETUP = like_sine(setup_context=saved_in_setup, backward=by_cosine)
+GIVEN = like_sine(forward=lambda x, a, cosine: torch.sin(a * x), backward=by_cosine)
+
+
+@pytest.mark.parametrize(
+    ("call", "right_twice"),
+    [
+        (lambda x, a: RETURNED.apply(x, a)[0], False),
+        (lambda x, a: IN_SETUP.apply(x, a), False),
+        (lambda x, a: Sine.apply(x, a), True),
+        (lambda x, a: GIVEN.apply(x, a, torch.cos(a * x)), True),
+    ],
+    ids=["returned and marked", "saved by setup_context", "computed in backward", "passed in"],
+)
+def test_how_backward_can_get_an_intermediate_and_what_the_second_derivative_is_then(
+    call: Callable[[Tensor, Tensor], Tensor], right_twice: bool
+) -> None:
+    by_shared = vmap(grad(lambda a, x: call(x, a).sum()), in_dims=(None, 0))(A, X)
+    torch.testing.assert_close(by_shared, (X * torch.cos(A * X)).sum(1))
+
+    slope = grad(lambda x: call(x, A).sum())
+    torch.testing.assert_close(slope(X), A * torch.cos(A * X))
+    bend = grad(lambda x: slope(x).sum())(X)
+    assert torch.allclose(bend, -A * A * torch.sin(A * X)) == right_twice
+
+
+# Where a generated rule ends
 
 
 def into_new_zeros(x: Tensor, a: Tensor) -> Tensor:
@@ -171,221 +205,13 @@ def test_a_generated_rule_wants_the_same_tensors_saved_for_both_modes() -> None:
         vmap(lambda x: apart.apply(x, A))(x).sum().backward()
 
 
-# torch.compile
+# Per-sample gradients
 
 
-def traced(f: Callable[..., Tensor], *calls: Any, **options: Any) -> list[Any]:
-    found: list[Any] = []
-
-    def backend(graph: Any, example_inputs: Any) -> Any:
-        found.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(f, backend=backend, **options)
-    for call in calls:
-        compiled(*call)
-    return found
-
-
-def branching(x: Tensor, a: Tensor) -> Tensor:
-    return x if x.max() > 100 else Sine.forward(x, a)
-
-
-def test_compile_traces_both_methods_and_breaks_silently_unless_fullgraph() -> None:
-    x = X.clone().requires_grad_()
-    (graph,) = traced(lambda x: Sine.apply(x, A) + 1, (x,))
-    inner = " ".join(module.code for module in graph.children())
-    assert ".sin()" in inner or "sin(" in inner
-    assert "cos(" in inner
-
-    f = like_sine(forward=branching)
-    assert len(traced(lambda x: f.apply(2 * x, A) + 1, (x,))) > 1
-    with pytest.raises(Exception, match="Data-dependent branching"):
-        traced(lambda x: f.apply(x, A), (x,), fullgraph=True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "compilations"),
-    [
-        ([1.0, 1.5, 2.0, 2.5, 3.0], 2),
-        ([torch.tensor(float(v)) for v in range(5)], 1),
-        (["a", "b", "c", "d"], 4),
-    ],
-    ids=["floats", "tensors", "strings"],
-)
-def test_how_often_a_changing_argument_compiles(arguments: list[Any], compilations: int) -> None:
-    def f(x: Tensor, a: Any) -> Tensor:
-        return x + len(a) if isinstance(a, str) else x + a
-
-    assert len(traced(f, *((X, a) for a in arguments))) == compilations
-
-
-# Operators
-
-
-def negated(x: Tensor) -> Tensor:
-    return torch.from_numpy(-x.detach().numpy())
-
-
-def operator(name: str, function: Any = negated, fake: Any = torch.empty_like) -> Any:
-    made = custom_op(f"facts09::{name}", function, mutates_args=())
-    made.register_fake(fake)
-    return made
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_an_operator_is_one_node_and_opcheck_does_not_see_a_wrong_gradient() -> None:
-    f = operator("opaque")
-    f.register_autograd(lambda ctx, g: -2 * g)
-    x = leaf(0.5, 1.5)
-
-    assert set(opcheck(f, (x,)).values()) == {"SUCCESS"}
-    assert not gradcheck(f, x, raise_exception=False)
-    (graph,) = traced(lambda x: f(2 * x), (x.detach(),), fullgraph=True)
-    assert len([node for node in graph.graph.nodes if node.op == "call_function"]) == 2
-    with pytest.raises(RuntimeError, match="setup_context"):
-        grad(lambda x: f(x).sum())(x.detach())
-
-
-def test_forward_mode_through_an_operator_is_silently_zero() -> None:
-    f = operator("pushed")
-    f.register_autograd(lambda ctx, g: -g)
-    x = torch.ones(3)
-
-    value, tangent = jvp(f, (x,), (x,))
-    assert torch.equal(value, -x)
-    assert not tangent.any()
-    assert not jacfwd(f)(x).any()
-
-
-def changing(x: Tensor) -> Tensor:
-    x.neg_()
-    return x.clone()
-
-
-def viewing(x: Tensor) -> Tensor:
-    return x[:1]
-
-
-@pytest.mark.parametrize(
-    ("function", "fake", "test"),
-    [
-        (changing, torch.empty_like, "test_schema"),
-        (viewing, lambda x: x[:1].clone(), "test_schema"),
-        (negated, lambda x: x.new_empty(()), "test_faketensor"),
-    ],
-    ids=["mutates", "aliases", "wrong fake"],
-)
-def test_opcheck_holds_an_operator_to_its_promises(function: Any, fake: Any, test: str) -> None:
-    f = operator(function.__name__, function, fake)
-    with pytest.raises(Exception, match=f"{test} failed"):
-        opcheck(f, (torch.ones(3),))
-
-
-def test_custom_op_may_be_defined_again_and_loses_what_was_registered() -> None:
-    operator("again")
-    bare = custom_op("facts09::again", negated, mutates_args=())
-    with pytest.raises(Exception, match="no fake impl registered"):
-        traced(bare, (torch.ones(3),), fullgraph=True)
-    torch.library.define("facts09::once", "(Tensor x) -> Tensor")
-    with pytest.raises(RuntimeError, match="multiple times"):
-        torch.library.define("facts09::once", "(Tensor x) -> Tensor")
-
-
-# Autocast
-
-
-class Project(Function):
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return x @ weight.T
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        return g @ weight, g.T @ x
-
-
-class Decorated(Project):
-    backward = staticmethod(custom_bwd(Project.backward, **CPU))
-
-
-class OnForward(Decorated):
-    forward = staticmethod(custom_fwd(Project.forward, **CPU))
-
-
-class OnSetupContext(Decorated):
-    setup_context = staticmethod(custom_fwd(Project.setup_context, **CPU))
-
-
-@pytest.mark.parametrize(
-    ("function", "error"),
-    [
-        (Project, "same dtype"),
-        (OnForward, "_fwd_used_autocast"),
-        (OnSetupContext, None),
-    ],
-)
-def test_under_autocast_custom_fwd_belongs_where_ctx_is(
-    function: type[Function], error: str | None
-) -> None:
-    weight = torch.randn(4, 3, requires_grad=True)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        y = function.apply(torch.ones(2, 3), weight)
-    assert y.dtype is torch.bfloat16
-    if error is None:
-        y.sum().backward()
-        assert weight.grad.dtype is torch.float32
-    else:
-        with pytest.raises((RuntimeError, AttributeError), match=error):
-            y.sum().backward()
-
-
-# In company
-
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_under_checkpoint_forward_runs_inside_backward_and_saved_tensors_unpack_once(
-    times: int,
-) -> None:
-    seen: list[str] = []
-
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        seen.append("forward")
-        ctx.save_for_backward(x)
-        return x * x
-
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        seen.append("backward")
-        for _ in range(times):
-            (x,) = ctx.saved_tensors
-        return 2 * x * g
-
-    f = make(forward, backward)
-    loss = checkpoint(lambda x: f.apply(x).sum(), leaf(1.0), use_reentrant=False)
-    if times == 1:
-        loss.backward()
-    else:
-        with pytest.raises(RuntimeError, match="already unpacked"):
-            loss.backward()
-    assert seen == ["forward", "backward", "forward"]
-
-
-@pytest.mark.thorough
-def test_a_gradient_that_is_written_is_not_averaged_over_processes() -> None:
-    x = torch.linspace(-1, 2, 24).reshape(8, 3)
-    layers: list[Any] = [replicas.Returned, replicas.Written]
-    returned, written = replicas.gradients(layers, [x[:4], x[4:]])
-
-    alone = [layer() for layer in layers]
-    for model in alone:
-        model(x).square().mean().backward()
-    torch.testing.assert_close(alone[1].weight.grad, alone[0].weight.grad)
-    for gradient in returned:
-        torch.testing.assert_close(gradient, alone[0].weight.grad)
-    assert not torch.allclose(*written)
+def test_per_sample_gradients_of_a_layer_that_mixes_the_samples_raise() -> None:
+    x = X.float()
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        vmap(lambda x: torch.nn.BatchNorm1d(3)(x[None]))(x)
+    with pytest.raises(RuntimeError, match="randomness"):
+        vmap(torch.nn.Dropout())(x)
+    assert vmap(torch.nn.Dropout(), randomness="different")(x).shape == x.shape

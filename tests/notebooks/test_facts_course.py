@@ -331,6 +331,35 @@ def forward_mode_users() -> None:
 
 
 @claim
+def no_ctx_in_forward() -> None:
+    def passed_in(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    def computed_again(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0], inputs[0] ** 2)
+
+    def back(ctx: Any, g: torch.Tensor) -> Any:
+        return 3 * ctx.saved_tensors[1] * g, None
+
+    def twice(f: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        (slope,) = grad(f(x).sum(), x, create_graph=True)
+        assert torch.allclose(slope, 3 * x**2)
+        return grad(slope.sum(), x)[0] if slope.requires_grad else torch.zeros(3)
+
+    x = floats(3)
+    given = function(lambda x, t: x * t, back, setup_context=passed_in)
+    assert torch.allclose(twice(lambda x: given.apply(x, x**2)), 6 * x)
+    again = function(
+        lambda x: x**3,
+        lambda ctx, g: 3 * ctx.saved_tensors[0] ** 2 * g,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    assert torch.allclose(twice(again.apply), 6 * x)
+    saved = function(lambda x: x**3, lambda ctx, g: back(ctx, g)[0], setup_context=computed_again)
+    assert not twice(saved.apply).any()
+
+
+@claim
 def one_example_at_a_time() -> None:
     class ByMean(Function):
         generate_vmap_rule = True
@@ -361,6 +390,28 @@ triple.register_fake(torch.empty_like)
 triple.register_autograd(lambda ctx, g: 6 * g)
 torch.library.opcheck(triple, (torch.ones(3, requires_grad=True),))
 """
+
+
+@torch.library.custom_op("course::negated", mutates_args=())
+def negated(x: torch.Tensor) -> torch.Tensor:
+    return -x
+
+
+negated.register_fake(torch.empty_like)
+
+
+@claim
+def kernel_inside() -> None:
+    around = function(
+        lambda x: negated(x), lambda ctx, g: -g, setup_context=lambda ctx, inputs, output: None
+    )
+    x = floats(3)
+    assert torch.equal(torch.func.grad(lambda x: around.apply(x).sum())(x.detach()), -torch.ones(3))
+    torch._dynamo.reset()
+    torch.compile(around.apply, backend="aot_eager", fullgraph=True)(x).sum().backward()
+    assert torch.equal(x.grad, -torch.ones(3))
+    with pytest.raises(NotImplementedError, match="must implement the jvp"):
+        torch.func.jvp(around.apply, (x.detach(),), (x.detach(),))
 
 
 @claim

@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 11: Functions. The routines' are in ``lesson_11_routines``."""
+"""Answers to the exercises of lesson 11."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ import math
 from typing import Any
 
 import torch
-from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
+from torch.func import functional_call, grad, jacrev, vmap
 
-from answers import lesson_11_routines as routines
 from answers.making import Wrong, double, solved, spoiled
 from autograd_course.functions import SmoothMaximum
 
-SOLVED = solved("11_beyond_eager")
-SOLVED["window_sums"].register_autograd(SOLVED["backward"], setup_context=SOLVED["setup_context"])
+SOLVED = solved("11_torch_func")
 RIGHT = {
     "split-rms-norm": SOLVED["RMSNorm"],
     "per-sample-gradients": SOLVED["per_sample_gradients"],
     "vmap-solve": SOLVED["Solve"],
     "jvp-smooth-maximum": SOLVED["SmoothMaximum"],
-    "repair-graph-breaks": SOLVED["Huber"],
-    "operator-window-sums": SOLVED["window_sums"],
-    "repair-autocast": SOLVED["Contrast"],
 }
 RMSNorm, Solve, Maximum = SOLVED["RMSNorm"], SOLVED["Solve"], SOLVED["SmoothMaximum"]
-Huber, Contrast, BrokenContrast = SOLVED["Huber"], SOLVED["Contrast"], SOLVED["BrokenContrast"]
 
 
 # Split an old Function
@@ -289,106 +283,60 @@ class MaximumWithoutJvp(Maximum):
     jvp = staticmethod(Function.jvp)
 
 
-# Repair: graph breaks
+# Per-sample gradients
 
 
-def huber_of_pieces(x: Any, delta: Any) -> Any:
-    inside = x.clamp(-delta, delta)
-    return inside * (x - inside / 2)
+def _parameters(model: Any) -> dict[str, Any]:
+    return {name: p.detach() for name, p in model.named_parameters()}
 
 
-def huber_of_signs(ctx: Any, g: Any) -> Any:
-    (x,) = ctx.saved_tensors
-    return torch.where(x.abs() <= ctx.delta, x, ctx.delta * x.sign()) * g, None
+def _of_one(model: Any, loss: Any) -> Any:
+    def of_one(parameters: Any, x: Any, y: Any) -> Any:
+        return loss(functional_call(model, parameters, (x[None],)), y[None])
+
+    return of_one
 
 
-def huber_branching(x: Any, delta: Any) -> Any:
-    if (x.abs() <= delta).all():
-        return x**2 / 2
-    return Huber.forward(x, delta)
+def by_jacobian(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    """The Jacobian of the vector of losses, from one call of the model."""
+
+    def losses(parameters: Any) -> Any:
+        predictions = functional_call(model, parameters, (x,))
+        return vmap(lambda p, t: loss(p[None], t[None]))(predictions, y)
+
+    return tuple(jacrev(losses)(_parameters(model)).values())
 
 
-def huber_in_place(x: Any, delta: Any) -> Any:
-    y = x**2 / 2
-    far = x.abs() > delta
-    y[far] = delta * (x[far].abs() - delta / 2)
-    return y
+def in_a_loop(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    of_one = grad(_of_one(model, loss))
+    rows = [of_one(_parameters(model), *one) for one in zip(x, y, strict=True)]
+    return tuple(torch.stack([row[name] for row in rows]) for name in rows[0])
 
 
-def huber_by_autograd(ctx: Any, g: Any) -> Any:
-    x = ctx.saved_tensors[0].detach().requires_grad_()
-    with torch.enable_grad():
-        y = Huber.forward(x, ctx.delta)
-    return torch.autograd.grad(y, x, g)[0], None
+def of_the_batch(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    gradients = torch.autograd.grad(loss(model(x), y), list(model.parameters()))
+    return tuple(g.expand(len(x), *g.shape) for g in gradients)
 
 
-def huber_printing(x: Any, delta: Any) -> Any:
-    print("outliers")
-    return Huber.forward(x, delta)
+def without_batch_axis(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    def of_one(parameters: Any, x: Any, y: Any) -> Any:
+        return loss(functional_call(model, parameters, (x,)), y)
+
+    gradients = vmap(grad(of_one), in_dims=(None, 0, 0))(_parameters(model), x, y)
+    return tuple(gradients.values())
 
 
-class HuberCounting(Huber):
-    calls = 0
-
-    @staticmethod
-    def forward(x: Any, delta: Any) -> Any:
-        HuberCounting.calls += 1
-        return Huber.forward(x, delta)
+def parameters_mapped_too(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    return tuple(vmap(grad(_of_one(model, loss)))(_parameters(model), x, y).values())
 
 
-def huber_without_outside(ctx: Any, g: Any) -> Any:
-    (x,) = ctx.saved_tensors
-    return torch.where(x.abs() <= ctx.delta, x, 0) * g, None
+def divided(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    right = vmap(grad(_of_one(model, loss)), in_dims=(None, 0, 0))(_parameters(model), x, y)
+    return tuple(g / len(x) for g in right.values())
 
 
-# Repair: a loss under autocast
-
-
-class ContrastByHand(BrokenContrast):
-    """Casts what is narrower than float32, with autocast off."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
-        with torch.autocast(q.device.type, enabled=False):
-            wide = torch.promote_types(q.dtype, torch.float32)
-            return BrokenContrast.forward(ctx, q.to(wide), k.to(wide), temperature)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        with torch.autocast(g.device.type, enabled=False):
-            return BrokenContrast.backward(ctx, g)
-
-
-on = {"device_type": "cpu"}
-AsForward = spoiled(
-    BrokenContrast,
-    forward=custom_fwd(BrokenContrast.forward, **on),
-    backward=custom_bwd(BrokenContrast.backward, **on),
-)
-ForwardOnly = spoiled(
-    BrokenContrast,
-    forward=custom_fwd(BrokenContrast.forward, **on, cast_inputs=torch.float32),
-)
-
-
-class AutocastOffInForward(BrokenContrast):
-    """Right with float32 inputs; bfloat16 ones stay bfloat16."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
-        with torch.autocast("cpu", enabled=False):
-            return BrokenContrast.forward(ctx, q, k, temperature)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        with torch.autocast("cpu", enabled=False):
-            return BrokenContrast.backward(ctx, g)
-
-
-class AlwaysFloat32(BrokenContrast):
-    @staticmethod
-    def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
-        return BrokenContrast.forward(ctx, q.float(), k.float(), temperature)
+def as_a_dict(model: Any, loss: Any, x: Any, y: Any) -> Any:
+    return vmap(grad(_of_one(model, loss)), in_dims=(None, 0, 0))(_parameters(model), x, y)
 
 
 ALSO_RIGHT = {
@@ -398,10 +346,7 @@ ALSO_RIGHT = {
     "a rule that puts the batch last": ("vmap-solve", ruled(to_the_end)),
     "the package's smooth maximum": ("jvp-smooth-maximum", SmoothMaximum),
     "both tangents under one sum": ("jvp-smooth-maximum", maximum(jvp=jvp_by_parts)),
-    "Huber by a clamp": ("repair-graph-breaks", spoiled(Huber, forward=huber_of_pieces)),
-    "Huber's slope by signs": ("repair-graph-breaks", spoiled(Huber, backward=huber_of_signs)),
-    "autocast switched off by hand": ("repair-autocast", ContrastByHand),
-    **routines.ALSO_RIGHT,
+    "per-sample gradients by a Jacobian": ("per-sample-gradients", by_jacobian),
 }
 
 
@@ -413,8 +358,8 @@ def _jvp(mistake: str, rule: str, **methods: Any) -> Wrong:
     return Wrong("jvp-smooth-maximum", mistake, rule, maximum(**methods))
 
 
-def _huber(mistake: str, rule: str, **methods: Any) -> Wrong:
-    return Wrong("repair-graph-breaks", mistake, rule, spoiled(Huber, **methods))
+def _samples(mistake: str, rule: str, answer: Any) -> Wrong:
+    return Wrong("per-sample-gradients", mistake, rule, answer)
 
 
 WRONG = [
@@ -452,6 +397,13 @@ WRONG = [
         "forward-raises",
         spoiled(RMSNorm, forward=lambda x, w, e: RMSNorm.forward(x, w, e)[0]),
     ),
+    _samples("a list", "this exercise asks for a tuple", lambda *given: [*by_jacobian(*given)]),
+    _samples("a loop", "the model is called 30 times", in_a_loop),
+    _samples("the batch's gradient", "gradient of the whole batch", of_the_batch),
+    _samples("no batch axis", "raises", without_batch_axis),
+    _samples("the parameters are mapped too", "raises ValueError", parameters_mapped_too),
+    _samples("shares of the mean", "shares of a mean", divided),
+    _samples("a dict", "of type dict", as_a_dict),
     _vmap("the batch is taken to be in front", "wrong-vmap", ruled(as_they_come)),
     _vmap("out_dims is where the batch was", "wrong-vmap", ruled(where_a_was)),
     _vmap("None is forgotten", "wrong-vmap", ruled(none_forgotten)),
@@ -502,18 +454,6 @@ WRONG = [
         maximum(jvp=jvp_of_a_number),
         "Do not call `.item()`",
     ),
-    _huber("a branch on values", "compile-mismatch", forward=huber_branching),
-    _huber("written in place at a mask", "compile-mismatch", forward=huber_in_place),
-    _huber("autograd in backward", "compile-mismatch", backward=huber_by_autograd),
-    _huber("prints", "compile-mismatch", forward=huber_printing),
-    _huber("the outside is forgotten", "wrong-region", backward=huber_without_outside),
-    Wrong("repair-graph-breaks", "the counter stays", "compile-mismatch", HuberCounting),
-    Wrong("repair-autocast", "nothing done", "autocast", BrokenContrast),
-    Wrong("repair-autocast", "decorated, without cast_inputs", "autocast", AsForward),
-    Wrong("repair-autocast", "forward alone", "autocast", ForwardOnly),
-    Wrong("repair-autocast", "bfloat16 inputs stay", "autocast", AutocastOffInForward),
-    Wrong("repair-autocast", "float32 always", "dtype torch.float32", AlwaysFloat32),
-    *routines.WRONG,
 ]
 
 KNOWN = [
@@ -524,11 +464,4 @@ KNOWN = [
     ),
     ("vmap-solve", (torch.diag(double(2.0, 4.0)), double(2.0, 2.0)), double(1.0, 0.5)),
     ("jvp-smooth-maximum", (double(0.0, 0.0), double(3.0)[0]), double(3 * math.log(2))[0]),
-    ("repair-graph-breaks", (double(-3.0, 0.5), 1.0), double(2.5, 0.125)),
-    ("operator-window-sums", (double(1.0, 2.0, 3.0, 4.0, 5.0), 3), double(6.0, 9.0, 12.0)),
-    (
-        "repair-autocast",
-        (torch.eye(2).double(), torch.eye(2).double(), 1.0),
-        double(*[math.log(math.e + 1) - 1] * 2),
-    ),
 ]

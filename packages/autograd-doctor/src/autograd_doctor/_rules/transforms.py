@@ -56,7 +56,7 @@ USERS_EXCEPTION = "Observed exception"  # how dynamo reports one in the code tha
     hint="Return one tangent for each output from `jvp`. For each input, multiply the derivative "
     "by the tangent of that input, and add the products. Compare `jvp` with `backward` term by "
     "term.",
-    lesson="11_beyond_eager",
+    lesson="11_torch_func",
     after=FIRST_ORDER,
 )
 def wrong_jvp(evidence: Evidence) -> Match | None:
@@ -102,7 +102,7 @@ def _match_jvp(comparison: Comparison) -> Match | None:
     "`.numpy()`. When reverse mode runs over forward mode, as in `jacrev` of `jacfwd`, PyTorch "
     "differentiates the operations of `jvp`. It treats an intermediate result that `forward` "
     "stored on `ctx` as a constant.",
-    lesson="11_beyond_eager",
+    lesson="11_torch_func",
     after=(*FIRST_ORDER, "order", "wrong-jvp"),
 )
 def silent_reverse_over_forward(evidence: Evidence) -> Match | None:
@@ -136,7 +136,7 @@ def _match_graph(comparison: Comparison) -> Match | None:
     "where it is, or is None if the tensor has no batch dim. Return the position of the batch dim "
     "in the outputs as `out_dims`. If you set `generate_vmap_rule`, use only PyTorch operations "
     "on tensors.",
-    lesson="11_beyond_eager",
+    lesson="11_torch_func",
     after=(*FIRST_ORDER, "layout"),
 )
 def wrong_vmap(evidence: Evidence) -> Match | None:
@@ -165,7 +165,7 @@ def _vmap_hint(comparison: Comparison) -> str:
     "`ctx`, and calls to `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` "
     "with tensors that have no values. If you need such code, put it into a function that is "
     "decorated with `torch.compiler.disable`.",
-    lesson="11_beyond_eager",
+    lesson="12_compile_and_operators",
     after=FIRST_ORDER,
 )
 def compile_mismatch(evidence: Evidence) -> Match | None:
@@ -200,7 +200,7 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     hint="Move everything that uses `ctx` into `setup_context(ctx, inputs, output)`, and remove "
     "`ctx` from `forward`. Return every intermediate result that `backward` needs as an extra "
     "output.",
-    lesson="11_beyond_eager",
+    lesson="11_torch_func",
     after=("contract",),
 )
 def func_incompatible(evidence: Evidence) -> Match | None:
@@ -227,7 +227,7 @@ def func_incompatible(evidence: Evidence) -> Match | None:
     "`torch.amp.custom_bwd`, so that both run in a fixed dtype. Without these decorators, autocast "
     "computes the matrix products of `forward` in low precision, and their dtype differs from that "
     "of the saved tensors.",
-    lesson="11_beyond_eager",
+    lesson="12_compile_and_operators",
     after=("contract", "linearity", "values", "layout"),
 )
 def autocast(evidence: Evidence) -> Match | None:

@@ -1,0 +1,205 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/11_torch_func.ipynb)
+#
+# # 11 · torch.func: exercises
+#
+# You make four Functions work with `torch.func`. All of them already work in an ordinary `backward()`.
+#
+# **Given:** the task, the formulas, and usually a Function that lacks only the method you write.
+#
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+#
+# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
+#
+# 10 points, about 50 minutes.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.func import functional_call, grad, vmap
+
+from autograd_course import grade, hint, progress
+
+# %% [markdown]
+# ## 1 · Split an old Function (2 points · medium · 20 minutes)
+#
+# Language models normalize each row by its root mean square:
+#
+# $$y = x \, r \, w, \qquad r = \frac{1}{\sqrt{\tfrac{1}{n}\sum_i x_i^2 + \varepsilon}} .$$
+#
+# The Function below has trained well for years. Then somebody wanted per-sample gradients.
+
+
+# %%
+class OldRMSNorm(Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+        ctx.rstd = rstd
+        ctx.save_for_backward(x, weight)
+        return x * rstd * weight
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        normed, g = x * ctx.rstd, grad_output * weight
+        grad_x = ctx.rstd * (g - normed * (g * normed).mean(-1, keepdim=True))
+        grad_weight = (grad_output * normed).reshape(-1, x.shape[-1]).sum(0)
+        return grad_x, grad_weight, None
+
+
+x = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.5, -0.5]], dtype=torch.float64)
+try:
+    grad(lambda x: OldRMSNorm.apply(x, torch.ones(3), 1e-5).sum())(x)
+except RuntimeError as error:
+    print(str(error).partition(". ")[0])
+
+
+# %% [markdown]
+# **Write** the class `RMSNorm` with a separate `setup_context`: `forward(x, weight, eps)`, `setup_context` and `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: this is how `forward` passes its intermediate to `backward`. No gradient is meant to come through `rstd`.
+#
+# **Constraint:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
+
+# %% nbgrader={"grade": false, "grade_id": "split-rms-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+RMSNorm = ...
+
+
+# YOUR CODE HERE
+
+
+# %% nbgrader={"grade": true, "grade_id": "split-rms-norm-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("split-rms-norm", RMSNorm)
+
+# %% [markdown]
+# ## 2 · Per-sample gradients (2 points · medium · 10 minutes)
+#
+# Clipping each sample, measuring how noisy a batch is, finding the samples that a model has learned least from: all these need the gradient of each sample's own loss.
+#
+# `model` is any module, `x` holds $N$ samples along axis 0, `y` their targets, and `loss(prediction, target)` is one number for a batch, such as `F.mse_loss`. The gradient of sample $i$ is that of `loss(model(x[i : i + 1]), y[i : i + 1])`: a batch of one. (Models insist on a batch axis, and `vmap` takes it away.)
+#
+# **Write** the function. It returns a tuple with one tensor for each parameter, in the order of `model.named_parameters()`, of shape `(N, *parameter.shape)`.
+#
+# **Constraint:** the model is called once, whatever $N$.
+
+
+# %% nbgrader={"grade": false, "grade_id": "per-sample-gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def per_sample_gradients(model, loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "per-sample-gradients-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("per-sample-gradients", per_sample_gradients)
+
+# %% [markdown]
+# ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
+#
+# The solution $y$ of the linear system $A y = b$, computed by NumPy. Its gradient is one more system, with the transpose: $\lambda = A^{-\top} g$ gives $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading axes before both. All of this is given. Only the rule is missing.
+#
+# **Write** `vmap`. Samples may lie along any axis of `a` and of `b`, and one of the two may be shared by all samples.
+#
+# **Constraint:** the kernel is called once for the whole batch.
+
+
+# %% nbgrader={"grade": false, "grade_id": "vmap-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Solve(Function):
+    @staticmethod
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        y = np.linalg.solve(a.detach().numpy(), b.detach().numpy()[..., None])
+        return torch.from_numpy(y[..., 0])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor | None, Tensor]:
+        a, y = ctx.saved_tensors
+        grad_b = Solve.apply(a.mT, grad_output)
+        grad_a = -grad_b[..., :, None] * y[..., None, :] if ctx.needs_input_grad[0] else None
+        return grad_a, grad_b
+
+    @staticmethod
+    def vmap(info, in_dims, a: Tensor, b: Tensor) -> tuple[Tensor, int]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "vmap-solve-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("vmap-solve", Solve)
+
+# %% [markdown]
+# ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
+#
+# The maximum of a row, made smooth by a temperature $t$, with $p = \text{softmax}(x/t)$:
+#
+# $$y = t \log \sum_i e^{x_i / t}, \qquad \frac{\partial y}{\partial x_i} = p_i, \qquad
+# \frac{\partial y}{\partial t} = \frac{y - \sum_i p_i x_i}{t} .$$
+#
+# `x` has any shape, the last axis is the row. How do *all* outputs change when the temperature rises a little? One pass of forward mode answers this.
+#
+# **Write** `setup_context` and `jvp`. Both tangents have the shapes of their inputs; the result has the shape of `y`.
+#
+# **Constraints:** the Hessian, forward over reverse, is right too. Tensors are kept by the two methods that `ctx` has for it, not as its attributes.
+
+
+# %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class SmoothMaximum(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, temperature: Tensor) -> Tensor:
+        return temperature * torch.logsumexp(x / temperature, -1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, t, y = ctx.saved_tensors
+        p = torch.softmax(x / t, -1)
+        return p * grad_output[..., None], (grad_output * (y - (p * x).sum(-1)) / t).sum()
+
+    @staticmethod
+    def jvp(ctx, x_tangent: Tensor, t_tangent: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "jvp-smooth-maximum-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("jvp-smooth-maximum", SmoothMaximum)
+
+# %% [markdown]
+# ## Where you are
+
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## Where next
+#
+# Run `diagnose(F, inputs, level="full")` on a Function from your own project. The report tells you which `torch.func` transforms cannot use it yet. Lesson 12 continues with the compiler.

@@ -1,0 +1,230 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/12_compile_and_operators.ipynb)
+#
+# # 12 · torch.compile and custom operators: exercises
+#
+# You remove graph breaks from a Function, wrap a NumPy routine as a custom operator, and make a loss safe under autocast.
+#
+# **Given:** the task, the formulas, and code that works in an ordinary `backward()`.
+#
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+#
+# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3 autograd may convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
+#
+# 8 points, about 40 minutes.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import numpy as np
+import torch
+from torch import Tensor
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function
+
+from autograd_course import diagnose, grade, hint, progress
+
+# %% [markdown]
+# ## 1 · Repair: graph breaks (2 points · medium · 10 minutes)
+#
+# The Huber loss is a parabola near zero and a straight line beyond $\delta$, so that an outlier pulls with a constant force:
+#
+# $$y = \begin{cases} x^2/2 & |x| \le \delta \\ \delta\,(|x| - \delta/2) & \text{else.} \end{cases}$$
+#
+# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops at all three.
+
+
+# %%
+class BrokenHuber(Function):
+    outliers = 0
+
+    @staticmethod
+    def forward(x: Tensor, delta: float) -> Tensor:
+        if x.abs().max() <= delta:  # no outlier: the parabola is enough
+            return x**2 / 2
+        BrokenHuber.outliers += 1
+        return torch.where(x.abs() <= delta, x**2 / 2, delta * (x.abs() - delta / 2))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        x, ctx.delta = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = BrokenHuber.forward(x, ctx.delta)
+        return torch.autograd.grad(y, x, grad_output)[0], None
+
+
+errors = torch.tensor([-3.0, -0.4, 0.2, 1.5], dtype=torch.float64)
+for finding in diagnose(BrokenHuber, (errors, 1.0), level="full").findings:
+    if finding.rule == "compile-mismatch":
+        print(finding.message.partition(":")[0])
+
+
+# %% [markdown]
+# **Write** `forward` and `backward` again. The same values, no counter.
+#
+# **Constraint:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-graph-breaks", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Huber(Function):
+    @staticmethod
+    def forward(x: Tensor, delta: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        x, ctx.delta = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-graph-breaks-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("repair-graph-breaks", Huber)
+
+# %% [markdown]
+# ## 2 · A custom operator (4 points · hard · 15 minutes)
+#
+# A vendor's library has a fast routine that you cannot change. Read its docstring: the routine works in place.
+
+
+# %%
+def vendor_sums(series: np.ndarray, width: int) -> np.ndarray:
+    """Return the sums of `width` neighbors along the last axis.
+
+    Works in place: `series` is overwritten, and the result is a part of its memory. From n numbers
+    in a row come n - width + 1 sums.
+    """
+    np.cumsum(series, axis=-1, out=series)
+    series[..., width:] -= series[..., :-width].copy()
+    return series[..., width - 1 :]
+
+
+print(vendor_sums(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3))
+
+
+# %% [markdown]
+# **Write** the four functions of an operator around it: the operator, its fake, and autograd's two. `x` has any leading axes; it lies on the CPU. You may run the cell as often as you like: the definition replaces the one before.
+#
+# An element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is a sum of neighbors too, of `grad_output`, with zeros beyond its ends.
+#
+# **Constraints:** `opcheck` passes; the operator can be differentiated twice; it compiles into one graph.
+
+
+# %% nbgrader={"grade": false, "grade_id": "operator-window-sums", "locked": false, "schema_version": 3, "solution": true, "task": false}
+@torch.library.custom_op("exercises::window_sums", mutates_args=())
+def window_sums(x: Tensor, width: int) -> Tensor:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+@window_sums.register_fake
+def fake(x: Tensor, width: int) -> Tensor:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+def setup_context(ctx, inputs, output) -> None:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+window_sums.register_autograd(backward, setup_context=setup_context)
+
+
+# %% nbgrader={"grade": true, "grade_id": "operator-window-sums-grade", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+grade("operator-window-sums", window_sums)
+
+# %% [markdown]
+# ## 3 · Repair: a loss under autocast (2 points · medium · 15 minutes)
+#
+# In contrastive learning each query $q_i$ is to be nearest to its own key $k_i$. The loss is a cross entropy over scores at a low temperature $\tau$:
+#
+# $$L_i = \log \sum_j e^{s_{ij}} - s_{ii}, \qquad s = \frac{q k^\top}{\tau} .$$
+#
+# With unit vectors and $\tau = 0.02$ the scores reach 50. In bfloat16 the neighbors of 50 are 49.75 and 50.25. Differences of scores are what decides, so a probability may come out off by a fifth.
+
+
+# %%
+class BrokenContrast(Function):
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward(q, k)
+        ctx.temperature = temperature
+        scores = q @ k.t() / temperature
+        return torch.logsumexp(scores, 1) - scores.diagonal()
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        q, k = ctx.saved_tensors
+        p = torch.softmax(q @ k.t() / ctx.temperature, 1)
+        slope = (p - torch.eye(len(q), dtype=p.dtype, device=p.device)) * grad_output[:, None]
+        return slope @ k / ctx.temperature, slope.t() @ q / ctx.temperature, None
+
+
+rng = torch.Generator().manual_seed(0)
+q = torch.nn.functional.normalize(torch.randn(12, 8, generator=rng))
+k = torch.nn.functional.normalize(q + torch.randn(12, 8, generator=rng))
+losses = BrokenContrast.apply(q, k, 0.02)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    error = (BrokenContrast.apply(q, k, 0.02) - losses).abs().max()
+print(f"a loss of {losses[1]:.1f} and others are off by up to {error:.1f} under autocast")
+
+
+# %% [markdown]
+# **Write** the class `Contrast`: the same formulas, in float32 in both methods whenever autocast is on. Inputs come in float32 or, from a layer before, in bfloat16. Some training loops run `backward()` inside the autocast block. And without autocast nothing is converted: the grader's float64 must pass through.
+#
+# **Constraint:** under autocast the losses and their gradients are those without it. The grader works on the CPU.
+
+# %% nbgrader={"grade": false, "grade_id": "repair-autocast", "locked": false, "schema_version": 3, "solution": true, "task": false}
+Contrast = ...
+
+
+# YOUR CODE HERE
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-autocast-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("repair-autocast", Contrast)
+
+# %% [markdown]
+# ## Where you are
+
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## Where next
+#
+# Run `diagnose(F, inputs, level="full")` on a Function from your own project. The report tells you what breaks under `torch.func`, `torch.compile` and autocast.

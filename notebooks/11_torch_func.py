@@ -1,0 +1,788 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_torch_func.ipynb)
+#
+# # 11 · torch.func: vmap, forward mode, per-sample gradients
+#
+# **You will** take a Function that works with `backward()` and make it work with `torch.func`. You
+# will use it to compute the gradient of every sample in a batch, in one pass.
+#
+# **You will learn** why `torch.func` needs a separate `setup_context`, how `vmap` treats your
+# Function with a generated rule and with a rule of your own, and how to add forward mode.
+#
+# **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
+#
+# **It takes** 35 minutes with its three checkpoints; the section marked *in depth*, another 5, can
+# wait. The exercises come after it.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import math
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function, gradcheck
+from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
+
+from autograd_course import diagnose
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, first_sentence, note, predict
+from autograd_course.visualize import function_lab, knowledge_check
+
+# %% [markdown]
+# ## One bad reading
+#
+# A tide gauge reports the level of the sea every eighteen minutes. Five of its 120 readings are
+# wrong: the transmission failed, and the log says 30 meters. We want a small network to learn the
+# tide in spite of them. Its activation is the *snake*, which suits periodic data because it learns
+# a frequency $a$ (Ziyin et al. 2020):
+#
+# $$y = x + \frac{\sin^2(a x)}{a}$$
+#
+# A colleague has written the snake as a Function, in the form that you know from lesson 01. The
+# Function is right.
+
+
+# %%
+class OldSnake(Function):
+    """y = x + sin²(a x)/a; ∂L/∂x = (1 + sin 2ax)·g, ∂L/∂a = Σ (x sin(2ax)/a - sin²(ax)/a²)·g."""
+
+    @staticmethod
+    def forward(ctx, x, a):
+        ctx.save_for_backward(x, a)
+        return x + torch.sin(a * x) ** 2 / a
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, a = ctx.saved_tensors
+        wave = torch.sin(2 * a * x)
+        by_a = x * wave / a - (torch.sin(a * x) / a) ** 2
+        return grad_output * (1 + wave), (grad_output * by_a).sum()
+
+
+x = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
+a = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
+print("gradcheck:", gradcheck(OldSnake.apply, (x, a)))
+
+# %% [markdown]
+# A squared error of $30^2$ outweighs everything else. The usual advice is to *clip* the gradient:
+# if its norm is larger than a limit, scale it down to the limit. We first clip the gradient of the
+# whole batch with `clip_grad_norm_`.
+
+# %%
+device = "cuda" if torch.cuda.is_available() else "cpu"
+rng = torch.Generator().manual_seed(0)
+hours = torch.linspace(0, 36, 120)[:, None]
+tide = 1.5 * torch.sin(2 * math.pi * hours / 12.4) + 0.5 * torch.sin(math.pi * hours / 12.4 + 1)
+tide = tide.squeeze(1)
+gauge = tide + 0.1 * torch.randn(120, generator=rng)
+bad = torch.randperm(120, generator=rng)[:5]
+gauge[bad] = 30.0
+when, gauge, tide = (hours / 6 - 3).to(device), gauge.to(device), tide.to(device)
+
+
+class Net(nn.Module):
+    def __init__(self, snake):
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 24), nn.Linear(24, 1)
+        self.a = nn.Parameter(torch.tensor(2.0))
+        self.snake = snake
+
+    def forward(self, x):
+        return self.last(self.snake(self.first(x), self.a)).squeeze(-1)
+
+
+def clip_batch(net):
+    """Compute the gradient of the mean loss and clip it to norm 1."""
+    net.zero_grad()
+    (net(when) - gauge).square().mean().backward()
+    nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+
+
+# %% [markdown]
+# The training loop takes the function that computes the gradients as an argument.
+
+
+# %%
+def fit(snake, compute_gradients, steps=200):
+    torch.manual_seed(0)
+    net = Net(snake).to(device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    for _ in range(steps):
+        compute_gradients(net)
+        optimizer.step()
+    return net(when).detach()
+
+
+by_batch = fit(OldSnake.apply, clip_batch)
+print(f"typical error: {(by_batch - tide).square().mean().sqrt():.0f} meters")
+
+# %% [markdown]
+# The network is wrong by meters although we clipped. The five readings dominate the sum before it
+# is clipped. Clipping makes the gradient shorter, but its direction is already wrong.
+#
+# We have to clip the gradient of each *sample*, and average afterwards. Then no reading counts much
+# more than another. Training with differential privacy clips in the same way.
+#
+# This needs 120 gradients in every step. A loop would take 120 backward passes. `torch.func`
+# promises all of them in one pass: `grad` turns a function into its gradient function, and `vmap`
+# runs that function over a batch.
+
+
+# %%
+def sample_gradients(net):
+    """Return the gradient of each sample's loss by parameter, with the samples along dim 0."""
+
+    def loss(parameters, x, y):
+        prediction = functional_call(net, parameters, (x,))  # net(x), with these parameters
+        return (prediction - y).square()
+
+    parameters = {name: p.detach() for name, p in net.named_parameters()}
+    return vmap(grad(loss), in_dims=(None, 0, 0))(parameters, when, gauge)
+
+
+def norms(grads):
+    return torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in grads.values()]).norm(dim=0)
+
+
+def clip_samples(net):
+    """Clip each sample's gradient to norm 1, and put the mean into .grad."""
+    grads = sample_gradients(net)
+    factors = (1 / norms(grads)).clamp(max=1)
+    for name, p in net.named_parameters():
+        p.grad = torch.einsum("n,n...->...", factors, grads[name]) / len(when)
+
+
+try:
+    fit(OldSnake.apply, clip_samples)
+except RuntimeError as error:
+    print(first_sentence(error))
+
+# %% [markdown]
+# The Function is right, but `torch.func` cannot use it.
+
+# %% [markdown]
+# ## The whole thing, working
+#
+# Two changes are enough. First, `forward` loses its `ctx`, and everything that it did with `ctx`
+# moves to the method `setup_context`, which you met in lesson 02. Second, one line says that `vmap`
+# may derive its own rule. `backward` stays the same.
+
+
+# %%
+class Snake(Function):
+    """The same values and gradients as OldSnake, with a separate setup_context."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, a):
+        return x + torch.sin(a * x) ** 2 / a
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, a = inputs
+        ctx.save_for_backward(x, a)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, a = ctx.saved_tensors
+        wave = torch.sin(2 * a * x)
+        by_a = x * wave / a - (torch.sin(a * x) / a) ** 2
+        return grad_output * (1 + wave), (grad_output * by_a).sum()
+
+
+by_sample = fit(Snake.apply, clip_samples)
+error = (by_sample - tide).square().mean().sqrt()
+print("typical error below 10 centimeters:", bool(error < 0.1))
+
+# %% jupyter={"source_hidden": true}
+torch.manual_seed(0)
+first_norms = norms(sample_gradients(Net(Snake.apply).to(device))).cpu()
+h, good = hours.squeeze(), torch.ones(120, dtype=torch.bool)
+good[bad] = False
+
+with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
+    learned.plot(h[good], gauge.cpu()[good], ".", color=GRAY, markersize=4)
+    learned.plot(h, by_batch.cpu(), color=ORANGE)
+    learned.plot(h, by_sample.cpu(), color=BLUE)
+    for place in h[bad]:
+        arrow = {"arrowstyle": "->", "color": GRAY}
+        learned.annotate("", (place, 6.4), (place, 5.7), arrowprops=arrow)
+    note(learned, "five readings of 30 m, far above", (6.0, 5.0), GRAY)
+    note(learned, "the batch clipped", (0.2, 3.7), ORANGE)
+    note(learned, "each sample clipped", (9.2, -2.5), BLUE)
+    learned.set(title="what was learned", xlabel="hours", ylabel="level [m]", ylim=(-3, 6.6))
+
+    sizes.semilogy(h[good], first_norms[good], ".", color=BLUE)
+    sizes.semilogy(h[bad], first_norms[bad], "o", color=ORANGE)
+    sizes.axhline(1, color=GRAY, linestyle="--", linewidth=1)
+    note(sizes, "the five", (0.5, 230), ORANGE)
+    note(sizes, "clipped to", (0.5, 0.62), GRAY)
+    sizes.set(title="norm of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
+
+# %% [markdown]
+# Both runs use the same data, the same network and the same optimizer. The better run needs a
+# Function that `torch.func` can *transform*.
+
+# %% [markdown]
+# ## Two forms of one Function
+#
+# Why can `forward` not keep its `ctx`? `ctx` is the node of one graph. `vmap(grad(f))` contains two
+# transforms, one inside the other, and each of them handles the call: `vmap` runs `forward` for the
+# whole batch, and `grad` creates a node for the gradient. PyTorch must therefore be able to ask for
+# the two jobs of `forward` separately: compute the output, and save what `backward` needs.
+#
+# | | combined `forward` | separate `forward` and `setup_context` |
+# | --- | --- | --- |
+# | compute | `forward(ctx, x, a)` | `forward(x, a)` |
+# | save, mark | in `forward` | `setup_context(ctx, inputs, output)` |
+# | an intermediate for `backward` | `ctx.save_for_backward(s)` | return it, or recompute it |
+# | `torch.func.grad`, `vjp`, `jvp`, `vmap`, `hessian` | raise an error | possible |
+#
+# Nothing else changes. The lab below takes both forms. Drag $x$ and $a$, and watch which lines run
+# in which method.
+
+# %%
+function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, names=("x", "a"))
+
+# %% [markdown]
+# The third row of the table is the price. `setup_context` sees the inputs and the output of
+# `forward`, and nothing in between. Suppose that $\sin(ax)$ is expensive and that `backward` should
+# reuse it. The usual way is to return it as a second output. If callers should not differentiate
+# this output, mark it, and give them a plain function that drops it.
+
+
+# %%
+class KeepingSine(Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, a):
+        sine = torch.sin(a * x)
+        return x + sine**2 / a, sine
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, a = inputs
+        _, sine = output
+        ctx.mark_non_differentiable(sine)
+        ctx.save_for_backward(x, a, sine)
+
+    @staticmethod
+    def backward(ctx, grad_output, _):
+        x, a, sine = ctx.saved_tensors
+        wave = 2 * sine * torch.cos(a * x)  # sin 2t = 2 sin t cos t
+        by_a = x * wave / a - (sine / a) ** 2
+        return grad_output * (1 + wave), (grad_output * by_a).sum()
+
+
+def snake(x, a):
+    y, _ = KeepingSine.apply(x, a)
+    return y
+
+
+x, a = x.detach(), a.detach()
+expected = grad(lambda x: Snake.apply(x, a).sum())(x)
+print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x), expected))
+
+# %% [markdown]
+# An extra output is not the only way. These are all the ways, and what each one costs:
+#
+# | where the intermediate is computed | second derivative | cost |
+# | --- | --- | --- |
+# | in `forward`, returned and marked | silently wrong (lesson 06) | an extra output |
+# | in `setup_context`, saved there | silently wrong | computed twice |
+# | in `backward` | right | computed twice, nothing saved |
+# | before `.apply`, passed as an argument | right | autograd saves its own graph too |
+#
+# With the last one, `backward` returns `None` for the extra argument. Do not store the intermediate
+# on the class or in a global variable: the next call overwrites it, as lesson 02 has shown.
+
+# %% [markdown]
+# ## vmap, generated
+#
+# $$\operatorname{vmap}(f)\,(x_1, \dots, x_N) \;=\; \bigl(f(x_1), \dots, f(x_N)\bigr)$$
+#
+# **Common belief: "`vmap` calls my function once for each sample."** Count the calls:
+
+
+# %%
+calls = []
+
+
+class Watched(Snake):
+    @staticmethod
+    def forward(x, a):
+        calls.append(f"forward  x {tuple(x.shape)}, a {tuple(a.shape)}")
+        return Snake.forward(x, a)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        calls.append(f"backward g {tuple(grad_output.shape)}")
+        return Snake.backward(ctx, grad_output)
+
+
+batch = torch.randn(120, 3, generator=rng, dtype=torch.float64)
+per_sample = vmap(grad(lambda a, x: Watched.apply(x, a).sum()), in_dims=(None, 0))(a, batch)
+print(*calls, sep="\n")
+print("gradients of a:", tuple(per_sample.shape))
+
+# %% [markdown]
+# `vmap` calls each method once. `forward` receives a tensor that *reports* three elements, the
+# shape of one sample. The tensor contains all 120 samples, and each operation works on all of them
+# at once. You therefore write `forward` and `backward` for one sample: `sum()` adds up one sample
+# and not the batch.
+#
+# `in_dims=(None, 0)` says that `a` is shared and that `x` has its samples along dim 0. The gradient
+# of the *shared* `a` has a batch dimension: it contains one number for each sample. These 120
+# numbers add up to the ordinary gradient.
+
+# %%
+total = grad(lambda a: Snake.apply(batch, a).sum())(a)
+looped = torch.stack([grad(lambda a, x=x: Snake.apply(x, a).sum())(a) for x in batch])
+print("their sum is the batch's gradient:", torch.allclose(per_sample.sum(), total))
+print("a loop gives the same numbers:    ", torch.allclose(per_sample, looped))
+
+# %% [markdown]
+# ### Checkpoint 1
+#
+# You can nest `vmap`. A grid of $6 \times 20$ samples, each with 3 numbers, is a tensor of shape
+# `(6, 20, 3)`. You call `vmap(vmap(f))` with it. How many dimensions does the `x` have that
+# `forward` receives?
+
+# %%
+grid = torch.randn(6, 20, 3)
+seen = []
+
+
+class Dimensions(Snake):
+    @staticmethod
+    def forward(x, a):
+        seen.append(x.dim())
+        return Snake.forward(x, a)
+
+
+vmap(vmap(lambda x: Dimensions.apply(x, torch.tensor(2.0))))(grid)
+
+predict(..., seen[0])
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# One. Each `vmap` hides one dimension: the outer one hides the 6, the inner one the 20. One sample
+# of shape `(3,)` is left.
+#
+# </details>
+
+# %% [markdown]
+# ### Where the generated rule ends
+#
+# **Common belief: "`generate_vmap_rule = True` makes every Function work."** With this line you
+# promise that `forward`, `backward` and `jvp` consist of PyTorch operations that do the same for
+# every sample. These four Functions break the promise:
+
+
+# %%
+class Branching(Snake):
+    @staticmethod
+    def forward(x, a):
+        return x if x.max() > 1 else a * x
+
+
+class CallingNumPy(Snake):
+    @staticmethod
+    def forward(x, a):
+        return torch.from_numpy(np.sin(x.numpy()))
+
+
+class IntoZeros(Snake):
+    @staticmethod
+    def forward(x, a):
+        y = torch.zeros(3)
+        y += x  # y has no batch dimension, x has one
+        return y
+
+
+class Random(Snake):
+    @staticmethod
+    def forward(x, a):
+        return x * torch.rand_like(x)
+
+
+for function in (Branching, CallingNumPy, IntoZeros, Random):
+    try:
+        vmap(function.apply, in_dims=(0, None))(grid[0], torch.tensor(2.0))
+    except RuntimeError as error:
+        print(f"{function.__name__}:\n    {first_sentence(error)}")
+
+# %% [markdown]
+# `x.max() > 1` has 20 answers, one for each sample, but Python can take only one branch. The
+# repairs are:
+#
+# | instead of | write |
+# | --- | --- |
+# | `if x.max() > 1` | `torch.where`, `clamp` |
+# | `x.item()`, `x.numpy()` | PyTorch operations, or a rule by hand (next section) |
+# | `torch.zeros(3)`, then `+=` | `x.new_zeros(3)`, which is batched like `x`; or `y = y + x` |
+# | random numbers | the caller passes `randomness="same"` or `"different"` to `vmap` |
+
+# %% [markdown]
+# ## vmap, by hand
+#
+# Some code cannot work on a batched tensor. Here is a recurrence as a loop in NumPy, the
+# exponential smoothing of a series:
+#
+# $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
+#
+# The loop represents any code that PyTorch cannot look into: C, Fortran, a vendor's library. The
+# transpose of this recurrence is the same recurrence, run from the end. So `backward` is one more
+# call of the Function, and you can differentiate it as often as you like.
+
+
+# %%
+def smoothed(x: Tensor, keep: float) -> Tensor:
+    """Run the recurrence along the last dim, in NumPy."""
+    series = x.detach().cpu().numpy()
+    y, state = np.empty_like(series), 0.0
+    for t in range(series.shape[-1]):
+        state = keep * state + (1 - keep) * series[..., t]
+        y[..., t] = state
+    return torch.from_numpy(y).to(x.device)
+
+
+class Smooth(Function):
+    """y_t = k·y_{t-1} + (1-k)·x_t; ∂L/∂x is the same recurrence over g, backward in time."""
+
+    @staticmethod
+    def forward(x, keep):
+        return smoothed(x, keep)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.keep = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return Smooth.apply(grad_output.flip(-1), ctx.keep).flip(-1), None
+
+    @staticmethod
+    def vmap(info, in_dims, x, keep):
+        return Smooth.apply(x.movedim(in_dims[0], 0), keep), 0
+
+
+# %% [markdown]
+# The fourth method is the rule. `vmap` passes it the *whole* tensors, including the batch
+# dimension, and the rule calls the Function on them:
+#
+# - `in_dims` says for each argument where the batch is: the position of a dim, or `None` if the
+#   argument has no batch;
+# - `info.batch_size` and `info.randomness` describe the call of `vmap`;
+# - the rule returns the outputs, and for each output the position of its batch (`out_dims`).
+#
+# The recurrence runs along the *last* dim, and the batch may be there. The rule therefore moves the
+# batch to the front first.
+
+# %%
+series = torch.randn(4, 7, generator=rng, dtype=torch.float64)
+rows = torch.stack([Smooth.apply(row, 0.8) for row in series])
+print("samples in rows:   ", torch.equal(vmap(lambda x: Smooth.apply(x, 0.8))(series), rows))
+columns = vmap(lambda x: Smooth.apply(x, 0.8), in_dims=1)(series.T)
+print("samples in columns:", torch.equal(columns, rows))
+slopes = vmap(grad(lambda x: Smooth.apply(x, 0.8)[-1]))(series)
+print("per-sample slopes: ", slopes[0].numpy().round(3))
+
+# %% [markdown]
+# `diagnose` compares a rule with a loop. It tries several positions of the batch and shared
+# arguments, forward and backward. The next rule assumes that the batch is in front. A test with
+# rows would pass:
+
+
+# %%
+class Hasty(Smooth):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return Hasty.apply(grad_output.flip(-1), ctx.keep).flip(-1), None
+
+    @staticmethod
+    def vmap(info, in_dims, x, keep):
+        return Hasty.apply(x, keep), in_dims[0]
+
+
+diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
+
+# %% [markdown]
+# ### Checkpoint 2
+#
+# This one is yours to finish. $y = \sum_i x_i t_i$ measures how well a series $x$ matches a
+# template $t$, again in NumPy. The rule below is right only if `x` and `t` both have their batch
+# along dim 0. Make it right for every `in_dims`, including `None`, and run the cell again.
+
+
+# %%
+class Match(Function):
+    @staticmethod
+    def forward(x, t):
+        return torch.from_numpy(np.asarray((x.detach().numpy() * t.detach().numpy()).sum(-1)))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, t = ctx.saved_tensors
+        needs_x, needs_t = ctx.needs_input_grad
+        g = grad_output[..., None]
+        return g * t if needs_x else None, g * x if needs_t else None
+
+    @staticmethod
+    def vmap(info, in_dims, x, t):
+        return Match.apply(x, t), 0
+
+
+diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)))
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# Move the batch of each tensor to the front. Give a batch to a tensor that has none:
+#
+# ```python
+#     def vmap(info, in_dims, x, t):
+#         x, t = (
+#             v.expand(info.batch_size, *v.shape) if dim is None else v.movedim(dim, 0)
+#             for v, dim in zip((x, t), in_dims)
+#         )
+#         return Match.apply(x, t), 0
+# ```
+#
+# `expand` copies nothing, and its own backward sums the gradient of the shared tensor over the
+# samples. (Here `x * t` would also broadcast a shared tensor. Most kernels do not.)
+#
+# </details>
+
+# %% [markdown]
+# ## Forward mode
+#
+# `backward` multiplies a vector by the Jacobian from the left: $g^\top J$. *Forward mode*
+# multiplies from the right. It takes a change of the inputs, the *tangents* $(\dot x, \dot a)$, and
+# computes the change of the output:
+#
+# $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a$$
+#
+# The method is `jvp`. It receives one tangent for each input. In `jvp`, `ctx.saved_tensors`
+# contains what you passed to `save_for_forward`. Pass it the same tensors as to
+# `save_for_backward`, in the same order. (A generated vmap rule keeps one list of batch dims for
+# both. If the tensors differ, backward through `vmap` raises an error.)
+#
+# Treat a tangent like `grad_output`. Do not change it in place, because other operations on the
+# same input read it. Do not call `.item()` on it either: `jacfwd` runs `jvp` under `vmap`, so one
+# tangent stands for many directions.
+
+
+# %%
+class FullSnake(Snake):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx, x_tangent, a_tangent):
+        x, a = ctx.saved_tensors
+        wave = torch.sin(2 * a * x)
+        by_a = x * wave / a - (torch.sin(a * x) / a) ** 2
+        return x_tangent * (1 + wave) + a_tangent * by_a
+
+
+one = torch.ones((), dtype=torch.float64)
+_, slope = jvp(lambda a: FullSnake.apply(x, a), (a,), (one,))
+print("∂y/∂a, all five at once:", slope.numpy().round(3))
+by_rows = jacrev(lambda a: FullSnake.apply(x, a))(a)
+print("row by row, the same:", torch.allclose(slope, by_rows))
+inputs = (x.clone().requires_grad_(), a.clone().requires_grad_())
+print("gradcheck:", gradcheck(FullSnake.apply, inputs, check_forward_ad=True))
+
+# %% [markdown]
+# To choose a mode, count. Reverse mode costs one pass for each *output*, and forward mode one pass
+# for each *input*. A loss has one output and a million inputs, so use reverse mode. The sensitivity
+# of a whole curve to one frequency has one input, so use forward mode. For a full Jacobian,
+# `jacrev` and `jacfwd` run `vmap` over these passes. They therefore need a vmap rule too.
+#
+# The two modes together give the cheap Hessian of lesson 06: `hessian` runs forward mode over
+# reverse mode. `FullSnake` now has everything that this needs:
+
+
+# %%
+def bend(snake):
+    return hessian(lambda x: snake(x, a).square().sum())(x).diag()
+
+
+expected = bend(lambda x, a: x + torch.sin(a * x) ** 2 / a)
+print("Hessian of FullSnake is right:", torch.allclose(bend(FullSnake.apply), expected))
+try:
+    bend(Snake.apply)
+except NotImplementedError as error:
+    print("Snake:", error)
+
+# %% [markdown]
+# ### The graph of a tangent
+#
+# *In depth: for gradients of a forward-mode derivative, as in score matching or in the loss of a
+# network that must obey a differential equation.*
+#
+# Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.
+# Autograd records the operations of `jvp` like any other operations and differentiates them, so
+# lesson 06's rules for `backward` hold for `jvp` too. The next Function computes its slope once, in
+# `setup_context`, and uses it in `jvp`.
+
+
+# %%
+class Cached(FullSnake):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        FullSnake.setup_context(ctx, inputs, output)
+        x, a = inputs
+        ctx.slope = 1 + torch.sin(2 * a * x)
+
+    @staticmethod
+    def jvp(ctx, x_tangent, a_tangent):
+        x, a = ctx.saved_tensors
+        by_a = x * (ctx.slope - 1) / a - (torch.sin(a * x) / a) ** 2
+        return x_tangent * ctx.slope + a_tangent * by_a
+
+
+def curvature(snake):
+    ones = torch.ones_like(x)
+    return grad(lambda x: jvp(lambda x: snake(x, a), (x,), (ones,))[1].sum())(x)
+
+
+leaves = (x.clone().requires_grad_(), a.clone().requires_grad_())
+print("gradcheck:", gradcheck(Cached.apply, leaves, check_forward_ad=True))
+print("d²y/dx²:  ", (2 * a * torch.cos(2 * a * x)).numpy().round(3))
+print("FullSnake:", curvature(FullSnake.apply).numpy().round(3))
+print("Cached:   ", curvature(Cached.apply).numpy().round(3))
+diagnose(Cached, (x, a))
+
+# %% [markdown]
+# `Cached` gives zeros and no error. `setup_context` runs without a graph, so `jvp` sees its
+# intermediate as a constant. Only saved inputs and outputs lead back to the inputs. Let `jvp`
+# compute everything else from them.
+
+# %% [markdown]
+# ## Per-sample gradients
+#
+# You can now read `sample_gradients` line by line:
+#
+# - `functional_call(net, parameters, (x,))` runs the network with the parameters in the dict. So
+#   the loss is a function of its parameters, and `grad` can differentiate it.
+# - `grad` differentiates with respect to the first argument, the dict, and returns a dict.
+# - `in_dims=(None, 0, 0)`: all samples share the parameters, and the data has one row per sample.
+#
+# Inside `vmap` a sample has no batch dim. `Net` does not mind, but a layer such as `nn.Conv2d` may
+# expect one: pass it `x.unsqueeze(0)`, a batch of one. Two layers need more:
+
+# %%
+layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
+for name, layer in layers.items():
+    try:
+        vmap(lambda x, layer=layer: layer(x.unsqueeze(0)))(batch.float())
+    except (RuntimeError, ValueError) as error:
+        print(f"{name}:\n    {first_sentence(error)}")
+
+# %% [markdown]
+# For dropout, pass `randomness="different"` to `vmap`. Batch norm has no repair: it mixes the
+# samples of a batch, so the gradient of one sample does not exist. Use group norm instead.
+
+# %% [markdown]
+# ### Checkpoint 3
+#
+# `clip_batch` computes the gradient of the *mean* loss. Add up the 120 per-sample gradients. How
+# many times the gradient of the mean loss is the sum?
+
+# %%
+net = Net(Snake.apply).to(device)
+(net(when) - gauge).square().mean().backward()
+summed = sample_gradients(net)["last.bias"].sum()
+
+predict(..., summed / net.last.bias.grad)
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# 120 times. The mean divides the sum of the losses by 120, so it also divides the sum of their
+# gradients. `clip_samples` divides by `len(when)` for the same reason.
+#
+# </details>
+
+# %% [markdown]
+# ## Do you know it?
+#
+# Six questions. If an answer is wrong, its explanation tells you why; try again.
+
+# %%
+knowledge_check("11")
+
+# %% [markdown] tags=["cheat-sheet"]
+# ## Summary
+#
+# ```python
+# class F(torch.autograd.Function):
+#     generate_vmap_rule = True                     # or a method vmap, not both
+#
+#     @staticmethod
+#     def forward(x, a):                            # PyTorch operations on one sample
+#         return ...
+#
+#     @staticmethod
+#     def setup_context(ctx, inputs, output):       # save, mark
+#         ctx.save_for_backward(*inputs)
+#         ctx.save_for_forward(*inputs)
+#
+#     @staticmethod
+#     def backward(ctx, grad_output): ...           # gᵀ J
+#
+#     @staticmethod
+#     def jvp(ctx, x_tangent, a_tangent): ...       # J t
+#
+#     @staticmethod
+#     def vmap(info, in_dims, x, a):                # by hand: whole tensors in
+#         ...
+#         return F.apply(x, a), out_dim
+# ```
+
+# %% [markdown] tags=["cheat-sheet"]
+# | | |
+# | --- | --- |
+# | `torch.func` | needs a separate `setup_context`; return or recompute an intermediate |
+# | `vmap` | one call; `forward` sees one sample; no branch on values, no NumPy |
+# | `vmap` by hand | `in_dims`: a dim or `None` for each argument; return where the batch is |
+# | shared parameter | its per-sample gradient has a batch dim |
+# | `jvp` | with `save_for_forward`; `gradcheck(…, check_forward_ad=True)` |
+
+# %% [markdown]
+# ## Where next
+#
+# [The exercises of this lesson](../exercises/11_torch_func.ipynb): separate the `setup_context` of
+# an old Function, compute per-sample gradients, and write a vmap rule and a `jvp`.
+#
+# [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile`, and turns a loop
+# in NumPy into one operation of the compiled graph.

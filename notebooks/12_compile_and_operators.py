@@ -1,0 +1,839 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/12_compile_and_operators.ipynb)
+#
+# # 12 · torch.compile and custom operators
+#
+# **You will** compile a model that contains a loop in NumPy, see the compiled graph grow with the
+# data, and turn the loop into a custom operator: one operation, for data of any length.
+#
+# **You will learn** what `torch.compile` records of a Function and where it stops, how to define an
+# operator with `torch.library.custom_op`, what `opcheck` tests and what it does not test, and when
+# to write a Function, an operator or both.
+#
+# **You need** lessons 01 and 02. Two sections mention `vmap` and `jvp`, which lesson 11 explains.
+#
+# **It takes** 30 minutes with its two checkpoints; the sections marked *in depth*, another 10, are
+# a reference for mixed precision, checkpointing and several processes. The exercises come after it.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import inspect
+import logging
+import os
+import tempfile
+
+# The compiler keeps its results here, and not in your home folder. One thread suffices.
+caches = tempfile.TemporaryDirectory()
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = caches.name
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+import numpy as np
+import torch
+from functorch.compile import make_boxed_func
+from torch import Tensor
+from torch._dynamo.backends.common import aot_autograd
+from torch.amp import custom_bwd, custom_fwd
+from torch.autograd import Function, gradcheck
+from torch.func import grad, hessian, jvp, vmap
+from torch.library import custom_op, opcheck
+from torch.utils.checkpoint import checkpoint
+
+from autograd_course.lesson import BLUE, ORANGE, figure, first_sentence, note, predict, replicas
+from autograd_course.visualize import jacobian_view, knowledge_check
+
+logging.getLogger("torch").setLevel(logging.ERROR)  # a compiler's notes name paths of this machine
+
+# %% [markdown]
+# ## A loop in a compiled model
+#
+# A tide gauge sends its readings in series of different lengths. The first layer of our model
+# smooths a series, with weights that decay exponentially into the past:
+#
+# $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
+#
+# Somebody wrote this recurrence as a loop in NumPy. The loop represents any code that is not made
+# of PyTorch operations: C, Fortran, a vendor's library. The transpose of the recurrence is the same
+# recurrence, run from the end. So `backward` calls the Function once more.
+
+
+# %%
+def smoothed(x: Tensor, keep: float) -> Tensor:
+    """Run the recurrence along the last dim, in NumPy."""
+    series = x.detach().cpu().numpy()
+    y, state = np.empty_like(series), 0.0
+    for t in range(series.shape[-1]):
+        state = keep * state + (1 - keep) * series[..., t]
+        y[..., t] = state
+    return torch.from_numpy(y).to(x.device)
+
+
+class Smooth(Function):
+    """y_t = k·y_{t-1} + (1-k)·x_t; ∂L/∂x is the same recurrence over g, backward in time."""
+
+    @staticmethod
+    def forward(x, keep):
+        return smoothed(x, keep)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.keep = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return Smooth.apply(grad_output.flip(-1), ctx.keep).flip(-1), None
+
+
+sample = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
+print("gradcheck:", gradcheck(lambda x: Smooth.apply(x, 0.8), sample))
+
+# %% [markdown]
+# The Function is right. Now you compile the model to make it faster. `torch.compile` *traces* your
+# code: it runs the Python once, records the operations as a graph, and passes the graph to a
+# *backend*. The usual backend generates C++ or Triton code. Any function can be a backend, and ours
+# only writes down the names of the operations. (`aot_autograd` traces the backward pass too, so
+# that the backend receives two graphs.)
+
+
+# %%
+def trace(f, *series):
+    """Compile f once, call it with each series; return the operations of each graph."""
+    found = []
+
+    def backend(graph, example_inputs):
+        calls = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+        names = [call.__name__.partition(".")[0] for call in calls]
+        found.append([name for name in names if name != "detach"])  # it computes nothing
+        return make_boxed_func(graph)
+
+    torch._dynamo.reset()  # forget what was compiled before
+    compiled = torch.compile(f, backend=aot_autograd(fw_compiler=backend))
+    for x in series:
+        y = compiled(x)
+        if y.requires_grad:
+            y.sum().backward()
+    return found
+
+
+# %% [markdown]
+# The gauge sends ten series of 2, 3, … 11 readings. Tracing forward alone shows the problem:
+
+# %%
+lengths = range(2, 12)
+ten_series = [torch.linspace(-1, 1, length) for length in lengths]
+by_loop = trace(lambda x: torch.tanh(Smooth.apply(x, 0.8)), *ten_series)
+print("operations of each graph:", *map(len, by_loop))
+
+# %% [markdown]
+# `torch.compile` knows much of NumPy and replaces it by PyTorch operations. It has therefore
+# *unrolled* the loop: nine operations for each step. A series of 1,000 readings makes a graph of
+# 9,000 operations, and its compilation takes minutes.
+#
+# Each length also needs its own graph. After eight graphs PyTorch gives up: it runs the last two
+# series in plain Python, and only the log says so. The results are right, but compiling has cost
+# much and gained nothing.
+
+# %% [markdown]
+# ## The whole thing, working
+#
+# You need a way to say "this is one operation, do not look inside". This is what a *custom
+# operator* is. It has four parts:
+
+
+# %%
+@custom_op("tides::smooth", mutates_args=())
+def smooth(x: Tensor, keep: float) -> Tensor:
+    return smoothed(x, keep)
+
+
+@smooth.register_fake
+def _(x, keep):
+    return torch.empty_like(x)  # shape, dtype, strides, device: no values
+
+
+def setup_context(ctx, inputs, output):
+    ctx.keep = inputs[1]
+
+
+def backward(ctx, grad_output):
+    return smooth(grad_output.flip(-1), ctx.keep).flip(-1), None
+
+
+smooth.register_autograd(backward, setup_context=setup_context)
+
+# %%
+by_operator = trace(lambda x: torch.tanh(smooth(x, 0.8)), *ten_series)
+for graph in by_operator:
+    print(*graph)
+
+# %% jupyter={"source_hidden": true}
+with figure(width=5.0, height=3.2) as (ax,):
+    ax.plot(lengths[: len(by_loop)], [len(graph) for graph in by_loop], "o", color=ORANGE)
+    ax.plot(lengths, [len(by_operator[-1])] * len(lengths), "o", color=BLUE)
+    ax.axvline(9.5, color=ORANGE, linestyle="--", linewidth=1)
+    note(ax, "the loop: one graph for each length", (2.1, 80), ORANGE)
+    note(ax, "not\ncompiled", (9.65, 40), ORANGE)
+    note(ax, "the operator: two graphs for all lengths", (2.1, 9), BLUE)
+    ax.set(title="operations of the graph", xlabel="readings in the series", ylim=(0, 92))
+
+# %% [markdown]
+# Two graphs serve all ten series, and each has two operations. The first graph is for length 2.
+# When the second length arrives, PyTorch traces again and puts a symbol in place of the length.
+#
+# The rest of this lesson explains both sides: what the compiler does with a Function, and what an
+# operator promises.
+
+# %% [markdown]
+# ## What a Function can do
+#
+# A Function is called in other ways than by `loss.backward()`. Here are four Functions for
+# $y = x + \sin^2 x$, each with one method or line more than the one before.
+
+
+# %%
+class Combined(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x + torch.sin(x) ** 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return grad_output * (1 + torch.sin(2 * x))
+
+
+class Separate(Combined):
+    @staticmethod
+    def forward(x):
+        return x + torch.sin(x) ** 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+
+class WithVmap(Separate):
+    generate_vmap_rule = True
+
+
+class WithJvp(WithVmap):
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_tensors
+        return tangent * (1 + torch.sin(2 * x))
+
+
+# %% [markdown]
+# We try each of them in seven ways. Every entry of the table is a run:
+
+# %%
+point = torch.linspace(-2, 2, 5)
+x = point.clone().requires_grad_()
+
+
+def compile_and_run(f):
+    torch._dynamo.reset()
+    torch.compile(f, backend="eager", fullgraph=True)(x).sum().backward()
+
+
+uses = {
+    "backward": lambda f: f(x).sum().backward(),
+    "checkpoint": lambda f: checkpoint(f, x, use_reentrant=False).sum().backward(),
+    "compile": compile_and_run,
+    "func.grad": lambda f: grad(lambda x: f(x).sum())(point),
+    "vmap": lambda f: vmap(f)(point),
+    "jvp": lambda f: jvp(f, (point,), (point,)),
+    "hessian": lambda f: hessian(lambda x: f(x).sum())(point),
+}
+
+
+def works(use, f):
+    try:
+        use(f)
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
+print(f"{'':10}", *(f"{use:10}" for use in uses))
+for function in (Combined, Separate, WithVmap, WithJvp):
+    found = [works(use, function.apply) for use in uses.values()]
+    print(f"{function.__name__:10}", *(f"{'yes' if it else '–':10}" for it in found))
+
+# %% [markdown]
+# **Common belief: "the combined `forward(ctx, x)` works with `backward()` only."** It also works
+# with checkpoint, with `torch.compile` and with `DistributedDataParallel` (see "In company"). What
+# it cannot do is `torch.func`. The separate `setup_context` adds `func.grad`, a vmap rule adds
+# `vmap`, and `jvp` adds the last two.
+#
+# But `jvp` also takes something away. PyTorch 2.13 cannot trace a Function that defines `jvp`.
+# Without `fullgraph=True`, it breaks the graph before and after this Function. So define `jvp` only
+# if you need forward mode.
+
+# %% [markdown]
+# ## torch.compile
+#
+# While it traces, `torch.compile` uses *fake tensors*. A fake tensor has a shape and a dtype, but
+# no values. **Common belief: "to the compiler a custom Function is a black box."**
+
+# %%
+forward_graph, backward_graph = trace(lambda x: torch.tanh(Separate.apply(x)), x)
+print("forward: ", *forward_graph)
+print("backward:", *backward_graph)
+
+# %% [markdown]
+# The compiler sees into both methods. `forward` became part of one graph. `backward` was traced at
+# the same time and became part of another graph, together with the derivative of the `tanh` after
+# it. A backend can fuse each graph into one loop. So a Function does not stop the compiler, and
+# writing a Function does not help it either.
+
+# %% [markdown]
+# ### Compiled with inductor
+#
+# *In depth: the usual backend gives the same numbers as eager mode.*
+#
+# The usual backend is *inductor*. It needs a C++ compiler, or a GPU and Triton. The next cell says
+# which backend it used on your machine.
+
+
+# %% tags=["nbval-ignore-output"]
+def activated(x):
+    return torch.tanh(Separate.apply(x))
+
+
+def compiled_run(backend):
+    torch._dynamo.reset()
+    leaf = point.clone().requires_grad_()
+    y = torch.compile(activated, backend=backend, fullgraph=True)(leaf)
+    y.sum().backward()
+    return y.detach(), leaf.grad
+
+
+try:
+    backend, found = "inductor", compiled_run("inductor")
+except Exception:  # no C++ compiler, or one that does not work: trace anyway
+    backend, found = "aot_eager", compiled_run("aot_eager")
+print("compiled by", backend)
+
+# %%
+(eager_grad,) = torch.autograd.grad(activated(x).sum(), x)
+y, x_grad = found
+print("values as in eager mode:   ", torch.allclose(y, activated(x), atol=1e-6))
+print("gradients as in eager mode:", torch.allclose(x_grad, eager_grad, atol=1e-6))
+
+# %% [markdown]
+# ### Checkpoint 1
+#
+# A graph is valid for arguments *like those of the first call*. A number that is not a tensor
+# becomes a constant of the graph. When its value changes, PyTorch traces again and puts a symbol in
+# place of the number, as it did with the length. A *tensor* is always an input of the graph.
+#
+# Below, one compiled function receives six values of $a$, first as Python floats and then as
+# tensors. How many graphs does PyTorch compile in all?
+
+
+# %%
+def snake(x, a):
+    return x + torch.sin(a * x) ** 2 / a
+
+
+def compilations(arguments):
+    graphs = []
+
+    def backend(graph, example_inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(snake, backend=backend)
+    for argument in arguments:
+        compiled(point, argument)
+    return len(graphs)
+
+
+values = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]
+predict(..., compilations(values) + compilations([torch.tensor(v) for v in values]))
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# Two and one, so 3. The first float becomes a constant. At the second float PyTorch notices the
+# change and makes it a symbol, and the other four reuse this graph. A tensor is an input from the
+# start. A value that cannot become a symbol, such as a string, needs a new graph each time, until
+# the limit of eight. A loop over the length has the same effect: it fixes the length.
+#
+# </details>
+
+# %% [markdown]
+# ### Graph breaks
+#
+# When the compiler meets code that it cannot trace, it does not raise an error. It ends the graph,
+# lets Python run this code, and begins a new graph. The result is right, but the gain is lost, and
+# you see no message. Pass `fullgraph=True` in your tests: it turns a break into an error. Here are
+# four Functions that break the graph:
+
+
+# %%
+class Branching(Separate):
+    @staticmethod
+    def forward(x):
+        if x.abs().max() > 100:
+            raise ValueError("x is too large")
+        return Separate.forward(x)
+
+
+class Printing(Separate):
+    @staticmethod
+    def forward(x):
+        print(end="")
+        return Separate.forward(x)
+
+
+class Counting(Separate):
+    calls = 0
+
+    @staticmethod
+    def forward(x):
+        Counting.calls += 1
+        return Separate.forward(x)
+
+
+class AskingAutograd(Separate):
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (grad_x,) = torch.autograd.grad(Separate.forward(x), x, grad_output)
+        return grad_x
+
+
+# %%
+def first_break(f, x):
+    """Return what stops fullgraph=True, in the words of PyTorch."""
+    torch._dynamo.reset()
+    try:
+        torch.compile(f, backend="eager", fullgraph=True)(x)
+    except Exception as error:
+        return str(error).splitlines()[0]
+    return "one graph"
+
+
+for function in (Separate, Branching, Printing, Counting, AskingAutograd):
+    print(f"{function.__name__:15} {first_break(function.apply, x)}")
+
+# %% [markdown]
+# `Branching` needs a value, and a fake tensor has none. The other three do something besides
+# computing. A break in `backward` counts as much as one in `forward`, because both are traced at
+# the same time. `diagnose(F, inputs, level="full")` runs the same test and reports
+# `compile-mismatch`.
+
+# %% [markdown]
+# ## A custom operator
+#
+# PyTorch's own functions are *operators*: entries in a table, with a name, a typed signature, and
+# one implementation for each part of PyTorch that meets them. `custom_op` adds your Python function
+# to this table. Each part of the definition is a promise:
+#
+# - The **signature** is read from the annotations. `mutates_args=()` promises that the operator
+#   changes none of its arguments. The result must be new memory, not an input or a view of one.
+# - The **fake** tells the tracer what the result looks like. It may use shapes and numbers, but no
+#   values.
+# - **Autograd** gets the two functions that you know from a Function: `setup_context` and
+#   `backward`.
+#
+# A training step with a series of 1,000 readings has one operation for the loop in each direction:
+
+# %%
+series = torch.linspace(-1, 1, 1000, requires_grad=True)
+forward_graph, backward_graph = trace(lambda x: torch.tanh(smooth(2 * x, 0.8)), series)
+print("forward: ", *forward_graph)
+print("backward:", *backward_graph)
+
+# %% [markdown]
+# ### opcheck
+#
+# `opcheck` runs the operator and compares it with its promises. Is the signature true: does the
+# operator change no argument and return new memory? Is autograd registered in the right way? Does
+# the fake agree with the result? Do forward and backward survive tracing?
+
+# %%
+for test, outcome in opcheck(smooth, (sample, 0.8)).items():
+    print(f"{test:28} {outcome}")
+
+# %% [markdown]
+# ### Checkpoint 2
+#
+# This operator breaks two of its promises. Run the cell and read what `opcheck` says. Change the
+# cell until `opcheck` passes. (You can define an operator as often as you like: the new definition
+# replaces the old one, and you register its parts again.)
+
+
+# %%
+@custom_op("tides::late_half", mutates_args=())
+def late_half(x: Tensor) -> Tensor:
+    x.mul_(2)
+    return x[..., x.shape[-1] // 2 :]
+
+
+late_half.register_fake(lambda x: torch.empty_like(x))
+
+try:
+    opcheck(late_half, (torch.ones(2, 6),))
+    print("opcheck passes")
+except Exception as error:
+    test, _, reason = str(error).partition(" failed with ")
+    print(f"{test} failed: {first_sentence(reason.partition('): ')[2])}")
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# The operator changes `x`, and it returns a view of it. The fake also has the wrong shape.
+#
+# ```python
+# def late_half(x: Tensor) -> Tensor:
+#     return 2 * x[..., x.shape[-1] // 2 :]
+#
+# late_half.register_fake(lambda x: torch.empty_like(x[..., x.shape[-1] // 2 :]))
+# ```
+#
+# Without `opcheck`, eager mode raises no error for any of these mistakes. PyTorch notices a wrong
+# fake only when something compiled relies on it, or never.
+#
+# </details>
+
+# %% [markdown]
+# ### A broken promise that opcheck cannot see
+#
+# **Common belief: "`opcheck` passes, so the gradient is right."** `opcheck` tests the registration.
+# It does not know the mathematics:
+
+
+# %%
+@custom_op("tides::doubled", mutates_args=())
+def doubled(x: Tensor, keep: float) -> Tensor:
+    return smoothed(x, keep)
+
+
+def doubled_backward(ctx, grad_output):
+    return 2 * backward(ctx, grad_output)[0], None
+
+
+doubled.register_fake(lambda x, keep: torch.empty_like(x))
+doubled.register_autograd(doubled_backward, setup_context=setup_context)
+for name, operator in {"smooth": smooth, "doubled": doubled}.items():
+    outcomes = set(opcheck(operator, (sample, 0.8)).values())
+    right = gradcheck(lambda x, f=operator: f(x, 0.8), sample, raise_exception=False)
+    print(f"{name:8} opcheck {outcomes}, gradcheck {right}")
+
+# %%
+jacobian_view(doubled, sample, 0.8)
+
+# %% [markdown]
+# Each entry of the matrix that `backward` computes is twice as large as it should be. So always run
+# both, `opcheck` and `gradcheck`, or run `opcheck` and `diagnose`, which takes any callable.
+
+# %% [markdown]
+# ## Together with a Function
+#
+# `register_autograd` makes an operator ready for training, compiling and exporting. It does not
+# make it ready for `torch.func`. **Common belief: "if an operator does not support a transform,
+# PyTorch raises an error."** Differentiate our operator in both modes of `torch.func`:
+
+# %%
+still = sample.detach()
+try:
+    grad(lambda x: smooth(x, 0.8).sum())(still)
+except RuntimeError as error:
+    print("grad raises:", first_sentence(error))
+_, change = jvp(lambda x: smooth(x, 0.8), (still,), (torch.ones_like(still),))
+print("jvp gives:  ", change.numpy())
+print("right:      ", smooth(torch.ones_like(still), 0.8).numpy().round(3))  # it is linear
+
+# %% [markdown]
+# Reverse mode raises an error. Forward mode treats the operator as a constant and returns zeros,
+# without an error.
+#
+# But an operator does not need a gradient. Let it be the kernel alone, and call it in the `forward`
+# of a Function with a separate `setup_context`. The tracer looks into the Function and stops at the
+# operator. `torch.func` sees only the Function.
+
+
+# %%
+class SmoothOperator(Function):
+    @staticmethod
+    def forward(x, keep):
+        return smooth(x, keep)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.keep = inputs[1]
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return SmoothOperator.apply(grad_output.flip(-1), ctx.keep).flip(-1), None
+
+    @staticmethod
+    def vmap(info, in_dims, x, keep):
+        return SmoothOperator.apply(x.movedim(in_dims[0], 0), keep), 0
+
+
+forward_graph, _ = trace(lambda x: torch.tanh(SmoothOperator.apply(2 * x, 0.8)), series)
+print("forward:", *forward_graph)
+rows = torch.stack([still, -still])
+slopes = vmap(grad(lambda x: SmoothOperator.apply(x, 0.8)[-1]))(rows)
+print("vmap of grad:", slopes[0].numpy().round(3))
+try:
+    jvp(lambda x: SmoothOperator.apply(x, 0.8), (still,), (torch.ones_like(still),))
+except NotImplementedError as error:
+    print("jvp raises:", error)
+
+# %% [markdown]
+# `jvp` now raises an error instead of returning zeros. If you need forward mode, add the method
+# `jvp` to the Function, and accept that the compiler breaks the graph there.
+
+# %% [markdown]
+# ## Which one to take
+#
+# | you have | write | because |
+# | --- | --- | --- |
+# | operations whose derivative autograd knows | no Function | everything works already |
+# | a gradient of your own | a Function with `setup_context` and a vmap rule | most uses work |
+# | … and Hessians or sensitivities | … with `jvp` | forward over reverse; breaks the graph |
+# | foreign code, eager mode only | a Function, with `vmap` if you need it | it is the shortest |
+# | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque operation |
+# | both, and `torch.func` too | a Function around a `custom_op` | each does its part |
+# | an old combined Function that only trains | leave it as it is | compile and DDP take it |
+
+# %% [markdown]
+# ## Autocast
+#
+# *In depth: a reference for mixed precision. Exercise 3 needs it.*
+#
+# Under `torch.autocast`, a matrix product takes float32 and computes in bfloat16 (on a GPU in
+# float16 unless you choose a dtype). Usually somebody else enables autocast, around the forward
+# pass of the whole model. The backward pass runs later, with autocast off. Here is a linear layer
+# as in lesson
+# 01. It prints the dtypes that its `backward` receives.
+
+
+# %%
+class Project(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x @ weight.T
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        print(f"backward: g {grad_output.dtype}, weight {weight.dtype}")
+        return grad_output @ weight, grad_output.T @ x
+
+
+def mixed(project):
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(8, 3, generator=rng)
+    weight = torch.randn(4, 3, generator=rng).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = project(x, weight)
+    try:
+        y.square().mean().backward()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return f"y {y.dtype}, gradient {weight.grad.dtype}"
+
+
+print(mixed(Project.apply))
+
+# %% [markdown]
+# `forward` saved its inputs in float32 and returned bfloat16, so `grad_output` is bfloat16. Without
+# a Function, autograd would have recorded the casts as operations, and their backward would cast
+# back. In a Function you have to do it. Two decorators help:
+#
+# - `custom_fwd` stores on `ctx` whether autocast was on, and `custom_bwd` restores this state for
+#   `backward`. Then both methods compute in bfloat16.
+# - With `cast_inputs=torch.float32`, `forward` receives float32 and runs with autocast off, and so
+#   does `backward`. Use it if the Function needs full precision.
+
+
+# %%
+on = {"device_type": "cpu"}
+
+
+class AsForward(Project):
+    forward = staticmethod(custom_fwd(Project.forward, **on))
+    backward = staticmethod(custom_bwd(Project.backward, **on))
+
+
+class InFloat32(Project):
+    forward = staticmethod(custom_fwd(Project.forward, **on, cast_inputs=torch.float32))
+    backward = staticmethod(custom_bwd(Project.backward, **on))
+
+
+for function in (AsForward, InFloat32):
+    print(f"{function.__name__}: {mixed(function.apply)}")
+
+# %% [markdown]
+# **Common belief: "`custom_fwd` always goes on `forward`."** With a separate `setup_context`,
+# `forward` has no `ctx` on which the decorator could store anything:
+
+
+# %%
+class SeparateProject(Function):
+    @staticmethod
+    @custom_fwd(device_type="cpu")
+    def forward(x, weight):
+        return x @ weight.T
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @custom_bwd(device_type="cpu")
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return grad_output @ weight, grad_output.T @ x
+
+
+class SeparateRight(SeparateProject):
+    forward = staticmethod(lambda x, weight: x @ weight.T)
+    setup_context = staticmethod(custom_fwd(SeparateProject.setup_context, **on))
+
+
+for function in (SeparateProject, SeparateRight):
+    print(f"{function.__name__}: {mixed(function.apply)}")
+
+# %% [markdown]
+# Put `custom_fwd` on `setup_context`, which has the `ctx`. (`cast_inputs` does not help there,
+# because `forward` has already computed with the original inputs. Cast the inputs in `forward`, and
+# `grad_output` in `backward`, by hand.)
+
+# %% [markdown]
+# ## In company
+#
+# *In depth: a reference for checkpoint and for several processes. In short: `forward` may run
+# twice, and `backward` returns its gradients and never writes them.*
+#
+# Two tools run *around* a Function. They decide when, how often and in which process PyTorch calls
+# its methods. The first is `torch.utils.checkpoint` (lesson 07). It drops what was saved and runs
+# `forward` again during the backward pass:
+
+# %%
+calls = []
+
+
+class Watched(Separate):
+    @staticmethod
+    def forward(x):
+        calls.append("forward")
+        return Separate.forward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        calls.append("backward")
+        return Separate.backward(ctx, grad_output)
+
+
+checkpoint(lambda x: Watched.apply(x).sum(), x, use_reentrant=False).backward()
+print(*calls)
+
+# %% [markdown]
+# The second `forward` runs *inside* `backward`, when `backward` asks for its saved tensors. So
+# `forward` must not count its calls, must not use random numbers other than PyTorch's, and must not
+# change anything outside. With `use_reentrant=False`, which is the form to use, `backward` can
+# unpack `ctx.saved_tensors` only once. A second access raises an error, so assign the tensors to
+# names in the first line.
+#
+# The second tool is `DistributedDataParallel` (DDP). It runs the same model in several processes,
+# each with its share of the batch, and averages the gradients. **Common belief: "my Function has to
+# know about the other processes."** It only has to *return* its gradients. DDP puts a hook on each
+# parameter, and autograd calls the hook when it adds a returned gradient to the parameter.
+#
+# Below, two processes train two layers with the same numbers. One layer passes its weight as an
+# argument and returns the gradient. The other one reaches for the weight and writes `.grad`:
+
+# %%
+print(inspect.getsource(replicas._Writing))
+
+# %% [markdown]
+# In one process, both layers give the right gradient. Now each of two processes gets four of eight
+# samples. (This takes some seconds, because two Pythons start.)
+
+# %%
+layers = {"returned": replicas.Returned, "written": replicas.Written}
+torch.manual_seed(0)
+samples = torch.randn(8, 3)
+in_processes = replicas.gradients(list(layers.values()), [samples[:4], samples[4:]])
+
+for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=True):
+    alone = layer()
+    alone(samples).square().mean().backward()
+    agree = torch.allclose(first, second)
+    whole = torch.allclose(first, alone.weight.grad, atol=1e-5)
+    print(f"{name}: the processes agree {agree}, the whole batch's gradient {whole}")
+
+# %% [markdown]
+# The written gradient never reached the hook. After one step the two processes have different
+# weights, and no error was raised. (At the next step DDP complains about parameters "not used in
+# producing loss" and suggests `find_unused_parameters=True`. With that setting it continues, and
+# each process trains its own model.) If `backward` does not return a gradient, everything that
+# listens to gradients misses it: DDP, tensor hooks, `torch.autograd.grad`.
+
+# %% [markdown]
+# ## Do you know it?
+#
+# Six questions. If an answer is wrong, its explanation tells you why; try again.
+
+# %%
+knowledge_check("12")
+
+# %% [markdown] tags=["cheat-sheet"]
+# ## Summary
+#
+# ```python
+# @custom_op("lib::f", mutates_args=())
+# def f(x: Tensor, k: float) -> Tensor: ...         # new memory, nothing changed
+# f.register_fake(lambda x, k: torch.empty_like(x))
+# f.register_autograd(backward, setup_context=setup_context)
+# opcheck(f, (x, 0.5)); gradcheck(lambda x: f(x, 0.5), x)
+# ```
+
+# %% [markdown] tags=["cheat-sheet"]
+# | | |
+# | --- | --- |
+# | combined `forward(ctx, …)` | works with `backward()`, compile, checkpoint, DDP |
+# | `torch.compile` | traces both methods; breaks are silent: test with `fullgraph=True` |
+# | `custom_op` | one opaque operation; `torch.func.grad` raises, `jvp` gives 0 |
+# | `opcheck` | tests the registration; `gradcheck` tests the mathematics |
+# | autocast | `g` has the output's dtype; `custom_fwd` goes where `ctx` is |
+# | DDP, checkpoint | return gradients, never write them; `forward` may run twice |
+
+# %% [markdown]
+# ## Where next
+#
+# [The exercises of this lesson](../exercises/12_compile_and_operators.ipynb): remove graph breaks,
+# build an operator that passes `opcheck` and compiles into one graph, and make a loss safe under
+# autocast.
+#
+# Lesson 13 is about solvers.
