@@ -172,12 +172,13 @@ knowledge_check("00")
 # | 00 | Start here | set-up, grader, visualizer |
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
-# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | copies and sums, products, softmax |
 # | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | code that you did not write |
 # | 05 | [The straight-through estimator](05_straight_through.ipynb) | steps without slope |
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
+# | 09 | [More gradient patterns](09_more_patterns.ipynb) | stability, norms, convolution |
 # | 11 | [Beyond eager](11_beyond_eager.ipynb) | `vmap`, `jvp`, `torch.compile`, operators |
 # | 13 | [External code](13_external_code.ipynb) | SciPy, solvers, C++, kernels |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
@@ -185,7 +186,7 @@ knowledge_check("00")
 # Two things to have at hand: the [cheat sheet](../docs/cheat_sheet.html), two pages for the wall
 # ([PDF](../docs/cheat_sheet.pdf)), and the [index of error messages](../docs/error_messages.md),
 # which finds a message for you: `explain(error)` with the exception or its text. And for the end,
-# or to see where you stand, twelve questions on all lessons and three essays:
+# or to see where you stand, fifteen questions on all lessons and three essays:
 # `knowledge_check("course")`. Another seed, as in `knowledge_check("course", seed=2)`, draws other
 # questions.
 #

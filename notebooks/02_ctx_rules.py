@@ -887,7 +887,7 @@ diagnose(ReLUInPlace, (angles,))
 # %% [markdown]
 # ## Returning an input
 #
-# *In depth: why a Function that changes nothing returns `x.clone()`. Lesson 03 has one.*
+# *In depth: why a Function that changes nothing returns `x.clone()`. Lesson 09 has one.*
 #
 # A layer that acts on the gradient alone, a reversal or a scale, has nothing to compute in forward,
 # so one returns what came in. PyTorch then makes the output a *view* of the input: another tensor

@@ -56,13 +56,17 @@ STATED: dict[str, dict[str, str]] = {
     "broadcast-multiply": {"returns gradients in the shapes of $x$ and $y$": "does not sum"},
     "log-sum-exp": {
         "Numbers in the thousands must give numbers": "does not shift",
-        "its gradient is asked to be 0": "does not guard in backward",
+        "its gradient must be 0": "does not guard in backward",
         "no built-in `logsumexp`": "calls the built-in",
     },
     "max-with-ties": {"equal maxima get $1/c$ of the gradient": "gives the first winner all of it"},
     "batch-norm": {"no built-in normalization": "calls the built-in"},
     "soft-rank": {"no $n \\times n$ matrix is kept": "keeps all pairs"},
     "gather-rows": {"indices repeat": "assigns"},
+    "plain-conv1d": {
+        "no built-in convolution, neither in forward": "calls the built-in",
+        "nor in backward": "calls the built-in gradients",
+    },
     "conv1d": {
         "no built-in convolution, neither in forward": "calls the built-in",
         "nor in backward": "calls the built-in gradients",
@@ -243,8 +247,9 @@ REASONS = {
     "strided-gain": ("A slice is a view",),
     "sort-with-indices": ("Where a number went",),
     "broadcast-multiply": ("you would not notice the difference", "the grader looks at"),
+    "plain-conv1d": ("are built on the same ones",),
     "conv1d": ("are built on the same ones",),
-    "complex-multiply": ("Given a complex one",),
+    "complex-multiply": ("the engine raises an error",),
     "gradient-reversal": ("Many published versions", "stops the training with an error"),
     "fake-quantize": ("Published recipes", "belongs into the training loop"),
     "binary-digits": (
