@@ -246,7 +246,7 @@ REASONS = {
     "scaled-sigmoid": ("The next layer mostly keeps", "backward must be written in terms of"),
     "strided-gain": ("A slice is a view",),
     "sort-with-indices": ("Where a number went",),
-    "broadcast-multiply": ("you would not notice the difference", "the grader looks at"),
+    "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
     "plain-conv1d": ("are built on the same ones",),
     "conv1d": ("are built on the same ones",),
     "complex-multiply": ("the engine raises an error",),
