@@ -3,20 +3,20 @@
 #
 # # 03 · Gradient patterns: exercises
 #
-# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum, a norm, a window, an index. Here you write them: twelve Functions, each with the one place in it where people go wrong.
+# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum and an index. Here you write seven Functions yourself. Each of them has one place where people go wrong.
 #
-# **Given:** forward's formula and signature and, where that is not plain, which gradient is asked for.
+# **Given:** the formula and the signature of `forward`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which gets the tuple of inputs and the output, and decides what `backward` will need.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down, not a call of autograd.
-# - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
+# - Tensors that backward needs are kept by `ctx.save_for_backward`. Numbers, shapes and flags are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
 #
-# 29 points, about 185 minutes (135 of them for the exercises with ★, which need an *extra* section). The exercises do not build on one another; take first what you need. Stuck? `hint("gelu")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
+# 15 points, about 90 minutes. The exercises do not build on one another, so you can do them in any order. Stuck? Call `hint("gelu")` in a cell of its own. The first hint is a nudge, the second one gives the idea, and the third one is almost the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,13 +48,13 @@ from autograd_course import grade, hint, progress
 # %% [markdown]
 # ## 1 · GELU (1 point · easy · 9 minutes)
 #
-# The activation of most transformers: every number is weighed by the share of a normal distribution that lies below it.
+# GELU is the activation of most transformers. It multiplies each number by the share of a normal distribution that lies below it.
 #
 # $$y = x \, \Phi(x), \qquad \Phi(x) = \tfrac12 \left(1 + \operatorname{erf}\frac{x}{\sqrt 2}\right)$$
 #
 # $\Phi$ is the distribution function of the normal distribution, so its derivative is the density $\varphi(x) = e^{-x^2/2} / \sqrt{2\pi}$.
 #
-# **Write** both methods, with `torch.erf`: the exact GELU, not its approximation by tanh.
+# **Write** the three methods. Use `torch.erf`: the exact GELU, not its approximation by tanh.
 #
 # **Constraint:** no built-in `gelu`.
 
@@ -62,7 +62,12 @@ from autograd_course import grade, hint, progress
 # %% nbgrader={"grade": false, "grade_id": "gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class GELU(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -80,9 +85,9 @@ grade("gelu", GELU)
 #
 # $$y = x \, \sigma(x)$$
 #
-# The sigmoid of lesson 01 was content with its output. Is Swish? The derivative can be written with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor of the size of $x$ is enough, if it is the right one: which?
+# The sigmoid of lesson 01 needs only its output. What does Swish need? You can write its derivative with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor of the size of $x$ is enough. Which one?
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
 # **Constraints:** what is kept for backward takes no more memory than $x$. No built-in `silu`.
 
@@ -90,7 +95,12 @@ grade("gelu", GELU)
 # %% nbgrader={"grade": false, "grade_id": "swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Swish(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -104,13 +114,13 @@ class Swish(torch.autograd.Function):
 grade("swish", Swish)
 
 # %% [markdown]
-# ## 3 · Swish with a learnable β ★ (2 points · medium · 15 minutes · needs "One parameter for all")
+# ## 3 · Swish with a learnable β (2 points · medium · 15 minutes)
 #
 # $$y = x \, \sigma(\beta x)$$
 #
 # $\beta$ is a tensor of one element, a parameter of the network. Its shape is `()` or `(1,)`.
 #
-# **Write** both methods. Every element of $y$ depends on $\beta$; what does that make of its gradient?
+# **Write** the three methods. Every element of $y$ depends on $\beta$. What does this mean for the gradient of $\beta$?
 #
 # **Constraint:** the gradient of $\beta$ leaves `backward` in the shape of $\beta$.
 
@@ -118,7 +128,12 @@ grade("swish", Swish)
 # %% nbgrader={"grade": false, "grade_id": "learnable-swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class LearnableSwish(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, beta: Tensor) -> Tensor:
+    def forward(x: Tensor, beta: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -134,17 +149,22 @@ grade("learnable-swish", LearnableSwish)
 # %% [markdown]
 # ## 4 · Multiply with broadcasting (3 points · medium · 15 minutes)
 #
-# $z = x \, y$, for any two shapes that broadcast: a matrix and a vector, a column and a row, a number and three axes.
+# $z = x \, y$, for any two shapes that broadcast: a matrix and a vector, a column and a row, or a number and three dims.
 #
-# **Write** both methods. You may write a helper above the class, or in it.
+# **Write** the three methods. You may write a helper above the class, or in it.
 #
-# **Constraint:** `backward` itself returns gradients in the shapes of $x$ and $y$. In a training run you would not notice the difference, because the engine sums what is too large in silence; the grader looks at what `backward` returns.
+# **Constraint:** `backward` itself returns gradients in the shapes of $x$ and $y$. In a training run you would not notice the difference, because the engine sums what is too large without a warning. The grader looks at what `backward` returns.
 
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class BroadcastMultiply(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -158,47 +178,15 @@ class BroadcastMultiply(torch.autograd.Function):
 grade("broadcast-multiply", BroadcastMultiply)
 
 # %% [markdown]
-# ## 5 · Log-sum-exp ★ (3 points · hard · 25 minutes · needs "Log-sum-exp and the empty row")
-#
-# $$y = \log \sum_j e^{x_j}$$
-#
-# along the axis `dim`, which may be counted from the back. With `keepdim=True` the axis stays, with length 1.
-#
-# - Numbers in the thousands must give numbers, not `inf`.
-# - An entry of $-\infty$ counts for nothing and has gradient 0. Masks are made of such entries.
-# - A slice that is all $-\infty$ gives $-\infty$; its gradient is asked to be 0. (Here you are to do better than `torch.logsumexp`, whose gradient is `nan` there.)
-#
-# **Write** both methods.
-#
-# **Constraint:** no built-in `logsumexp`, `log_softmax` or `logaddexp`.
-
-
-# %% nbgrader={"grade": false, "grade_id": "log-sum-exp", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LogSumExp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "log-sum-exp-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-grade("log-sum-exp", LogSumExp)
-
-# %% [markdown]
-# ## 6 · Maximum with ties ★ (2 points · medium · 15 minutes · needs "Max, and what ties do")
+# ## 5 · Maximum with ties (2 points · medium · 15 minutes)
 #
 # $$y = \max_j x_j$$
 #
-# along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists there, and a convention is needed. PyTorch itself has two: `torch.max(x, dim)` gives everything to the one whose index it returns, `torch.amax` shares.
+# along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists. PyTorch has two conventions there. `torch.max(x, dim)` gives the whole gradient to the element whose index it returns. `torch.amax` shares it, as PyTorch's rule for convex functions says.
 #
-# After a ReLU, or among small integers, ties are the rule.
+# After a ReLU, or among small integers, ties are common.
 #
-# **Write** both methods. Forward may call `amax`.
+# **Write** the three methods. `forward` may call `amax`.
 #
 # **Constraint:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
 
@@ -206,7 +194,12 @@ grade("log-sum-exp", LogSumExp)
 # %% nbgrader={"grade": false, "grade_id": "max-with-ties", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class MaxWithTies(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+    def forward(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -220,45 +213,15 @@ class MaxWithTies(torch.autograd.Function):
 grade("max-with-ties", MaxWithTies)
 
 # %% [markdown]
-# ## 7 · Batch normalization ★ (3 points · hard · 20 minutes · needs "Normalization is a projection")
+# ## 6 · Soft rank (3 points · medium · 15 minutes)
 #
-# $x$ has the shape $(N, C, \dots)$. For each channel, that is over all axes but axis 1, let $\mu$ be the mean and $v$ the biased variance (divided by the number of elements $m$, not $m - 1$):
-#
-# $$y = \frac{x - \mu}{\sqrt{v + \varepsilon}}$$
-#
-# There is no learned scale or shift, and no running average.
-#
-# **Write** both methods; `eps` is a Python number. $\mu$ and $v$ are made of $x$ too: three paths lead from each $x$ to the loss.
-#
-# **Constraint:** no built-in normalization.
-
-
-# %% nbgrader={"grade": false, "grade_id": "batch-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class BatchNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, eps: float) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "batch-norm-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-grade("batch-norm", BatchNorm)
-
-# %% [markdown]
-# ## 8 · Soft rank (3 points · medium · 15 minutes)
-#
-# The rank of a number is one plus how many are smaller: a step function, without a useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
+# The rank of a number is one plus the number of smaller ones. It is a step function and has no useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
 #
 # $$r_i = \tfrac12 + \sum_j \sigma\left(\frac{x_i - x_j}{\tau}\right)$$
 #
-# The sum includes $j = i$, which gives the second half. For small $\tau$ these are the ranks 1 to $n$. $x$ has any number of axes; ranked is along the last.
+# The sum includes $j = i$, which gives the second half. For small $\tau$ these are the ranks 1 to $n$. $x$ has any number of dims, and the ranks are along the last one.
 #
-# **Write** both methods. $x_k$ stands in the row of its own rank, and in everybody else's.
+# **Write** the three methods. $x_k$ affects its own rank, and the ranks of all others.
 #
 # **Constraint:** no $n \times n$ matrix is kept between forward and backward.
 
@@ -266,7 +229,12 @@ grade("batch-norm", BatchNorm)
 # %% nbgrader={"grade": false, "grade_id": "soft-rank", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class SoftRank(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, tau: float) -> Tensor:
+    def forward(x: Tensor, tau: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -280,17 +248,22 @@ class SoftRank(torch.autograd.Function):
 grade("soft-rank", SoftRank)
 
 # %% [markdown]
-# ## 9 · Rows of a table ★ (2 points · easy · 9 minutes · needs "Indices that repeat")
+# ## 7 · Rows of a table (2 points · easy · 9 minutes)
 #
-# An embedding: `y = table[index]`. `table` has the shape $(V, D)$, `index` is a tensor of integers from 0 to $V - 1$ of any shape, and `y` has the shape of `index` with $D$ behind it. Words occur more than once in a text, so indices repeat; some rows are never asked for.
+# This is an embedding: `y = table[index]`. `table` has the shape $(V, D)$. `index` is a tensor of integers from 0 to $V - 1$ and has any shape. `y` has the shape of `index`, followed by $D$. Words occur more than once in a text, so indices repeat. Some rows are never read.
 #
-# **Write** both methods. `index` gets `None`.
+# **Write** the three methods. `index` gets `None`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gather-rows", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, table: Tensor, index: Tensor) -> Tensor:
+    def forward(table: Tensor, index: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -304,98 +277,6 @@ class GatherRows(torch.autograd.Function):
 grade("gather-rows", GatherRows)
 
 # %% [markdown]
-# ## 10 · One-dimensional convolution ★ (4 points · hard · 30 minutes · needs "Convolution")
-#
-# What networks call a convolution, with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
-#
-# $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; \tilde x_{n,\, c',\, s t + k}$$
-#
-# | tensor | shape |
-# | --- | --- |
-# | `x` | `(N, C, L)` |
-# | `weight` | `(O, C // G, K)` |
-# | `y` | `(N, O, T)`, where `T = (L + 2p - K) // s + 1` |
-#
-# $\tilde x$ is the padded $x$. With $G$ groups, channels and outputs are both cut into $G$ equal blocks, and outputs of block $b$ see the channels of block $b$ only ($c'$ is channel $c$ of that block). When $L + 2p - K$ is no multiple of $s$, elements at the end are not used by any window; their gradient is 0, but they have one.
-#
-# **Write** both methods. One way: `padded.unfold(-1, K, s)` cuts the padded input into windows without copying. What remains are products, and one step in backward that puts overlapping windows back.
-#
-# **Constraint:** no built-in convolution, neither in forward nor in backward; `torch.nn.grad` and the transposed convolution are built on the same ones.
-
-
-# %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Conv1d(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "conv1d-grade", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
-grade("conv1d", Conv1d)
-
-# %% [markdown]
-# ## 11 · Complex product ★ (2 points · medium · 15 minutes · needs "Complex numbers and the conjugate")
-#
-# $y = z \, w$, element by element, for two tensors of one shape. Either may be complex, and at least one is.
-#
-# **Write** both methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$: the direction in which $L$ grows fastest. With $g$ in the same sense for $y$, the one for $z$ follows.
-#
-# **Constraint:** the gradient of a real input is real. Given a complex one, the engine stops with an error that does not say so.
-
-
-# %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ComplexMultiply(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, z: Tensor, w: Tensor) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "complex-multiply-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-grade("complex-multiply", ComplexMultiply)
-
-# %% [markdown]
-# ## 12 · Gradient reversal ★ (2 points · easy · 6 minutes · needs "A reversal as a Function")
-#
-# In domain-adversarial training a classifier learns to tell two domains apart, and the layers below are to learn the opposite. Between them stands a Function that changes nothing forward and turns the gradient backward:
-#
-# $$y = x, \qquad \frac{\partial L}{\partial x} := -\text{strength} \cdot g$$
-#
-# This gradient is wrong by design. `gradcheck` would fail it, and rightly so: it has to be tested against what was declared. The grader does that.
-#
-# **Write** both methods; `strength` is a Python number.
-#
-# **Constraint:** forward returns a tensor of its own. Many published versions return `x` or `x.view_as(x)`; then the first layer with `inplace=True` behind it stops the training with an error.
-
-
-# %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GradientReversal(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, strength: float) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "gradient-reversal-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-grade("gradient-reversal", GradientReversal)
-
-# %% [markdown]
 # ## Where you are
 
 # %% tags=["nbval-ignore-output"]
@@ -404,4 +285,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Twelve patterns cover most of what a layer does. Lesson 04 shows how to find the mistake in a `backward` that somebody else wrote.
+# These patterns cover most of what a layer does. Lesson 04 shows how to find the mistake in a `backward` that somebody else wrote.

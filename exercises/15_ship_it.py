@@ -94,7 +94,7 @@ grade("lost-gradients", lost_gradients)
 #
 # $$y = x, \qquad \frac{\partial L}{\partial x} = -\lambda \, \frac{\partial L}{\partial y} .$$
 #
-# Lesson 03 wrote it as a Function. Checkpoint 1 of lesson 15 exported that Function, and out came a gradient with the sign it had before.
+# Lesson 09 wrote it as a Function. Checkpoint 1 of lesson 15 exported that Function, and out came a gradient with the sign it had before.
 #
 # **Write** the function. `x` is a tensor of any shape, `strength` a Python float.
 #

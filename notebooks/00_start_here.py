@@ -179,13 +179,14 @@ knowledge_check("00")
 # | 00 | [Start here](00_start_here.ipynb) | set-up, grader, visualizer |
 # | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
 # | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
-# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | products, reductions, softmax |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | copies and sums, products, softmax |
 # | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | code that you did not write |
 # | 05 | [The straight-through estimator](05_straight_through.ipynb) | steps without slope |
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
 # | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
 # | | **Electives** | |
+# | 09 | [More gradient patterns](09_more_patterns.ipynb) | stability, norms, convolution |
 # | 10 | [Sampling](10_sampling.ipynb) | gradients through a random choice |
 # | 11 | [torch.func](11_torch_func.ipynb) | `vmap`, `jvp`, the gradient of each sample |
 # | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | one graph |

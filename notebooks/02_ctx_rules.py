@@ -927,7 +927,7 @@ diagnose(ReLUInPlace, (angles,))
 # ## Returning an input
 #
 # *Extra: for readers whose Function returns its input unchanged. It should return `x.clone()`.
-# Lesson 03 has such a Function.*
+# Lesson 09 has such a Function.*
 #
 # A layer that acts on the gradient alone, a reversal or a scale, has nothing to compute in forward,
 # so one returns what came in. PyTorch then makes the output a *view* of the input: another tensor

@@ -352,7 +352,7 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
 #
 # ### Checkpoint 1
 #
-# Gradient reversal (lesson 03): forward returns $x$ unchanged, backward $-g$. A domain classifier
+# Gradient reversal (lesson 09): forward returns $x$ unchanged, backward $-g$. A domain classifier
 # sits behind it, in a model that is exported and trained on in the field. The gradient that arrives
 # at the classifier's input is 3. What arrives in front of the exported reversal?
 

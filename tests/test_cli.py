@@ -112,7 +112,7 @@ COMPLETED = {
     "grade 0": {f"0{n}" for n in range(1, 10)},
     "watch exercises/03": {f"exercises/03_gradient_patterns.{kind}" for kind in ("py", "ipynb")},
     "watch exp": {"exp-twice"},
-    "reset 03 --exercise conv": {"conv1d"},
+    "reset 09 --exercise conv": {"conv1d"},
     "explain incorrect": {"incorrect-number-of-gradients"},
     "check x.py:F --intentional flip": {"flipped-sign"},
     "classroom grade homework --exercises squ": {"square"},

@@ -9,7 +9,7 @@ from hashlib import sha256
 from autograd_course.quizzes.quiz import COURSE, Question, Quiz
 from autograd_course.quizzes.reading import FOLDER, file_name, load, read
 
-DRAWN = 12  # questions of a draw, besides the essays
+DRAWN = 15  # questions of a draw, besides the essays
 
 
 @cache

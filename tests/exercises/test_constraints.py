@@ -107,7 +107,7 @@ ALSO = {
     "tensors in a closure": ("ctx-cycle",),
 }
 # Lessons that say where tensors are to be kept; in lesson 11 one exercise does.
-SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "13", "14")
+SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "13", "14")
 # Their solutions save no tensor.
 SAVES_NOTHING = (
     "repair-mean", "gradient-reversal", "sign-ste", "round-ste", "repair-rotation",

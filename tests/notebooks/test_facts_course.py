@@ -153,6 +153,32 @@ def centered() -> None:
 
 
 @claim
+def log_of_sigmoid() -> None:
+    z = torch.tensor(-200.0, requires_grad=True)
+    loss = -torch.log(torch.sigmoid(z))
+    assert loss.isinf()
+    assert grad(loss, z)[0].isnan()
+    stable = -torch.nn.functional.logsigmoid(z)
+    assert (stable.item(), grad(stable, z)[0].item()) == (200, -1)
+
+
+@claim
+def dilated_taps() -> None:
+    a, b, x, g = floats(1), floats(1) + 1, floats(8), floats(5)
+    true = grad(a * x[:-3] + b * x[3:], (b, x), g)
+    assert torch.allclose(true[0], (g * x[3:]).sum())
+    pad = torch.nn.functional.pad
+    assert torch.allclose(true[1], a * pad(g, (0, 3)) + b * pad(g, (3, 0)))
+
+
+@claim
+def conjugated() -> None:
+    z = torch.complex(floats(3), floats(3)).detach().requires_grad_()
+    g = torch.complex(floats(3), floats(3) + 1).detach()
+    assert torch.equal(grad(z.conj(), z, g)[0], g.conj())
+
+
+@claim
 def which_declaration() -> None:
     x = 3 * floats(6).detach()
     good = function(lambda ctx, x: x.floor(), lambda ctx, g: g)

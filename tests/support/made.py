@@ -32,6 +32,21 @@ def squaring(backward: Callable[[Tensor, Tensor], Tensor]) -> type[Function]:
     return make(forward, lambda ctx, g: backward(ctx.saved_tensors[0], g))
 
 
+def keeping(f: Callable[..., Tensor], backward: Callable[..., Any]) -> type[Function]:
+    """A Function of tensors that saves its inputs; ``backward(g, *inputs)``."""
+
+    def forward(ctx: Any, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(*inputs)
+        return f(*inputs)
+
+    return make(forward, lambda ctx, g: backward(g, *ctx.saved_tensors))
+
+
+def sample(*shape: int, seed: int = 0) -> Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=rng, dtype=torch.float64).requires_grad_()
+
+
 def leaf(*values: float, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.tensor(values, dtype=dtype, requires_grad=True)
 

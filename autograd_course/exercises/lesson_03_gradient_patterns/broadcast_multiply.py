@@ -1,11 +1,11 @@
 """Multiply with broadcasting
 
-1. The product rule gives y · g for x, in the shape of the output. Which axes of that shape does x
-   not have, or has with length 1? x was copied along them.
-2. Copies forward are sums backward. Two kinds of axes are to be summed: those in front that x
-   lacks, which vanish, and those where x has length 1, which stay with length 1.
-3. Write a helper: while the gradient has more axes than x, sum over axis 0; then for every axis
-   where x.shape has a 1, sum(axis, keepdim=True). Tensor.sum_to_size does the same. Use it on y · g
+1. The product rule gives y · g for x, in the shape of the output. Which dims of this shape does x
+   not have, or has with size 1? x was copied along them.
+2. Copies forward are sums backward. Sum over two kinds of dims. The dims in front that x does not
+   have disappear. The dims where x has size 1 stay, with size 1.
+3. Write a helper. While the gradient has more dims than x, sum over dim 0. Then for every dim where
+   x.shape has a 1, call sum(dim, keepdim=True). Tensor.sum_to_size does the same. Use it on y · g
    for x, and on x · g for y.
 """
 

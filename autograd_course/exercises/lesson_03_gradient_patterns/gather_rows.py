@@ -1,12 +1,12 @@
 """Rows of a table
 
-1. The gradient of the table is zero but for the rows that were picked. What if a row was picked
-   three times, so that three rows of the output are copies of it?
-2. Copies forward are sums backward: every row of grad_output is added to the row of the table that
-   it came from. An assignment keeps only one of the copies; PyTorch has an operation that adds.
-3. Keep the table's shape. grad = grad_output.new_zeros(shape), which takes the dtype along; then
-   grad.index_add(0, index.reshape(-1), grad_output with its leading axes flattened into one). None
-   for the index.
+1. The gradient of the table is zero except in the rows that were read. What if a row was read three
+   times, so that three rows of the output are copies of it?
+2. Copies forward are sums backward. Add every row of grad_output to the row of the table that it
+   came from. An assignment keeps only one of the copies. PyTorch has an operation that adds.
+3. Keep the shape of the table. grad = grad_output.new_zeros(shape) has the right dtype. Then call
+   grad.index_add(0, index.reshape(-1), rows), where rows is grad_output with its leading dims
+   flattened into one. Return None for the index.
 """
 
 import torch

@@ -1,10 +1,10 @@
 """GELU
 
-1. x stands twice in x · Φ(x): once in front and once inside of Φ. How many terms does the product
-   rule give?
-2. One term is Φ(x) itself, the other x · Φ'(x). Φ is the integral of the normal density φ, so no
-   chain rule through erf is needed: Φ' = φ.
-3. With φ(x) = exp(-x²/2) / √(2π) the derivative is Φ(x) + x · φ(x). Save x, rebuild both in
+1. x occurs twice in x · Φ(x), in front of Φ and inside it. How many terms does the product rule
+   give?
+2. One term is Φ(x) itself, and the other is x · Φ'(x). Φ is the integral of the normal density φ,
+   so you need no chain rule through erf: Φ' = φ.
+3. With φ(x) = exp(-x²/2) / √(2π) the derivative is Φ(x) + x · φ(x). Save x, recompute both in
    backward, and multiply by grad_output.
 """
 
@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=9,
-    section="Element by element",
+    section="Elementwise functions",
     constraints="no built-in gelu does the work",
     reference=gelu,
     samplers=shaped(normal),

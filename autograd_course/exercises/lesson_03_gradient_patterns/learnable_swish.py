@@ -1,11 +1,11 @@
 """Swish with a learnable β
 
-1. Two tensors go in, so two gradients come out, each of its own input's shape. β is one number, and
-   every element of y depends on it.
-2. β was copied to every element, so its gradient is the sum, over all of them, of grad_output ·
+1. Two tensors go in, so two gradients come out, each in the shape of its own input. β is one
+   number, and every element of y depends on it.
+2. β was copied to every element. So its gradient is the sum over all elements of grad_output ·
    ∂y/∂β. In ∂y/∂x, β appears as the inner derivative of σ(βx).
 3. With s = σ(βx): ∂y/∂x = s + βx·s(1 - s) and ∂y/∂β = x²·s(1 - s). Multiply each by grad_output,
-   sum the second over everything, and reshape the sum to beta.shape.
+   sum the second over all elements, and reshape the sum to beta.shape.
 """
 
 import torch

@@ -1,11 +1,11 @@
 """Maximum with ties
 
-1. Which elements of a slice does the maximum depend on? All others get 0. And how many are there,
-   when the largest number stands in several places?
-2. Compare x with the maximum, its axis kept: a mask of all the winners. Where c of them tie, each
-   gets 1/c of the slice's gradient. Bring grad_output to that shape too.
-3. Save x and y. In backward: y and g get their axis back by unsqueeze(dim) unless it was kept;
-   winners = x == y; return g · winners / winners.sum(dim, keepdim=True), and None twice.
+1. Which elements of a slice does the maximum depend on? All others get 0. And how many are there
+   if the largest number occurs several times?
+2. Compare x with the maximum, with its dim kept. This gives a mask of all winners. If c of them
+   tie, each gets 1/c of the gradient of the slice. Bring grad_output to the same shape.
+3. Save x and y. In backward, unsqueeze(dim) restores the dim of y and g unless it was kept. winners
+   = x == y. Return g · winners / winners.sum(dim, keepdim=True), and None twice.
 """
 
 import torch

@@ -1,9 +1,9 @@
 """Swish
 
-1. Write the derivative down with x and σ(x), both of them. Now: which of the two can be computed
-   from the other, at any x, without losing digits?
-2. From x you get σ(x) by one cheap operation. Back from σ(x) to x goes wrong where σ rounds to 1,
-   and from y to x there is no way at all: two x share one y.
+1. Write down the derivative with both x and σ(x). Which of the two can you compute from the other,
+   at any x, without losing digits?
+2. From x you get σ(x) by one cheap operation. The way back from σ(x) to x fails where σ rounds to
+   1. From y to x there is no way at all, because two x have the same y.
 3. Save x alone. In backward s = torch.sigmoid(x), and the derivative is s · (1 + x · (1 - s)).
 """
 

@@ -118,7 +118,7 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
     answer explains what was chosen; the second one explains every option.
 
     Args:
-        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for twelve questions and
+        lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for fifteen questions and
             three essays about all lessons.
         seed: For ``"course"``, a number or the learner's name, which draws the questions from a
             bank.

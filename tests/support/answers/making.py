@@ -107,8 +107,18 @@ def combined(right: type[Function]) -> type[Function]:
     return Combined
 
 
+def made(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:
+    """Return a Function in the combined form; its backward gets the saved tensors after ctx."""
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(_with_saved(backward))}
+    return type("Made", (Function,), methods)
+
+
+def _with_saved(method: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda ctx, *grads: method(ctx, *ctx.saved_tensors, *grads)
+
+
 class Spoiling:
-    """Makes wrong answers from the right ones of a lesson, by replacing one method."""
+    """Makes answers from the right ones of a lesson, by replacing one method."""
 
     def __init__(self, right: dict[str, Any]) -> None:
         self.right = right
@@ -117,16 +127,18 @@ class Spoiling:
         self, exercise: str, mistake: str, rule: str, method: Callable[..., Any], hint: str = ""
     ) -> Wrong:
         """Return the right answer with this backward; it gets the saved tensors after ctx."""
+        return Wrong(exercise, mistake, rule, self.answer(exercise, method), hint)
 
-        def method_with_ctx(ctx: Any, *grads: Any) -> Any:
-            return method(ctx, *ctx.saved_tensors, *grads)
-
-        answer = spoiled(self.right[exercise], backward=method_with_ctx)
-        return Wrong(exercise, mistake, rule, answer, hint)
+    def answer(self, exercise: str, method: Callable[..., Any]) -> type[Function]:
+        """Return the right answer with this backward, which may be right as well."""
+        return spoiled(self.right[exercise], backward=_with_saved(method))
 
     def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
-        """Return the right answer with this forward."""
-        return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], forward=method))
+        """Return the right answer with this forward; if it takes ctx, it saves for itself."""
+        methods = {"forward": method}
+        if next(iter(signature(method).parameters)) == "ctx":
+            methods["setup_context"] = Function.setup_context
+        return Wrong(exercise, mistake, rule, spoiled(self.right[exercise], **methods))
 
     def setup(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
         """Return the right answer with this ``setup_context``."""

@@ -246,7 +246,7 @@ def test_an_essay_written_in_a_lesson_is_written_in_the_course(check: KnowledgeC
     course = knowledge_check("course")
 
     assert course.answers["essay-only-tensors"]["text"] == "So that …"
-    assert course.score == "0 of 12 right, 1 of 3 essays written"
+    assert course.score == "0 of 15 right, 1 of 3 essays written"
 
 
 def test_a_draw_is_remembered_question_by_question(progress_file: Path) -> None:
@@ -255,8 +255,8 @@ def test_a_draw_is_remembered_question_by_question(progress_file: Path) -> None:
     course.answer(first, *draw("ada")[first].right)
 
     assert list(saved(progress_file)["questions"]) == [f"course/{first}"]
-    assert knowledge_check("course", seed="ada").score.startswith("1 of 12 right")
-    assert "1 of 12 right" in str(progress()).splitlines()[-1]
+    assert knowledge_check("course", seed="ada").score.startswith("1 of 15 right")
+    assert "1 of 15 right" in str(progress()).splitlines()[-1]
 
 
 def test_the_course_is_headed_without_a_number() -> None:

@@ -707,7 +707,7 @@ HYPOTHESES = (
         missing_conjugate,
         "Conjugate the local derivative: for a holomorphic f, PyTorch's gradient is `grad_output` "
         "times the conjugate of f'.",
-        "03_gradient_patterns",
+        "09_more_patterns",
     ),
     Hypothesis(
         "missing-cross-terms",

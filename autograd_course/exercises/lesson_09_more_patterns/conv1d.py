@@ -1,17 +1,16 @@
-"""One-dimensional convolution
+"""Convolution with stride, padding and groups
 
-1. Cut the padded input into windows, one for each output position: padded.unfold(-1, K, stride) has
-   shape (N, C, T, K). What is left of forward is a product of windows and weight, summed over
-   channels and taps.
-2. Split the channels of windows and weight into (groups, …), then forward is one einsum over
-   channels-in-a-group and taps. Two more einsums give the gradients of weight and of the windows.
-   The windows overlap, and what forward copied, backward adds: put their gradient back into zeros
-   of the padded shape, and cut the padding off.
-3. With windows of shape (N, G, C/G, T, K) and the weight as (G, O/G, C/G, K): forward is
-   einsum("ngctk,gock->ngot"), the gradient of the weight einsum("ngctk,ngot->gock"), that of the
-   windows einsum("ngot,gock->ngctk"). Then for each tap k add its slice to padded_grad[..., k : k +
-   stride · (T - 1) + 1 : stride], and return padded_grad[..., padding : padding + L]; None for the
-   three numbers.
+1. Take the plain convolution of the exercise before, and give it padding first. Padding in the
+   forward is cutting in the backward. Then the stride: padded.unfold(-1, K, stride) has the shape
+   (N, C, T, K). Where does window t begin?
+2. Split the channels of windows and weight into (groups, …). Then forward is one einsum over the
+   channels of a group and the taps. Two more einsums give the gradients of the weight and of the
+   windows. Add the gradient of the windows to zeros of the padded shape, and cut the padding off.
+3. With windows of shape (N, G, C/G, T, K) and the weight as (G, O/G, C/G, K), forward is
+   einsum("ngctk,gock->ngot"), the gradient of the weight is einsum("ngctk,ngot->gock"), and that of
+   the windows is einsum("ngot,gock->ngctk"). For each tap k, add its slice to padded_grad[..., k :
+   k + stride · (T - 1) + 1 : stride]. Return padded_grad[..., padding : padding + L], and None for
+   the three numbers.
 """
 
 from torch import Tensor

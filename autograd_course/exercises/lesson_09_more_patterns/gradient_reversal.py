@@ -1,11 +1,11 @@
 """Gradient reversal
 
-1. Forward has nothing to compute and backward no formula to derive: the gradient is declared. What
-   must forward still hand out, so that a layer after it may write into its input?
-2. A tensor of its own, with the same values. The strength is a number, so it stays on ctx, and
-   backward turns and scales what arrives.
-3. In forward keep ctx.strength and return x.clone(); return -ctx.strength · grad_output and None
-   from backward.
+1. forward has nothing to compute and backward has no formula to derive, because the gradient is
+   declared. What must forward return, so that the next layer may write into its input?
+2. A tensor of its own with the same values. The strength is a number, so it is an attribute of ctx.
+   backward multiplies the gradient that arrives by the negative strength.
+3. forward returns x.clone(), and setup_context sets ctx.strength. backward returns -ctx.strength ·
+   grad_output, and None for the strength.
 """
 
 from typing import Any

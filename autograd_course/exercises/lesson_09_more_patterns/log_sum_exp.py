@@ -1,13 +1,14 @@
 """Log-sum-exp
 
-1. exp overflows above 709. Which number may you subtract from every entry of a slice and add again
-   outside the logarithm? And what becomes of -inf minus -inf?
-2. Shift by the slice's maximum, but by 0 where that is -inf. The derivative with respect to x_j is
-   exp(x_j) / Σ exp(x), which is exp(x_j - y): the softmax, without any division. grad_output has to
-   get the lost axis back first.
-3. In forward: m = x.amax(dim, keepdim=True), 0 where it is -inf; y = m + log of the sum of exp(x -
-   m). Save x and y. In backward restore the axis of y and g by unsqueeze(dim) unless it was kept,
-   and return g · exp(x - y'), where y' is y with 0 in place of -inf; None for dim and for keepdim.
+1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice,
+   and add again outside the logarithm? And what is -inf minus -inf?
+2. Subtract the maximum of the slice, or 0 where the maximum is -inf. The derivative with respect to
+   x_j is exp(x_j) / Σ exp(x), which is exp(x_j - y): the softmax, without a division. First give
+   grad_output its lost dim back.
+3. In forward, m = x.amax(dim, keepdim=True), with 0 where it is -inf, and y = m + log of the sum of
+   exp(x - m). Save x and y. In backward, unsqueeze(dim) restores the dim of y and g unless it was
+   kept. Return g · exp(x - y'), where y' is y with 0 in place of -inf, and None for dim and
+   keepdim.
 """
 
 import torch
@@ -44,7 +45,7 @@ EXERCISE = FunctionExercise(
     points=3,
     difficulty="hard",
     minutes=25,
-    section="Log-sum-exp and the empty row",
+    section="Log-sum-exp and the fully masked row",
     constraints="no built-in does the log-sum-exp",
     reference=log_sum_exp,
     samplers={

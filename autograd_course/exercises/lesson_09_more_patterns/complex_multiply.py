@@ -1,11 +1,11 @@
 """Complex product
 
-1. Take w = i: forward turns z by a quarter to the left. When the loss wants the product to move
-   along g, which way must z move: g turned left once more, or turned back?
-2. Back: PyTorch's gradient for z is g times the conjugate of ∂y/∂z. And where an input is real,
-   only the real part of that means anything for it.
-3. Return g · w.conj() for z and g · z.conj() for w; take .real of a gradient whose input is not
-   complex (Tensor.is_complex tells).
+1. Take w = i: forward turns z by 90° to the left. If the loss wants the product to move along g,
+   which way must z move: along g turned left once more, or along g turned back?
+2. Turned back. PyTorch's gradient of z is g times the conjugate of ∂y/∂z. For a real input, only
+   the real part of it counts.
+3. Return g · w.conj() for z and g · z.conj() for w. If an input is not complex (Tensor.is_complex),
+   return the .real of its gradient.
 """
 
 import torch

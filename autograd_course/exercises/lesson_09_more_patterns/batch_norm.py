@@ -1,12 +1,12 @@
 """Batch normalization
 
-1. Move one x by a little. The mean of its channel moves, and so does the variance: all the outputs
-   of the channel move with them. How many paths lead from x to the loss?
-2. What comes through the numerator is g/√(v+eps). The path through the mean takes g's own mean away
-   from it, the path through the variance takes away what points along y: y times the mean of g·y.
-   All means are per channel, over every axis but 1.
-3. ∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + eps), the means over all axes but 1 with
-   keepdim=True, v the biased variance. Save x and y and compute v again; None for eps.
+1. Change one x a little. The mean of its channel changes, and so does the variance, so all outputs
+   of the channel change. How many paths lead from x to the loss?
+2. The numerator gives g/√(v+eps). The path through the mean subtracts the mean of g. The path
+   through the variance subtracts the component along y, which is y times the mean of g·y. All means
+   are per channel, over every dim but 1.
+3. ∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + eps), with the means over all dims but 1 and
+   keepdim=True, and v the biased variance. Save x and y, and recompute v. Return None for eps.
 """
 
 from torch import Tensor

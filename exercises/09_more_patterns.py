@@ -1,0 +1,273 @@
+# %% [markdown]
+# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/exercises/09_more_patterns.ipynb)
+#
+# # 09 · More gradient patterns: exercises
+#
+# Lesson 09 showed how a gradient goes back through a log-sum-exp, a normalization, a convolution and a complex product. Here you write six Functions yourself. The first five compute a true gradient, and the last one changes it on purpose.
+#
+# **Given:** the formula and the signature of `forward` and, where that is not obvious, which gradient is asked for.
+#
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which gets the tuple of inputs and the output, and decides what `backward` will need.
+#
+# **Constraints for every exercise:**
+#
+# - `backward` is a formula that you derive and write down, not a call of autograd.
+# - Tensors that backward needs are kept by `ctx.save_for_backward`. Numbers, shapes and flags are attributes of `ctx`.
+# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
+#
+# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. Stuck? Call `hint("log-sum-exp")` in a cell of its own. The first hint is a nudge, the second one gives the idea, and the third one is almost the answer.
+
+# %% tags=["setup"] jupyter={"source_hidden": true}
+# Install the course on Colab.
+# Elsewhere `make lab` has done so, and this cell does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import importlib.util
+    import subprocess
+
+    from google.colab import output
+
+    if importlib.util.find_spec("autograd_course") is None:
+        address = "git+https://github.com/autograd-course/autograd_course@main"
+        doctor = address + "#subdirectory=packages/autograd-doctor"
+        course = "autograd-course @ " + address
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", doctor, course]
+        subprocess.run(pip, check=True)
+    output.enable_custom_widget_manager()
+
+# %% jupyter={"source_hidden": true}
+import torch
+from torch import Tensor
+
+from autograd_course import grade, hint, progress
+
+# %% [markdown]
+# ## 1 · Log-sum-exp (3 points · hard · 25 minutes)
+#
+# $$y = \log \sum_j e^{x_j}$$
+#
+# along `dim`, which may be negative. With `keepdim=True` the dim stays, with size 1.
+#
+# - Numbers in the thousands must give numbers, not `inf`.
+# - An entry of $-\infty$ counts for nothing and has gradient 0. Masks consist of such entries.
+# - A slice that is all $-\infty$ gives $-\infty$, and its gradient must be 0. (Here you do better than `torch.logsumexp`, whose gradient is `nan` there.)
+#
+# **Write** the three methods.
+#
+# **Constraint:** no built-in `logsumexp`, `log_softmax` or `logaddexp`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "log-sum-exp", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "log-sum-exp-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("log-sum-exp", LogSumExp)
+
+# %% [markdown]
+# ## 2 · Batch normalization (3 points · hard · 20 minutes)
+#
+# $x$ has the shape $(N, C, \dots)$. For each channel, that is over all dims but dim 1, let $\mu$ be the mean and $v$ the biased variance (divided by the number of elements $m$, not $m - 1$):
+#
+# $$y = \frac{x - \mu}{\sqrt{v + \varepsilon}}$$
+#
+# There is no learned scale or shift, and no running average.
+#
+# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ depend on $x$ too, so three paths lead from each $x$ to the loss.
+#
+# **Constraint:** no built-in normalization.
+
+
+# %% nbgrader={"grade": false, "grade_id": "batch-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, eps: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "batch-norm-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("batch-norm", BatchNorm)
+
+# %% [markdown]
+# ## 3 · One-dimensional convolution (2 points · medium · 15 minutes)
+#
+# This is what networks call a convolution, without stride, padding and groups:
+#
+# $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; x_{n,\, c,\, t + k}$$
+#
+# | tensor | shape |
+# | --- | --- |
+# | `x` | `(N, C, L)` |
+# | `weight` | `(O, C, K)` |
+# | `y` | `(N, O, T)`, where `T = L - K + 1` |
+#
+# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. What remains are products, and one step in `backward` that adds overlapping windows up.
+#
+# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution are built on the same ones.
+
+
+# %% nbgrader={"grade": false, "grade_id": "plain-conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class PlainConv1d(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "plain-conv1d-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("plain-conv1d", PlainConv1d)
+
+# %% [markdown]
+# ## 4 · Convolution with stride, padding and groups (4 points · hard · 30 minutes)
+#
+# Now with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
+#
+# $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; \tilde x_{n,\, c',\, s t + k}$$
+#
+# | tensor | shape |
+# | --- | --- |
+# | `x` | `(N, C, L)` |
+# | `weight` | `(O, C // G, K)` |
+# | `y` | `(N, O, T)`, where `T = (L + 2p - K) // s + 1` |
+#
+# $\tilde x$ is the padded $x$. Channels and outputs are both cut into $G$ equal blocks. The outputs of block $b$ see only the channels of block $b$ ($c'$ is channel $c$ of that block). If $L + 2p - K$ is not a multiple of $s$, no window uses the last elements. Their gradient is 0, but they have one.
+#
+# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add stride, padding and groups one after the other, and grade when you have all three.
+#
+# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution are built on the same ones.
+
+
+# %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Conv1d(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "conv1d-grade", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+grade("conv1d", Conv1d)
+
+# %% [markdown]
+# ## 5 · Complex product (2 points · medium · 15 minutes)
+#
+# $y = z \, w$, elementwise, for two tensors of the same shape. Either may be complex, and at least one is.
+#
+# **Write** the three methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$, the direction in which $L$ grows fastest. $g$ is this gradient for $y$. Derive the one for $z$.
+#
+# **Constraint:** the gradient of a real input is real. If it is complex, the engine raises an error that does not say so.
+
+
+# %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class ComplexMultiply(torch.autograd.Function):
+    @staticmethod
+    def forward(z: Tensor, w: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "complex-multiply-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("complex-multiply", ComplexMultiply)
+
+# %% [markdown]
+# ## 6 · Gradient reversal (2 points · easy · 6 minutes)
+#
+# In domain-adversarial training, a classifier learns to tell two domains apart, and the layers below it learn the opposite. Between them is a Function that changes nothing in forward and reverses the gradient in backward:
+#
+# $$y = x, \qquad \frac{\partial L}{\partial x} := -\text{strength} \cdot g$$
+#
+# This gradient is wrong by design, so `gradcheck` would fail. The grader tests it against the gradient that is declared here.
+#
+# **Write** the three methods. `strength` is a Python number.
+#
+# **Constraint:** forward returns a tensor of its own. Many published versions return `x` or `x.view_as(x)`. Then the first layer with `inplace=True` behind it stops the training with an error.
+
+
+# %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class GradientReversal(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, strength: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "gradient-reversal-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("gradient-reversal", GradientReversal)
+
+# %% [markdown]
+# ## Where you are
+
+# %% tags=["nbval-ignore-output"]
+progress()
+
+# %% [markdown]
+# ## Where next
+#
+# Lesson 10 is about sampling.
