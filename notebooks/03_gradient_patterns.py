@@ -15,8 +15,7 @@
 #
 # **You need** lesson 01: what `backward` is asked for, and what `gradcheck` compares.
 #
-# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 10,
-# can wait until you need them. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -325,8 +324,7 @@ print("gradcheck:", gradcheck(Tanh.apply, x))
 #
 # ### Four sigmoids
 #
-# *In depth: what a slope of at most a quarter does to a deep network. Skip it if you know why
-# gradients vanish.*
+# *Extra: what a slope of at most a quarter does to a deep network.*
 #
 # The third line of the table has consequences. $y\,(1-y)$ is never more than $\tfrac14$, so each
 # sigmoid removes at least three quarters of the gradient that arrives. Here are four layers in a
@@ -347,8 +345,8 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 #
 # ### At a kink
 #
-# *In depth: which gradient to return where no derivative exists. Skip it on a first reading; lesson
-# 05 has weights that lie on a kink.*
+# *Extra: which gradient to return where no derivative exists. Lesson 05 has weights that lie on a
+# kink.*
 #
 # **Common belief: "for a ReLU's mask, `x > 0` or `x >= 0` makes no difference."** At $x = 0$ no
 # derivative exists. PyTorch [documents a
@@ -507,7 +505,7 @@ print("b is", tuple(b.shape), "– backward returned", tuple(raw.shape))
 #
 # ### Where the engine guesses wrong
 #
-# *In depth: a forward that repeats along another dim. Come back when `diagnose` reports
+# *Extra: a forward that repeats along another dim. Read it when `diagnose` reports
 # `unreduced-broadcast`.*
 #
 # Here is a vector with one number for each row:
@@ -544,7 +542,7 @@ for rows, columns in ((2, 3), (3, 3)):
 #
 # ### A threshold for all elements
 #
-# *In depth: a backward that needs nothing of its input but a sign. Skip it if you like.*
+# *Extra: a backward that needs nothing of its input but a sign.*
 #
 # The *soft threshold* shrinks every element by $t$, and sets elements smaller than $t$ to zero. Its
 # backward needs to know of each $x_i$ only on which side of zero it was beyond $t$:
@@ -727,7 +725,7 @@ print(x.grad.tolist())
 # %% [markdown]
 # ### An error that large inputs hide
 #
-# *In depth: why to test on small inputs. Skip it if you do.*
+# *Extra: why you should test on small inputs.*
 #
 # **Common belief: "the bigger the test, the stricter it is."** The derivative of the unbiased
 # variance is $2\,(x_i - \mu)/(N-1)$. Divide by $N$ instead, and run `gradcheck`:

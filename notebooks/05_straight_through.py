@@ -12,8 +12,7 @@
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
 # reports.
 #
-# **It takes** 35 minutes with both checkpoints; the sections marked *in depth*, another 10, can
-# wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -235,8 +234,7 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 #
 # ### Without a Function
 #
-# *In depth: the same in one line, and where it breaks. Skip it on a first reading: a Function
-# says more and cannot round its value away.*
+# *Extra: the same in one line, and where it breaks.*
 #
 # You can also write a surrogate in one line of plain autograd:
 # $h(x) + \text{detach}(q(x) - h(x))$. In forward, $h$ cancels. In backward, the detached part (a
@@ -448,8 +446,7 @@ for k, right in zip(steepness, steep_right, strict=True):
 #
 # ### Where the gradient stops
 #
-# *In depth: why `Binarize` has `<=` and not `<`. Exercises 2 and 3 need it. Until then, use `<=` if
-# you clamp weights to the bounds.*
+# *Extra: why `Binarize` has `<=` and not `<`.*
 #
 # Does the clipped estimator pass the gradient at exactly $\lvert x \rvert = 1$? The clip has a kink
 # there and no derivative. PyTorch's note [Autograd
@@ -722,7 +719,7 @@ diagnose(LevelTimesStep, (x, step, -2, 1), surrogate=on_the_grid)
 # %% [markdown]
 # ### Down to two bits
 #
-# *In depth: the learned step at work. Exercises 4 and 5 need only what comes before this section.*
+# *Extra: the learned step at work.*
 #
 # We quantize the net with real weights from above to two bits. First we only round its weights.
 # Then we train it for 50 more steps through the quantizer (*quantization-aware training*). Each
@@ -768,7 +765,7 @@ for name, updates, learn_step in (
 #
 # ### PyTorch's fake quantizer
 #
-# *In depth: for when you compare your quantizer with PyTorch's.*
+# *Reference: for when you compare your quantizer with PyTorch's.*
 #
 # PyTorch has a fake quantizer, whose backward is the clipped estimator for $x$. Its public form has
 # no gradient for the step, and raises an error if you ask for one:

@@ -14,8 +14,7 @@
 #
 # **You need** lesson 03: a copy in the forward is a sum in the backward.
 #
-# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 10,
-# can wait until you need them. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -633,7 +632,7 @@ except RuntimeError as error:
 #
 # ### A bound that can be crossed back
 #
-# *In depth: skip it unless you have a parameter with a bound.*
+# *Extra: for a parameter that must stay within a bound.*
 #
 # This one looks harmless. A standard deviation must stay above 0.1, so it goes through
 # `clamp(min=0.1)`. If the parameter once falls below 0.1, its gradient is 0, and it can never come
@@ -679,7 +678,7 @@ diagnose(LowerBound, (x, 0.1))
 # %% [markdown]
 # ## Hooks instead of a Function
 #
-# *In depth: how to look at a gradient from outside. Come back when you want to log or clip one.*
+# *Reference: how to look at a gradient from outside, to log or to clip it.*
 #
 # Sometimes you only want to look at a gradient, or to change it for one experiment. Then put a
 # *hook* on a tensor. A hook is a function that gets the complete gradient and may return another

@@ -11,8 +11,7 @@
 #
 # **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
 #
-# **It takes** 35 minutes with its three checkpoints; the section marked *in depth*, another 5, can
-# wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -646,7 +645,7 @@ except NotImplementedError as error:
 # %% [markdown]
 # ### The graph of a tangent
 #
-# *In depth: for gradients of a forward-mode derivative, as in score matching or in the loss of a
+# *Extra: for gradients of a forward-mode derivative, as in score matching or in the loss of a
 # network that must obey a differential equation.*
 #
 # Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.

@@ -12,8 +12,7 @@
 #
 # **You need** lessons 01 and 02. Two sections mention `vmap` and `jvp`, which lesson 11 explains.
 #
-# **It takes** 30 minutes with its two checkpoints; the sections marked *in depth*, another 10, are
-# a reference for mixed precision, checkpointing and several processes. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -309,7 +308,7 @@ print("backward:", *backward_graph)
 # %% [markdown]
 # ### Compiled with inductor
 #
-# *In depth: the usual backend gives the same numbers as eager mode.*
+# *Extra: the usual backend gives the same numbers as eager mode.*
 #
 # The usual backend is *inductor*. It needs a C++ compiler, or a GPU and Triton. The next cell says
 # which backend it used on your machine.
@@ -627,7 +626,7 @@ except NotImplementedError as error:
 # %% [markdown]
 # ## Autocast
 #
-# *In depth: a reference for mixed precision. Exercise 3 needs it.*
+# *Reference: mixed precision. Exercise 3 needs it.*
 #
 # Under `torch.autocast`, a matrix product takes float32 and computes in bfloat16 (on a GPU in
 # float16 unless you choose a dtype). Usually somebody else enables autocast, around the forward
@@ -732,8 +731,8 @@ for function in (SeparateProject, SeparateRight):
 # %% [markdown]
 # ## In company
 #
-# *In depth: a reference for checkpoint and for several processes. In short: `forward` may run
-# twice, and `backward` returns its gradients and never writes them.*
+# *Reference: checkpoint and several processes. `forward` may run twice, and `backward` returns its
+# gradients and never writes them.*
 #
 # Two tools run *around* a Function. They decide when, how often and in which process PyTorch calls
 # its methods. The first is `torch.utils.checkpoint` (lesson 07). It drops what was saved and runs

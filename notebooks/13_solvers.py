@@ -13,8 +13,7 @@
 # **You need** lesson 01 (a Function, `gradcheck`, `diagnose`), and from lesson 06 that autograd can
 # differentiate a backward again if it consists of differentiable operations.
 #
-# **It takes** 35 minutes with two of the three checkpoints; the sections marked *in depth*,
-# another 20, can wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -316,8 +315,8 @@ memory_timeline(
 # %% [markdown]
 # ### Stopped early
 #
-# *In depth: which gradient is better while the solver has not converged. In short: the implicit
-# one. Recording only the last round never becomes right.*
+# *Extra: which gradient is better while the solver has not converged. It is the implicit one.
+# Recording only the last round never becomes right.*
 #
 # **Common belief: "the recorded gradient is exact, and the implicit one is an approximation."**
 # Stop the solver after $n$ rounds. Then $y_n$ is a little wrong, and so are both gradients. The
@@ -539,7 +538,7 @@ print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper
 # %% [markdown]
 # ### Checkpoint 2
 #
-# *In depth: find the most common mistake in the backward of a linear solve.*
+# *Extra: find the most common mistake in the backward of a linear solve.*
 #
 # The class below contains a common mistake: `backward` solves with $A$ instead of $A^\top$. With a
 # symmetric matrix, which is what most people test with, nothing is wrong. Run the cell to see what
@@ -709,9 +708,8 @@ with figure(columns=2, height=3.6) as (watched, orbit):
 # %% [markdown]
 # ## When the gradient is an estimate
 #
-# *In depth: this section, to the end of "Decide and write it down", for code that has no equation:
-# a game, a simulator, a program that you can only call. In short: freeze the noise to test the
-# code, measure the error, and document both.*
+# *Extra: for code that has no equation, such as a game, a simulator or a program that you can only
+# call. The extra part ends after "Decide and write it down".*
 #
 # So far you could compare every gradient with the truth. Sometimes `backward` can only estimate its
 # gradient: from samples if the function is an expectation, or from finite differences if the

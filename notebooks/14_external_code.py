@@ -13,8 +13,7 @@
 # `backward` solves the transposed system. To build the operator you need a C++ compiler. Without
 # one, the cells say so and a loop in Python takes its place.
 #
-# **It takes** 20 minutes with both checkpoints; the sections marked *in depth*, another 10, can
-# wait. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -267,7 +266,7 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 # %% [markdown]
 # ### What the operator saves
 #
-# *In depth: nodes and time, compared with a loop in Python.*
+# *Extra: nodes and time, compared with a loop in Python.*
 #
 # In PyTorch the loop makes two operations per step. PyTorch calls and records each of them, and
 # calls it again in backward. The next cell counts the nodes of the graph for one row of a thousand
@@ -368,7 +367,7 @@ predict(..., arrived[0].untyped_storage().nbytes() // arrived[0].element_size())
 # %% [markdown]
 # ## On a GPU: CUDA C++ and Triton
 #
-# *In depth: skip it unless you write kernels for a GPU.*
+# *Extra: for readers who write kernels for a GPU.*
 #
 # In CUDA C++ the operator differs only where it distributes the work. Each row gets one thread, and
 # `<<<blocks, threads, 0, stream>>>` starts the threads.
@@ -435,7 +434,7 @@ print(benchmark_results("decayed_sum"))
 # %% [markdown]
 # ## Streams and devices
 #
-# *In depth: for operators that others will call, on a GPU or under `torch.compile`.*
+# *Reference: for operators that others will call, on a GPU or under `torch.compile`.*
 #
 # Other code runs before and after your kernel. PyTorch's own operators follow these rules, and
 # yours must follow them too:
