@@ -872,9 +872,9 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
 # It returns `True`, so a passed `gradcheck` does not prove that `backward` is right. `gradcheck`
-# calls `backward` only with gradients of zeros and a single one, and clipping does not change those.
-# This `backward` is not linear in $g$, so it is not a vector-Jacobian product. With a factor of ten
-# after the square, the gradient is a tenth of what it should be.
+# calls `backward` only with gradients of zeros and a single one, and clipping does not change
+# those. This `backward` is not linear in $g$, so it is not a vector-Jacobian product. With a factor
+# of ten after the square, the gradient is a tenth of what it should be.
 #
 # ### The slope under your hand
 #
