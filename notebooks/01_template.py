@@ -3,17 +3,15 @@
 #
 # # 01 · A Function from end to end
 #
-# **You will** write custom `torch.autograd.Function`s, see what each line of one is for, and test
-# their gradients until you have a reason to believe them.
+# **You will** write custom `torch.autograd.Function`s and test their gradients.
 #
-# **You will learn** what `backward` is asked for (a vector-Jacobian product), what `ctx` carries,
-# what may be returned, when a Function pays and when it does not, and what `gradcheck` can and
-# cannot see.
+# **You will learn** what `backward` computes, what `ctx` is for, what `backward` must return, when
+# a Function is worth writing, and what `gradcheck` can and cannot see.
 #
 # **You need** the chain rule and one PyTorch training loop that you have written yourself.
 #
-# **It takes** 35 minutes with the three checkpoints; the sections marked *in depth*, another 25,
-# can wait. The exercises come after it.
+# **It takes** 35 minutes with the two checkpoints, besides two exercises on the way; the sections
+# marked *in depth*, another 15, can wait. The other exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -38,33 +36,26 @@ if "google.colab" in sys.modules:
 import math
 import warnings
 
-import numpy as np
 import torch
-from torch.autograd import Function, gradcheck
-from torch.nn.functional import gelu, relu6
+from torch.autograd import Function, grad, gradcheck
+from torch.nn.functional import leaky_relu, relu6
 
-from autograd_course import diagnose, gradient_flow
-from autograd_course.functions import Square
+from autograd_course import diagnose, functions, grade, gradient_flow, hint  # noqa: F401
 from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict
-from autograd_course.visualize import function_lab, knowledge_check, tangent
+from autograd_course.visualize import function_lab, knowledge_check
 
 # %% [markdown]
-# ## A wall for nine floods out of ten
+# ## A wrong gradient looks like a right one
 #
-# Two hundred storms: how much rain fell, how high the river rose. A flood wall is to hold nine
-# floods out of ten, so the line we want runs not through the middle of the points but above
-# ninety percent of them. The loss whose minimum is that line is the *pinball loss*. With $e =
-# \text{target} - \text{prediction}$,
-#
-# $$\ell_q(e) = \max\bigl(q\,e,\ (q-1)\,e\bigr), \qquad q = 0.9,$$
-#
-# so a flood above the line costs nine times what one equally far below it costs.
-#
-# A colleague has written it as a custom Function: `forward` computes the loss, `backward` its
-# gradient. PyTorch will call the one and then the other, and believe both.
+# A flood wall should hold nine floods out of ten. A colleague fitted its height to 200 storms with
+# a custom Function: `forward` computes the loss, and `backward` computes its gradient. The loss
+# fell and flattened out (left). But the wall that was built holds only about half of the floods
+# (right). One line of `backward` is wrong, and PyTorch did not notice, because PyTorch never
+# compares a `backward` with its `forward`. That comparison is your job, and this lesson teaches it.
+# At the end you will repair the colleague's Function.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 class PinballLoss(Function):
     @staticmethod
     def forward(ctx, prediction, target, q):
@@ -80,20 +71,9 @@ class PinballLoss(Function):
         return grad_output * slope / slope.numel(), None, None
 
 
-# %% [markdown]
-# The training loop is the ordinary one: a line with two parameters, 300 steps of gradient
-# descent.
-
-# %%
-device = "cuda" if torch.cuda.is_available() else "cpu"
-rng = torch.Generator().manual_seed(0)
-rain = torch.rand(200, generator=rng)
-level = 1 + 2 * rain + (0.3 + 1.2 * rain) * torch.empty(200).exponential_(generator=rng)
-rain, level = rain.to(device), level.to(device)
-
-
 def fit(loss_function, steps=300):
-    line = torch.zeros(2, device=device, requires_grad=True)
+    """Fit a line to the floods. Return the line and the loss of each step."""
+    line = torch.zeros(2, requires_grad=True)
     optimizer = torch.optim.SGD([line], lr=0.1)
     losses = []
     for _ in range(steps):
@@ -105,37 +85,22 @@ def fit(loss_function, steps=300):
     return line.detach(), losses
 
 
-custom_line, custom_losses = fit(PinballLoss.apply)
-print("loss after   1 step: ", f"{custom_losses[0]:.2f}")
-print("loss after 100 steps:", f"{custom_losses[99]:.2f}")
-print("loss after 300 steps:", f"{custom_losses[-1]:.2f}")
-
-# %% [markdown]
-# The loss falls to less than a fifth and flattens out. No exception, no warning, no `nan`. If this
-# were your run, you would write the line into the report.
-#
-# Now the same `forward`, line for line, but differentiated by autograd instead of by hand.
-
-
-# %%
-def pinball_loss(prediction, target, q):
-    error = target - prediction
-    return torch.maximum(q * error, (q - 1) * error).mean()
-
-
-true_line, true_losses = fit(pinball_loss)
-
-
 def share_held(line):
+    """Return the share of floods that a wall of this height holds."""
     return (level < line[0] + line[1] * rain).float().mean().item()
 
 
-print(
-    f"the wall fitted with the hand-written backward holds {share_held(custom_line):.0%} of floods"
-)
-print(f"the wall fitted with autograd's own backward holds   {share_held(true_line):.0%} of floods")
-
 # %% jupyter={"source_hidden": true}
+rng = torch.Generator().manual_seed(0)
+rain = torch.rand(200, generator=rng)
+level = 1 + 2 * rain + (0.3 + 1.2 * rain) * torch.empty(200).exponential_(generator=rng)
+custom_line, custom_losses = fit(PinballLoss.apply)
+true_line, _ = fit(
+    lambda prediction, target, q: torch.maximum(
+        q * (target - prediction), (q - 1) * (target - prediction)
+    ).mean()
+)
+
 with figure(columns=2, height=3.6) as (watched, built):
     watched.plot(custom_losses, color=ORANGE)
     watched.set(
@@ -143,561 +108,510 @@ with figure(columns=2, height=3.6) as (watched, built):
     )
     note(watched, "falls, flattens, looks done", (110, 0.72), ORANGE)
 
-    over = (level > custom_line[0] + custom_line[1] * rain).cpu()
+    over = level > custom_line[0] + custom_line[1] * rain
     for held, marker, color in ((~over, "o", GRAY), (over, "x", ORANGE)):
-        built.scatter(rain.cpu()[held], level.cpu()[held], s=14, marker=marker, color=color, lw=0.9)
+        built.scatter(rain[held], level[held], s=14, marker=marker, color=color, lw=0.9)
     ends = torch.tensor([0.0, 1.0])
-    for line, color, dash in ((true_line.cpu(), BLUE, "-"), (custom_line.cpu(), ORANGE, "--")):
+    for line, color, dash in ((true_line, BLUE, "-"), (custom_line, ORANGE, "--")):
         built.plot(ends, line[0] + line[1] * ends, color=color, linestyle=dash)
-    note(built, f"asked for: holds {share_held(true_line):.0%}", (0.02, 4.9), BLUE)
-    note(built, f"built: {1 - share_held(custom_line):.0%} come over it (×)", (0.4, 0.5), ORANGE)
+    note(built, f"right gradient: holds {share_held(true_line):.0%}", (0.02, 4.9), BLUE)
+    note(built, f"built: holds {share_held(custom_line):.0%}, × go over it", (0.33, 0.5), ORANGE)
     built.set(title="what was built", xlabel="rain", ylabel="river level", ylim=(0, 10))
 
 # %% [markdown]
-# About every second flood comes over the wall. The two runs differ in `backward` alone. The
-# colleague's gives the slope $q$ to both sides of the line, where the side below should have had
-# $1 - q$. With equal weights above and below, the descent goes to the median; and the loss, which
-# is computed rightly, falls all the same, because the median lies on the way.
+# ## Your first Function
 #
-# PyTorch never compares a `backward` with its `forward`: its autograd engine calls what you wrote
-# and hands the result on. The comparing is your work, and what this lesson is about. The
-# colleague's Function will be back.
-
-# %% [markdown]
-# ## The whole thing, working
-#
-# Here is a complete and correct Function; the rest of the lesson explains it. PyTorch has no cube
-# root (`x ** (1 / 3)` is `nan` for negative `x`), NumPy has one. But autograd records PyTorch
-# operations only, and what happens in NumPy leaves no trace in the graph. A Function fills the
-# gap: we compute the value however we like, and say ourselves how a gradient goes back through
-# it.
-#
-# With $y = \sqrt[3]{x}$ the derivative is $\tfrac{1}{3} x^{-2/3} = \tfrac{1}{3 y^2}$, and infinite
-# at 0.
+# A custom Function is a class with two static methods. `forward` computes the output. Here is
+# $y = x^2$ with a `forward` only. You call `.apply`, never `forward` itself.
 
 
 # %%
-class CubeRoot(Function):
-    """y = ∛x, computed by NumPy; ∂L/∂x = ∂L/∂y / (3 y²)."""
-
+class Square(Function):
     @staticmethod
     def forward(ctx, x):
-        y = torch.as_tensor(np.cbrt(x.numpy(force=True)), device=x.device)
+        return x**2
+
+
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = Square.apply(x)
+y
+
+# %% [markdown]
+# The values are right, and `grad_fn` shows that $y$ is part of the autograd graph. Now ask for
+# gradients:
+
+# %% tags=["raises-exception"]
+y.sum().backward()
+
+# %% [markdown]
+# Autograd records nothing inside `forward`, because grad mode is off there. So you have to write
+# `backward`. It needs $x$, so `forward` saves $x$ on `ctx`, which carries data from `forward` to
+# `backward`.
+#
+# **Your turn.** The derivative of $x^2$ is $2x$. Replace `0 * x` with the gradient and run the
+# cell. It should print 2, 4 and 6.
+
+
+# %%
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 0 * x  # type the gradient here
+
+
+Square.apply(x).sum().backward()
+print("gradient of the sum:", x.grad.tolist())
+
+# %% [markdown]
+# ## What backward is asked for
+#
+# Most people type `2 * x` and see the three numbers that they expect. The next cell computes the
+# gradients of two losses, the sum of the three squares and a sum with the weights 1, 10 and 100.
+#
+# **Vote: is `return 2 * x` right?** It is right for every loss, it is right for some losses only,
+# or PyTorch raises an error.
+
+
+# %%
+class DerivativeOnly(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 2 * x
+
+
+weights = torch.tensor([1.0, 10.0, 100.0])
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+(plain,) = grad(DerivativeOnly.apply(x).sum(), x)
+(weighted,) = grad((weights * DerivativeOnly.apply(x)).sum(), x)
+print("sum:         ", plain.tolist(), "should be", (2 * x).tolist())
+print("weighted sum:", weighted.tolist(), "should be", (weights * 2 * x).tolist())
+
+# %% [markdown]
+# It is right for the plain sum only. The weights reach `backward` through `grad_output`, and this
+# `backward` ignores it.
+#
+# When the backward pass arrives at $y = f(x)$, autograd already has the gradient of the loss $L$
+# with respect to $y$. It passes this gradient to `backward` as `grad_output`, also called the
+# *upstream gradient*, the *cotangent*, or $g$. Your `backward` returns the gradient with respect to
+# $x$. The chain rule connects the two through the Jacobian $J$ of $f$:
+#
+# $$\frac{\partial L}{\partial x_j} = \sum_i g_i \, \frac{\partial y_i}{\partial x_j}
+# \qquad\text{that is}\qquad \frac{\partial L}{\partial x} = g^\top J .$$
+#
+# This is the *vector-Jacobian product* (VJP). An elementwise function such as the square has a
+# diagonal $J$, and the sum has a single term, $g_i \, f'(x_i)$. After a plain `.sum()` every $g_i$
+# is 1, which hides the mistake. So always test with weights. The VJP is *linear* in $g$: twice the
+# $g$ gives twice the gradient. You will use this as a test, too.
+#
+# ### Exercise 1: square
+#
+# Now write both methods yourself, in place of the comments and the `raise` lines. `grade` tests
+# your class on inputs of several shapes and records the result. If you are stuck, run
+# `hint("square")` in a new cell.
+
+
+# %%
+class Square(Function):
+    @staticmethod
+    def forward(ctx, x):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("square", Square)
+
+# %% [markdown]
+# ## A function that autograd cannot differentiate
+#
+# Autograd differentiates $x^2$ without your help. Here is a Function that you really need. A spring
+# that gets stiffer needs the force $y + y^3$ to stretch by $y$. How far does a given force stretch
+# it? We find $y$ by *bisection*, which halves an interval again and again.
+
+
+# %%
+def stretch(force):
+    """Return the y that solves y + y³ = force."""
+    low = torch.full_like(force, -10.0)
+    high = torch.full_like(force, 10.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_far = middle + middle**3 > force
+        high = torch.where(too_far, middle, high)
+        low = torch.where(too_far, low, middle)
+    return middle
+
+
+force = torch.tensor([-2.0, 2.0, 10.0], dtype=torch.float64, requires_grad=True)
+y = stretch(force)
+print("y =", y.numpy().round(4).tolist())
+
+# %% tags=["raises-exception"]
+y.sum().backward()
+
+# %% [markdown]
+# The values are right, but $y$ has no `grad_fn`. The force enters only through a comparison, and
+# autograd does not differentiate comparisons.
+#
+# But you know the derivative. The force is $y + y^3$, and it changes by $1 + 3y^2$ for each unit of
+# $y$. So $y$ changes by $1 / (1 + 3y^2)$ for each unit of force. `forward` calls the bisection, and
+# `backward` states the gradient:
+
+
+# %%
+class Stretch(Function):
+    """y + y³ = force, solved for y; ∂L/∂force = ∂L/∂y / (1 + 3 y²)."""
+
+    @staticmethod
+    def forward(ctx, force):
+        y = stretch(force)
         ctx.save_for_backward(y)
         return y
 
     @staticmethod
     def backward(ctx, grad_output):
         (y,) = ctx.saved_tensors
-        return grad_output / (3 * y**2)
+        return grad_output / (1 + 3 * y**2)
 
 
-x = torch.tensor([-8.0, 1.0, 27.0], dtype=torch.float64, requires_grad=True)
-y = CubeRoot.apply(x)
-y.sum().backward()
-print("y      =", y.detach().numpy().round(4).tolist())
-print("x.grad =", x.grad.numpy().round(4).tolist())
-print("gradcheck:", gradcheck(CubeRoot.apply, x))
+Stretch.apply(force).sum().backward()
+print("gradient: ", force.grad.numpy().round(4).tolist())
+print("gradcheck:", gradcheck(Stretch.apply, force))
 
 # %% [markdown]
-# `forward` takes the inputs and returns the output; grad mode is off inside it, as under
-# `torch.no_grad()`, so nothing in there is recorded. `backward` takes the gradient of the loss
-# with respect to the *output*, called `grad_output`, and returns the gradient with respect to the
-# *input*. `ctx` carries what the one leaves for the other. You call `CubeRoot.apply`, never
-# `forward`. And `gradcheck` compares `backward` with finite differences of `forward`: the
-# comparison that the engine does not make.
+# `gradcheck` compares `backward` with finite differences of `forward`. It returns `True` if they
+# agree and raises an error if they do not.
 #
-# Watch it run. The marked line is the one that runs, beside each stands what it left behind; the
-# arrow keys go from line to line, first through `forward`, then through `backward`. Drag the point:
-# the broad line has the slope that `backward` returned, the dashed one that of `forward` itself.
+# Watch the Function run. The arrow keys move from line to line, first through `forward` and then
+# through `backward`, and next to each line is the value it produced. Drag the point: the broad line
+# has the slope that `backward` returned, and the dashed line has the slope of `forward` itself.
 
 # %%
-function_lab(CubeRoot, x=1.0)
+function_lab(Stretch, x=2.0)
 
 # %% [markdown]
-# ## What backward is asked for
+# ### Checkpoint 1
 #
-# A loss $L$ is one number. When the reverse pass arrives at our node $y = f(x)$, everything
-# between $y$ and the loss has been summed up in $g = \partial L / \partial y$, one number for
-# every element of $y$. What is wanted is $\partial L / \partial x$, one number for every element
-# of $x$. The chain rule connects the two through the Jacobian of $f$:
-#
-# $$\frac{\partial L}{\partial x_j} = \sum_i g_i \, \frac{\partial y_i}{\partial x_j}
-# \qquad\text{that is}\qquad \frac{\partial L}{\partial x} = g^\top J .$$
-#
-# `backward` computes this product, the *vector-Jacobian product* (VJP): upstream gradient times
-# local derivative, summed over every output that the input reaches. As a product with a matrix it
-# is linear in $g$: twice in gives twice out. Where $f$ works element by element, $J$ is diagonal
-# and the sum has a single term, $g_i \, f'(x_i)$.
-#
-# **Common belief: "`backward` returns the derivative."** Let us write it so, and test it the way
-# people do, on a `.sum()`.
-
+# The force 2 stretches the spring to $y = 1$, where the derivative is $1/4$. The loss below is
+# $6y + y^2$. What is `force.grad`? Work out `grad_output` first, type your number in place of
+# `...`, and run the cell.
 
 # %%
-class DerivativeOnly(CubeRoot):
-    @staticmethod
-    def backward(ctx, grad_output):
-        (y,) = ctx.saved_tensors
-        return 1 / (3 * y**2)
+force = torch.tensor(2.0, requires_grad=True)
+y = Stretch.apply(force)
+(6 * y + y**2).backward()
 
-
-def gradient_at_8(f, factor):
-    """The gradient of sum(factor · f(x)) at x = 8, where the cube root's own derivative is 1/12."""
-    x = torch.tensor([8.0], requires_grad=True)
-    return torch.autograd.grad((factor * f(x)).sum(), x)[0].item()
-
-
-for function in (CubeRoot, DerivativeOnly):
-    plain, weighted = (gradient_at_8(function.apply, factor) for factor in (1, 100))
-    print(f"{function.__name__:15} of sum(y): {plain:.4f}   of sum(100·y): {weighted:.4f}")
+predict(..., force.grad)
 
 # %% [markdown]
-# Behind a plain `.sum()` every $g_i$ is 1, and the mistake is invisible. Multiply the loss by a
-# hundred and the wrong Function does not notice. A test that ends in `.sum()` tests the one
-# upstream gradient for which forgetting it does not matter.
+# <details><summary>Why</summary>
+#
+# The loss has the derivative $6 + 2y = 8$, and this 8 arrives as `grad_output`. Your `backward`
+# multiplies it by the local derivative $1/4$, which gives 2.
+#
+# </details>
 
 # %% [markdown]
 # ### Why no Jacobian is ever built
 #
-# *In depth: the size of what `backward` spares you, and a test that it is linear in $g$. Skip it
-# on a first reading; `diagnose` makes that test for you.*
+# *In depth: how much memory `backward` saves you, and a test that it is linear in $g$. Skip it on a
+# first reading; `diagnose` makes this test for you.*
 #
-# For four elements we can afford to build $J$ and do the product the long way:
+# For four elements we can afford to build $J$ and multiply it by $g$:
 
 # %%
-x = torch.tensor([1.0, 8.0, 27.0, 64.0], dtype=torch.float64, requires_grad=True)
+force = torch.tensor([-2.0, 0.0, 2.0, 10.0], dtype=torch.float64, requires_grad=True)
 g = torch.tensor([1.0, -2.0, 0.0, 3.0], dtype=torch.float64)
 
-J = torch.autograd.functional.jacobian(CubeRoot.apply, x)
-(vjp,) = torch.autograd.grad(CubeRoot.apply(x), x, grad_outputs=g)
-print("J has", J.numel(), "entries,", int((J != 0).sum()), "of them not zero")
-print("gᵀJ equals what backward returned:", torch.allclose(g @ J, vjp))
+J = torch.autograd.functional.jacobian(Stretch.apply, force)
+(vjp,) = grad(Stretch.apply(force), force, grad_outputs=g)
+print("gᵀJ:             ", (g @ J).numpy().round(4).tolist())
+print("backward returns:", vjp.numpy().round(4).tolist())
 
 for n in (4, 1_000, 1_000_000):
     print(f"{n:>9,} elements: {n * 8:>9,} bytes of gradient, {n * n * 8:>17,} bytes of J")
 
 # %% [markdown]
-# A million elements is one layer's activation, and its Jacobian takes eight terabytes, nearly all
-# of them zeros. The VJP takes as much as $x$ itself. That is the bargain of reverse mode: never
-# $J$, only $g^\top J$, and `backward` is your formula for it.
+# A million elements are one layer's activation. Their Jacobian would take eight terabytes, and
+# nearly all of its entries would be zeros. The VJP takes as much memory as $x$. This is why reverse
+# mode asks you for $g^\top J$ and never for $J$.
 #
-# One property follows at once, and we shall test for it later: **`backward` is linear in `g`.** A
-# matrix product cannot do otherwise. No gradient in gives no gradient out, twice in gives twice
-# out, and the answer to a sum is the sum of the answers.
+# The product is linear in $g$. Twice the gradient in gives twice the gradient out, and a sum of two
+# gradients gives the sum of the two results.
 
 
 # %%
 def backward(g):
-    return torch.autograd.grad(CubeRoot.apply(x), x, grad_outputs=g)[0]
+    return grad(Stretch.apply(force), force, grad_outputs=g)[0].numpy().round(4).tolist()
 
 
 h = torch.tensor([0.5, 0.5, -1.0, 2.0], dtype=torch.float64)
-print("nothing in, nothing out:", torch.equal(backward(0 * g), torch.zeros_like(x)))
-print("twice in, twice out:    ", torch.allclose(backward(2 * g), 2 * backward(g)))
-print("a sum in, a sum out:    ", torch.allclose(backward(g + h), backward(g) + backward(h)))
-
-# %% [markdown]
-# ### Checkpoint 1
-#
-# At $x = 1$ the cube root is 1 and its derivative 1/3. The loss below is $6y + y^2$. What is
-# `x.grad`? Work out the upstream gradient first, put your number in place of `...`, run the cell.
-
-# %%
-x = torch.tensor(1.0, requires_grad=True)
-y = CubeRoot.apply(x)
-(6 * y + y**2).backward()
-
-predict(..., x.grad)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# $\partial L/\partial y = 6 + 2y = 8$ arrives as `grad_output`; backward multiplies it by the
-# local derivative 1/3, which makes 8/3.
-#
-# </details>
+print("g    ", backward(g))
+print("2g   ", backward(2 * g))
+print("h    ", backward(h))
+print("g + h", backward(g + h))
 
 # %% [markdown]
 # ## See it flow
 #
-# The same bookkeeping on a graph of several nodes. Below, $x = 2$ goes through a square, $y = 3$
-# through a ReLU, the two are added, and the sum is the loss. Square and ReLU are Functions of the
-# kind above; the picture is drawn from the graph that PyTorch built, with values and gradients
-# caught by hooks as they pass.
+# The next picture shows a graph of three nodes. A square takes $x = 2$, a clipped ReLU takes
+# $y = 3$, and the loss is the sum of the two results. Both are custom Functions of the course.
 
 
 # %%
-class ReLU(Function):
-    """y = max(x, 0); the gradient passes where x > 0."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x > 0)
-        return x.clamp(min=0)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (positive,) = ctx.saved_tensors
-        return grad_output * positive
-
-
 def loss(x, y):
-    return Square.apply(x) + ReLU.apply(y)
+    return functions.Square.apply(x) + functions.ClippedReLU.apply(y, 6.0)
 
 
 gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
-# The picture opens at its end, with all values and gradients in place. Click on it and press → to
-# start from the beginning. The values arrive at the loss; then the gradient 1 starts there and runs
-# back, and each edge shows the local factor by which it is multiplied. In a network of any size,
-# `loss.backward()` is this, over and over. Enter opens the node that has the focus and shows what
-# its Function saved.
+# Click on the picture and press → to start at the beginning. First the values travel to the loss.
+# Then the gradient 1 travels back, and each edge multiplies it by a local factor.
+# `loss.backward()` does exactly this in a network of any size.
 #
 # ### Two things to try
 #
-# *In depth: experiments with the picture, for when there is time.*
+# *In depth: experiments with the picture.*
 #
-# Drag $y$ below zero: which factor becomes zero, and what no longer arrives?
-# Then send one input into both branches, with `gradient_flow(lambda x: loss(x, x),
-# torch.tensor(2.0))` as the last line of the cell, and see two gradients meet and *add*: an input
-# that is used twice collects from both uses.
+# Drag $y$ below zero. Which factor becomes zero, and which gradient no longer arrives? Then end the
+# cell with `gradient_flow(lambda x: loss(x, x), torch.tensor(2.0))`. It sends one input into both
+# branches. Two gradients meet and *add up*: an input that is used twice collects from both uses.
 
 # %% [markdown]
 # ## When to write one
 #
-# | reason | for instance |
+# | reason | example |
 # | --- | --- |
-# | autograd cannot see the forward | NumPy, a C++ or CUDA kernel, a simulator |
-# | the gradient is meant to differ | straight-through estimators, clipped or reversed gradients |
-# | a better formula than the recorded one | stable where the composition gives `nan`, or cheaper |
-# | less memory | save a mask or the output, recompute the rest |
-# | the forward is an algorithm | a solver: by the implicit function theorem, one linear solve |
+# | autograd cannot differentiate the forward | a search, a solver, NumPy, a C++ or CUDA kernel |
+# | you want another gradient | straight-through estimators, clipped or reversed gradients |
+# | you know a better formula | stable where the composition gives `nan`, or cheaper |
+# | you want to save memory | save a mask or the output, recompute the rest |
 #
-# And when not: whenever the forward composes PyTorch operations and none of these applies. Then
-# autograd chains derivatives that others have tested for years, and yours can at best equal the
-# result.
-#
-# ### Is it leaner?
-#
-# *In depth: a count of operations and bytes, for three Functions that one meets in tutorials. It
-# can wait until lesson 07, which is about memory.*
-#
-# **Common belief: "a hand-written backward is leaner than autograd's."** We can count. A dispatch
-# mode sees every operation that autograd sends on for execution; saved-tensor hooks see every
-# tensor that autograd keeps for backward. The counts are the same on every machine, which timings
-# are not. How the next cell counts is not the point; the table further down is.
-
-# %%
-from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
-
-
-class CountOperations(TorchDispatchMode):
-    total = 0
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.total += operation is not torch.ops.aten.detach.default  # bookkeeping, no arithmetic
-        return operation(*args, **(kwargs or {}))
-
-
-def price(f, *inputs):
-    """Operations in forward and in backward, and megabytes kept in between."""
-    kept = {}
-
-    def pack(tensor):
-        kept[tensor.data_ptr()] = tensor.nbytes
-        return tensor
-
-    with CountOperations() as forward, saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = f(*inputs)
-    g = torch.ones_like(y)
-    with CountOperations() as backward:
-        torch.autograd.grad(y, inputs, g)
-    return forward.total, backward.total, sum(kept.values()) / 1e6
-
-
-# %% [markdown]
-# Three candidates that one meets in tutorials: an addition, a ReLU (the one above) and a GELU,
-# $x\,\Phi(x)$, whose derivative is $\Phi(x)+x\,\varphi(x)$, with $\Phi$ the normal distribution
-# function and $\varphi$ its density.
-
-
-# %%
-class MyAdd(Function):
-    @staticmethod
-    def forward(ctx, a, b):
-        return a + b
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return grad_output, grad_output
-
-
-class MyGELU(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return composed_gelu(x)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        Phi = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-        phi = torch.exp(-0.5 * x**2) / math.sqrt(2 * math.pi)
-        return grad_output * (Phi + x * phi)
-
-
-def composed_gelu(x):
-    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-
-
-# %%
-a = torch.ones(1000, 1000, requires_grad=True)
-b = torch.ones(1000, 1000, requires_grad=True)
-candidates = {
-    "a + b": (torch.add, a, b),
-    "MyAdd": (MyAdd.apply, a, b),
-    "torch.relu": (torch.relu, a),
-    "ReLU by hand": (ReLU.apply, a),
-    "gelu, built in": (gelu, a),
-    "MyGELU": (MyGELU.apply, a),
-    "GELU composed": (composed_gelu, a),
-}
-print(f"{'':15}{'ops forward':>12}{'ops backward':>14}{'MB kept':>9}")
-for name, (f, *inputs) in candidates.items():
-    forward, backward, megabytes = price(f, *inputs)
-    print(f"{name:15}{forward:>12}{backward:>14}{megabytes:>9.0f}")
-
-# %% [markdown]
-# `MyAdd` buys nothing: what autograd does for an addition is already nothing. `MyGELU` makes
-# sixteen passes over memory, forward and back, where the built-in `gelu` makes two, and keeps as
-# much.
-#
-# Read the other lines too, for they tell the other side. Against the *composed* GELU the
-# hand-written one keeps a third of the memory. Our ReLU keeps a boolean mask, a quarter of what
-# `torch.relu` keeps (a byte an element; not, as is often said, a bit), and pays with more
-# operations. Memory can be a reason. But look for a built-in first, and count before you believe.
+# If the forward is a composition of PyTorch operations and none of these reasons applies, leave it
+# to autograd. Its derivatives have been tested for years, and yours can only equal them. Yours is
+# not leaner by itself, either, as lesson 07 shows.
 
 # %% [markdown]
 # ## Anatomy
 #
 # ### The class is never instantiated
 #
-# *In depth: what you get without `.apply`. Come back when `diagnose` says `missing-staticmethod`
+# *In depth: what you get without `.apply`. Come back when `diagnose` reports `missing-staticmethod`
 # or `backward-never-called`.*
 #
-# `forward` and `backward` are static methods, because there is no `self`: one class serves every
-# call, and each call gets a `ctx` of its own. `.apply` makes that `ctx`, runs `forward` with it
-# and hooks the node into the graph.
-#
-# **Common belief: "forgetting `.apply` raises an error."** It gives a `DeprecationWarning`, which
-# Python shows for code of the main program and hides for code of imported modules; and then it
-# returns something.
+# `forward` and `backward` are static methods, because there is no `self`. One class serves every
+# call, and each call gets its own `ctx`. `.apply` creates this `ctx`, runs `forward` with it and
+# adds the node to the graph. If you forget `.apply`, Python constructs an object of the class:
 
 # %%
-x = torch.tensor([8.0])
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    result = CubeRoot(x)
+    result = Stretch(torch.tensor([8.0]))
 
-print("warning:      ", str(caught[0].message).split("> ")[1].split(".")[0])
-print("a CubeRoot?   ", isinstance(result, CubeRoot))
-print("a tensor?     ", isinstance(result, torch.Tensor))
+print(f"{caught[0].category.__name__}: {caught[0].message}")
+print("a Stretch:", isinstance(result, Stretch))
+print("a tensor: ", isinstance(result, torch.Tensor))
 
 # %% [markdown]
-# No `forward` has run. The crash comes later, in some other line that wanted a tensor.
+# PyTorch emits only a warning. Python shows it for code in your main script or notebook and hides
+# it for code in imported modules. `forward` has not run, and some later line fails because it
+# expected a tensor.
 #
 # ### ctx is the node
 #
 # *In depth: how to look at a `ctx` from outside. Lesson 02 comes back to it.*
 #
-# What `forward` receives as `ctx` is the very object that ends up in the graph as `y.grad_fn`. So
-# you can look at it from outside, which is the quickest way to see what a Function keeps.
+# The `ctx` that `forward` receives is the node that you later find in the graph as `y.grad_fn`. So
+# you can look at what a Function keeps:
 
 # %%
-x = torch.tensor([8.0, 27.0], requires_grad=True)
-y = CubeRoot.apply(x)
+force = torch.tensor([2.0, 10.0], requires_grad=True)
+y = Stretch.apply(force)
 print("node: ", y.grad_fn.name())
 print("saved:", [t.detach().numpy().round(4).tolist() for t in y.grad_fn.saved_tensors])
-print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf x, where gradients are stored")
+print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where gradients are stored")
 
 # %% [markdown]
 # ### What goes where on ctx
 #
-# Tensors go through `ctx.save_for_backward(...)`, in one call, and come back as
-# `ctx.saved_tensors`. Saved so, they are freed by the backward pass (unless `retain_graph=True`),
-# and an in-place change made in between is noticed. Everything else (numbers, shapes, flags)
-# becomes an attribute, `ctx.dim = dim`. What goes wrong otherwise is the subject of lesson 02.
+# Pass all tensors to `ctx.save_for_backward(...)` in one call, and read them from
+# `ctx.saved_tensors`. PyTorch frees them after the backward pass, and it raises an error if
+# somebody changed one in place. Store everything else (numbers, shapes, flags) as attributes, such
+# as `ctx.factor = factor`. Lesson 02 shows what goes wrong otherwise.
 #
 # ### What backward returns
 #
-# One value for each argument that `forward` received (`ctx` aside), in the same order: a gradient
-# of exactly the input's shape, or `None` for what has no gradient.
+# `backward` returns one value for each argument of `forward` after `ctx`, in the same order. The
+# value is a gradient of exactly the input's shape, or `None` for an argument that has no gradient.
+# A number never has one.
 #
-# #### Every mistake at once
+# If `backward` returns fewer values, PyTorch raises `returned an incorrect number of gradients
+# (expected 2, got 1)`.
 #
-# *In depth: what the engine refuses, and what it lets pass. Exercise 11 and the rules
-# `wrong-arity` and `gradient-shape` send you here.*
+# #### Three mistakes
 #
-# `attempt` makes a Function of two inputs, $y = \text{factor} \cdot x$, whose backward returns what
-# we pass.
+# *In depth: too few values, a missing gradient and a wrong shape. PyTorch accepts two of them.*
+#
+# `None` for an input that needs a gradient means that the input has no influence. A wrong shape is
+# summed to the input's shape if broadcasting could have produced it. (Any other shape raises.)
 
 
 # %%
-def attempt(*gradients):
-    class Scale(Function):
-        @staticmethod
-        def forward(ctx, x, factor):
-            return factor * x
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return factor * x
 
-        @staticmethod
-        def backward(ctx, grad_output):
-            return gradients
+    @staticmethod
+    def backward(ctx, grad_output):
+        return ctx.factor * grad_output, None
 
+
+class ScaleReturnsNone(Scale):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return None, None
+
+
+class ScaleReturnsTwoRows(Scale):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return (ctx.factor * grad_output).expand(2, 3), None
+
+
+for function in (Scale, ScaleReturnsNone, ScaleReturnsTwoRows):
     x = torch.ones(3, requires_grad=True)
-    try:
-        Scale.apply(x, 2.0).sum().backward()
-    except RuntimeError as error:
-        return str(error).split("Backward ")[1]
-    return f"accepted, x.grad is {None if x.grad is None else x.grad.tolist()}"
-
-
-g = torch.full((3,), 2.0)
-print("g, None            ", attempt(g, None))
-print("g                  ", attempt(g))
-print("g, None, None      ", attempt(g, None, None))
-print("g, None, g         ", attempt(g, None, g))
-print("g of shape 2, None ", attempt(g[:2], None))
-print("g of 2 rows, None  ", attempt(g.expand(2, 3), None))
-print("None, None         ", attempt(None, None))
+    function.apply(x, 2.0).sum().backward()
+    print(f"{function.__name__:20} gradient: {x.grad}")
 
 # %% [markdown]
-# Three of these deserve a second look.
-#
-# **Common belief: "one value too many is an error."** Not if it is `None`: trailing `None`s are
-# dropped. (So an optional argument that was left out needs no special case in `return`.)
-#
-# **Common belief: "a wrong shape is an error."** Only if it cannot be summed down to the input's
-# shape. Two rows came back for an input that has one; the engine added them up, in silence, and
-# `x.grad` is twice too big.
-#
-# And `None` for an input that does need a gradient is no error either. It says: this input has no
-# influence. The parameter behind it will never move.
+# A parameter with the second Function never moves. The third Function returned two rows for an
+# input of one row. Autograd added them up, and the gradient is twice too large. One value too few
+# raises an error:
+
+
+# %% tags=["raises-exception"]
+class ScaleReturnsOneValue(Scale):
+    @staticmethod
+    def backward(ctx, grad_output):
+        return ctx.factor * grad_output
+
+
+ScaleReturnsOneValue.apply(x, 2.0).sum().backward()
 
 # %% [markdown]
 # ## A template with an optional argument
 #
-# *In depth: a Function to copy from when an argument may be left out, as in exercise 5.*
+# Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along the
+# last dimension, and the caller may leave out the shift $b$. Every row uses the same $s$ and $b$,
+# so their gradients are *sums* over the rows.
 #
-# Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along
-# the last axis, and the shift $b$ may be left out. Since $s$ and $b$ are used in every row, their
-# gradients are *sums* over the rows: an input that fans out in the forward collects in the
-# backward.
-#
-# `ctx.needs_input_grad` says for each argument whether anybody wants its gradient. Skipping the
-# work where nobody does saves time and changes no result; a superfluous gradient is thrown away.
-# Beware of one thing: it has an entry for every argument that was *passed*, and a default that
-# was left out was not passed.
+# **Vote: what happens if the caller leaves out the shift, but `backward` returns three values?**
+# PyTorch raises an error, PyTorch accepts the extra `None`, or the gradients are wrong.
 
 
 # %%
 class ScaleShift(Function):
-    """y = scale·x + shift along the last axis; x is (..., C), scale and shift are (C,)."""
+    """y = scale·x + shift along the last dimension; x is (..., C), scale and shift are (C,)."""
 
     @staticmethod
     def forward(ctx, x, scale, shift=None):
         ctx.save_for_backward(x, scale)
         ctx.has_shift = shift is not None
         y = x * scale
-        return y + shift if ctx.has_shift else y
+        if ctx.has_shift:
+            y = y + shift
+        return y
 
     @staticmethod
     def backward(ctx, grad_output):
         x, scale = ctx.saved_tensors
-        grad_x = grad_scale = grad_shift = None
-        if ctx.needs_input_grad[0]:
-            grad_x = grad_output * scale
-        if ctx.needs_input_grad[1]:
-            grad_scale = (grad_output * x).reshape(-1, len(scale)).sum(0)
-        if ctx.has_shift and ctx.needs_input_grad[2]:
-            grad_shift = grad_output.reshape(-1, len(scale)).sum(0)
+        channels = len(scale)
+        grad_x = grad_output * scale
+        grad_scale = (grad_output * x).reshape(-1, channels).sum(0)
+        grad_shift = None
+        if ctx.has_shift:
+            grad_shift = grad_output.reshape(-1, channels).sum(0)
         return grad_x, grad_scale, grad_shift
 
 
 # %%
 torch.manual_seed(0)
 x = torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True)
-scale, shift = torch.randn(2, 3, dtype=torch.float64).unbind()
-scale.requires_grad_()
-shift.requires_grad_()
-print("with a shift:    ", gradcheck(ScaleShift.apply, (x, scale, shift)))
-print("shift is None:   ", gradcheck(ScaleShift.apply, (x, scale, None)))
-print("shift left out:  ", gradcheck(ScaleShift.apply, (x, scale)))
-print("scale is frozen: ", gradcheck(ScaleShift.apply, (x, scale.detach(), shift)))
+scale = torch.randn(3, dtype=torch.float64, requires_grad=True)
+shift = torch.randn(3, dtype=torch.float64, requires_grad=True)
+print("gradcheck with a shift:   ", gradcheck(ScaleShift.apply, (x, scale, shift)))
+print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 
 # %% [markdown]
-# Four ways to call it, four checks. An optional argument doubles the ways in which a Function can
-# be called, and a branch that no check enters is a branch that nobody has tested.
+# PyTorch accepts it and ignores extra values at the end if they are `None`. We check both ways to
+# call the Function, because a branch that no check enters is not tested.
+#
+# `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. You may
+# skip the others to save time. If you compute them anyway, autograd throws them away.
 
 # %% [markdown]
 # ## Save the output instead of the input
 #
-# Some derivatives are functions of the *result*. For $y = a\,\sigma(x)$,
+# `Stretch` saved its output $y$ and not its input, because its derivative $1 / (1 + 3y^2)$ does not
+# need the input. Many functions allow this: the derivative of $y = \tanh x$ is $1 - y^2$.
 #
-# $$\frac{\partial y}{\partial x} = a\,\sigma(x)\,\bigl(1 - \sigma(x)\bigr)
-# = y\,\Bigl(1 - \frac{y}{a}\Bigr),$$
+# Why prefer the output, if it is as large as the input? The next layer usually saves it anyway, as
+# its own input, and PyTorch keeps one tensor for both. This works only if the output determines the
+# derivative. $x^2$ has lost the sign of $x$, so `Square` has to save the input.
 #
-# so $x$ is not needed again. (`CubeRoot` did it already.) Why prefer the output, when it has the
-# same size? Because it rarely costs anything: the next layer keeps it anyway, as its input. Not
-# every function allows this: the output must determine the derivative. $x^2$ has lost the sign of
-# $x$, and there the input has to be saved.
+# ### Exercise 2: scaled sigmoid
+#
+# Write $y = \text{gain} \cdot \sigma(\text{slope} \cdot x)$, where `gain` and `slope` are Python
+# numbers. Save only $y$. The sigmoid has the derivative $\sigma' = \sigma (1 - \sigma)$, and
+# $\sigma$ is $y / \text{gain}$.
 
 
 # %%
-class GainSigmoid(Function):
-    """y = a·σ(x), where a is a number; ∂L/∂x = y (1 - y/a) ∂L/∂y."""
-
+class ScaledSigmoid(Function):
     @staticmethod
-    def forward(ctx, x, gain):
-        y = gain * torch.sigmoid(x)
-        ctx.save_for_backward(y)
-        ctx.gain = gain
-        return y
+    def forward(ctx, x, gain, slope):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
     @staticmethod
     def backward(ctx, grad_output):
-        (y,) = ctx.saved_tensors
-        return grad_output * y * (1 - y / ctx.gain), None
+        # YOUR CODE HERE
+        raise NotImplementedError
 
-
-# %% [markdown]
-# ### What it keeps
-#
-# *In depth: the bytes, counted as in "Is it leaner?" above.*
 
 # %%
-x = torch.ones(1000, 1000, requires_grad=True)
-weight = torch.ones(1000, 1000, requires_grad=True)
-_, _, composed = price(lambda x, w: (3.0 * torch.sigmoid(x)) @ w, x, weight)
-_, _, by_hand = price(lambda x, w: GainSigmoid.apply(x, 3.0) @ w, x, weight)
-print(f"composed sigmoid and matrix product keep {composed:.0f} MB")
-print(f"GainSigmoid      and matrix product keep {by_hand:.0f} MB")
-
-# %% [markdown]
-# The matrix product keeps its two inputs, 8 MB, and the saved output is one of them: the sigmoid
-# keeps nothing of its own.
+grade("scaled-sigmoid", ScaledSigmoid)
 
 # %% [markdown]
 # ## Several inputs, several outputs
 #
-# Several inputs you have seen: one return value each. Several *outputs* mirror them: `forward`
-# returns a tuple, and `backward` receives one gradient for each. An input collects from every
-# output that it reaches: $\partial L/\partial x = \sum_k g_k^\top J_k$.
+# For several inputs `backward` returns several gradients, as in `ScaleShift`. For several *outputs*
+# `forward` returns a tuple, and `backward` receives one gradient for each output. An input collects
+# from every output that depends on it: $\partial L/\partial x = \sum_k g_k^\top J_k$. The next
+# Function returns the sine and the cosine of one angle.
 #
-# Sine and cosine of one angle make a good pair, since each is the other's derivative up to a
-# sign:
+# **Vote: what does `backward` receive for the cosine if the loss uses only the sine?** It receives
+# `None`, it receives zeros, or PyTorch raises an error.
 
 
 # %%
@@ -706,81 +620,61 @@ class SinCos(Function):
 
     @staticmethod
     def forward(ctx, x):
-        s, c = torch.sin(x), torch.cos(x)
+        s = torch.sin(x)
+        c = torch.cos(x)
         ctx.save_for_backward(s, c)
         return s, c
 
     @staticmethod
     def backward(ctx, grad_s, grad_c):
+        print("backward receives", grad_s.tolist(), "and", grad_c.tolist())
         s, c = ctx.saved_tensors
         return c * grad_s - s * grad_c
 
 
-class Watched(SinCos):
-    @staticmethod
-    def backward(ctx, grad_s, grad_c):
-        print("backward got", grad_s.tolist(), "and", grad_c.tolist())
-        return SinCos.backward(ctx, grad_s, grad_c)
-
-
 x = torch.tensor([0.0, 1.0], requires_grad=True)
-s, c = Watched.apply(x)
-s.sum().backward()
-print("gradcheck:", gradcheck(SinCos.apply, x.detach().double().requires_grad_()))
-
-# %% [markdown]
-# The cosine was not used, and its gradient arrived as zeros: the engine fills in what is missing,
-# and the formula above needs no `if`. (Lesson 02 shows how to ask for `None` instead.)
-#
-# ### Checkpoint 2
-#
-# Both outputs used: $L = 3 \sin x + 5 \cos x$ at $x = 0$. What is `x.grad`?
-
-# %%
-x = torch.tensor(0.0, requires_grad=True)
 s, c = SinCos.apply(x)
-(3 * s + 5 * c).backward()
-
-predict(..., x.grad)
+s.sum().backward()
 
 # %% [markdown]
-# <details><summary>Why</summary>
-#
-# 3 arrives for the sine and 5 for the cosine, and the two contributions add: $3 \cos 0 - 5 \sin 0
-# = 3$.
-#
-# </details>
+# It receives zeros. Autograd fills in what is missing, so the formula needs no `if`. (Lesson 02
+# shows how to receive `None` instead.) If the loss uses both outputs, their two contributions add
+# up.
 
 # %% [markdown]
 # ## From the formula to the proof
 #
-# Now one Function in the order in which you would really write it. A *clipped ReLU*,
-# $y=\min(\max(x,0),c)$, passes gradient where it did not clip:
+# A *clipped ReLU*, $y=\min(\max(x,0),c)$, passes the gradient where it did not clip:
 #
 # $$\frac{\partial L}{\partial x} =
 # \begin{cases} g & 0 < x < c \\ 0 & \text{otherwise.}\end{cases}$$
 #
-# First decision: what happens *at* the two kinks, where no derivative exists? Any value between
-# the one-sided derivatives is defensible, and PyTorch itself is not of one mind, so say which
-# convention you follow.
+# At the two *kinks*, 0 and $c$, no derivative exists. Which gradient should `backward` return
+# there? PyTorch documents [a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
+#
+# - If the function is convex around the kink, take the *subgradient of minimum norm*. Of all slopes
+#   between the left and the right one, this is the slope closest to 0.
+# - If it is concave, do the same (the slope is then called a *supergradient*).
+# - Otherwise, take the limit of the gradients nearby, which may be infinite.
 
 # %%
-kinks = torch.tensor([0.0, 6.0], requires_grad=True)
-for name, f in (("relu6", relu6), ("clamp(0, 6)", lambda x: x.clamp(0, 6))):
-    (g,) = torch.autograd.grad(f(kinks).sum(), kinks)
-    print(f"{name:12} gradient at 0 and at 6: {g.tolist()}")
+x = torch.tensor(0.0, requires_grad=True)
+print("relu at 0,       slopes 0 and 1:   ", grad(torch.relu(x), x)[0])
+print("leaky_relu at 0, slopes 0.01 and 1:", grad(leaky_relu(x), x)[0])
+x = torch.tensor(6.0, requires_grad=True)
+print("relu6 at 6,      slopes 1 and 0:   ", grad(relu6(x), x)[0])
 
 # %% [markdown]
-# We follow `relu6`: no gradient at the kinks. (So does `clamp` from PyTorch 2.14 on: what nobody
-# has promised may change.) Second decision: what to save? A mask is enough, a
-# byte an element. Third: the ceiling is a number, no tensor, so its gradient is `None`.
+# Not every operation follows the rule. In PyTorch 2.13 `torch.clamp` has the gradient 1 at both of
+# its bounds. So state your convention in the docstring. We follow the rule and return 0 at both.
 #
-# Beside the right one stands a twin whose mask forgets the ceiling. Its values are the same.
+# What should `forward` save? A boolean mask is enough, and it takes one byte for each element. The
+# second class below is a buggy copy, whose mask ignores the ceiling. Its outputs are the same.
 
 
 # %%
 class ClippedReLU(Function):
-    """y = min(max(x, 0), ceiling); gradient 0 at both kinks, as torch's relu6 has it."""
+    """y = min(max(x, 0), ceiling); the gradient is 0 at both kinks."""
 
     @staticmethod
     def forward(ctx, x, ceiling):
@@ -800,50 +694,38 @@ class ForgetfulReLU(ClippedReLU):
         return x.clamp(0, ceiling)
 
 
-x = torch.tensor([-2.0, 0.5, 3.0, 7.0], dtype=torch.float64, requires_grad=True)
+x = torch.tensor([-2.0, 3.0, 7.0], dtype=torch.float64, requires_grad=True)
 print("ClippedReLU:", gradcheck(ClippedReLU.apply, (x, 6.0)))
 
-# %%
-try:
-    gradcheck(ForgetfulReLU.apply, (x, 6.0))
-except RuntimeError as error:
-    print("ForgetfulReLU:", error)
+# %% tags=["raises-exception"]
+gradcheck(ForgetfulReLU.apply, (x, 6.0))
 
 # %% [markdown]
-# `analytical` is what `backward` claims, `numerical` what `forward` does. Row $j$ belongs to
-# input element $j$, column $i$ to output element $i$ (the Jacobian, transposed). They disagree in
-# one place: the fourth input, 7, the one above the ceiling.
-#
-# Now leave that input out, and see what `gradcheck` says of the same bug.
+# `analytical` is what `backward` returned, and `numerical` is what `forward` does. Each row belongs
+# to an input element. The matrices disagree at the third one, 7, which is above the ceiling. Now
+# leave it out and check the same buggy Function again.
 
 # %%
-below = torch.tensor([-2.0, 0.5, 3.0], dtype=torch.float64, requires_grad=True)
+below = torch.tensor([-2.0, 3.0], dtype=torch.float64, requires_grad=True)
 print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6.0)))
 
 # %% [markdown]
-# `gradcheck` tests the inputs that you give it and no others. Give it one on every side of every
-# branch. And keep away from the kinks: a difference taken across one sees half of each side.
+# `gradcheck` tests the inputs that you pass and no others. Pass a few float64 elements, with one on
+# each side of each kink. Stay away from the kinks themselves, because a finite difference across a
+# kink mixes the slopes of both sides.
 #
-# ### The place, drawn
-#
-# *In depth: what went wrong at 7, as a picture.*
-#
-# `tangent` draws the curve of `forward`, its slope by differences, and the slope that `backward`
-# claims.
-
-# %%
-tangent(ForgetfulReLU, 7.0, 6.0, span=9.0)
+# Check each Function before you write the next one. The check of a whole network only tells you
+# that something is wrong, not where.
 
 # %% [markdown]
 # ## How gradcheck works
 #
-# *In depth: how the comparison is made, why in float64, and what it costs. Skip it on a first
-# reading, and give `gradcheck` few elements, in float64.*
+# *In depth: how `gradcheck` compares, why it needs float64, what it costs, and its parameters.*
 #
-# It is short enough to write ourselves. Column by column, it nudges one input element by $\pm h$
-# and watches all outputs (a *central difference*, whose error shrinks like $h^2$). Row by row, it
-# asks `backward` with a `grad_output` that is 1 at one output element and 0 elsewhere (a
-# *one-hot* $g$ reads off one row of $J$). Then it compares the two matrices.
+# You can write it yourself. For each input element, take a *central difference*: move the element
+# by $\pm h$ and see how all outputs change. This gives one column of the Jacobian, with an error of
+# order $h^2$. For each output element, call `backward` with a *one-hot* $g$, which is 1 at this
+# element and 0 elsewhere. This gives one row. Then compare the two matrices.
 
 
 # %%
@@ -858,8 +740,10 @@ def numerical_jacobian(f, x, h=1e-6):
 
 def analytical_jacobian(f, x):
     y = f(x)
-    one_hots = torch.eye(len(y), dtype=y.dtype)
-    return torch.stack([torch.autograd.grad(y, x, g, retain_graph=True)[0] for g in one_hots])
+    rows = []
+    for one_hot in torch.eye(len(y), dtype=y.dtype):
+        rows.append(grad(y, x, one_hot, retain_graph=True)[0])
+    return torch.stack(rows)
 
 
 def forgetful(x):
@@ -872,8 +756,8 @@ print("analytical diagonal:", analytical_jacobian(forgetful, x).diagonal().numpy
 # %% [markdown]
 # ### Why float64
 #
-# **Common belief: "the smaller the step, the better the derivative."** Take $\sin$ at 1, whose
-# derivative we know, and let the step shrink.
+# Does a smaller step always give a better derivative? Take $\sin$ at 1, whose derivative we know,
+# and let the step shrink.
 
 # %% jupyter={"source_hidden": true}
 steps = [10 ** (-k / 4) for k in range(2, 49)]
@@ -901,90 +785,71 @@ with figure(width=6.6, height=3.8) as (axes,):
     note(axes, "gradcheck's rtol", (3e-10, 1.7e-3))
 
 # %% [markdown]
-# From the left the error first falls with $h^2$, as theory says. Then rounding takes over: the
-# two values of $\sin$ agree in almost all their digits, and the difference keeps only what is
-# left. At `gradcheck`'s step of $10^{-6}$ a float64 difference has ten good digits, a float32
-# difference not even three. So `gradcheck` wants float64 inputs. Given float32 it warns, and with
-# its default tolerances it fails correct code:
-
-# %%
-x32 = torch.tensor([0.5, 3.0, 7.0], requires_grad=True)
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    passed = gradcheck(ClippedReLU.apply, (x32, 6.0), raise_exception=False)
-print("correct Function, float32 input:", passed)
-print("warning:", str(caught[0].message).split(". ")[0])
-
-# %% [markdown]
+# It does not. From the left, the error first falls with $h^2$. Then rounding takes over: the two
+# values of $\sin$ agree in almost all of their digits, and the difference keeps only the rest. At
+# the step $10^{-6}$ that `gradcheck` uses, a float64 difference has ten good digits, and a float32
+# difference has fewer than three. So pass float64 inputs. With float32 inputs `gradcheck` warns
+# you, and its default tolerances reject correct code.
+#
 # ### What it costs
 #
-# A check that is too expensive is not run. So count the calls that `gradcheck` makes, against the
-# 300 forwards and 300 backwards of the run that built the wrong wall.
+# The next cell counts the calls of `forward` and `backward` for one check.
 
 
 # %%
-class Counted(Function):
+class CountedSin(Function):
     @staticmethod
     def forward(ctx, x):
-        Counted.forwards += 1
+        CountedSin.forwards += 1
         ctx.save_for_backward(x)
         return torch.sin(x)
 
     @staticmethod
     def backward(ctx, grad_output):
-        Counted.backwards += 1
+        CountedSin.backwards += 1
         (x,) = ctx.saved_tensors
         return grad_output * torch.cos(x)
 
 
 for n in (3, 10, 30):
     for fast in (False, True):
-        Counted.forwards = Counted.backwards = 0
+        CountedSin.forwards = CountedSin.backwards = 0
         x = torch.linspace(0, 1, n, dtype=torch.float64, requires_grad=True)
-        gradcheck(Counted.apply, x, fast_mode=fast)
+        gradcheck(CountedSin.apply, x, fast_mode=fast)
         mode = "fast" if fast else "full"
-        counts = f"{Counted.forwards:>3} forwards, {Counted.backwards:>3} backwards"
+        counts = f"{CountedSin.forwards:>3} forwards, {CountedSin.backwards:>3} backwards"
         print(f"{n:>3} elements, {mode}: {counts}")
 
 # %% [markdown]
-# Two forwards for each input element, two backwards for each output element (the second to see
-# whether the answer repeats), and two of each besides. So check on a *few* elements: a formula
-# that is right for them will hardly go wrong on a million, as long as they visit every branch.
-# (`fast_mode` compares one random projection of the two matrices instead, at the same cost for
-# any size.)
+# `gradcheck` runs two forwards for each input element and two backwards for each output element,
+# and two more of each. So check a *few* elements. A formula that is right for them is very likely
+# right for a million, as long as they visit every branch. (`fast_mode` compares one random
+# projection of the two matrices, at the same cost for any size.)
 #
-# And the opening run? One check of three elements would have been enough:
-
-# %%
-prediction = torch.tensor([0.5, 2.0, 3.5], dtype=torch.float64, requires_grad=True)
-target = torch.tensor([1.0, 1.0, 4.0], dtype=torch.float64)
-print(
-    "PinballLoss:", gradcheck(PinballLoss.apply, (prediction, target, 0.9), raise_exception=False)
-)
-
-# %% [markdown]
 # ### Its parameters
 #
-# | parameter (default) | what it is for |
+# | parameter (default) | purpose |
 # | --- | --- |
-# | `eps` (1e-6) | the step $h$. Larger for float32-only code, together with larger tolerances |
-# | `atol`, `rtol` (1e-5, 1e-3) | passes up to `atol` + `rtol` · the numerical value's magnitude |
-# | `raise_exception` (True) | `False`: return `False` instead of raising, as in the cell above |
-# | `nondet_tol` (0) | how much two backwards may differ; for kernels that add in no fixed order |
-# | `fast_mode` (False) | one random projection in place of the full matrices |
-# | `check_undefined_grad` (True) | an output whose gradient never comes must act like zeros |
-# | `check_forward_ad` (False) | compare forward mode (`jvp`) as well; it is not called otherwise |
-# | `check_backward_ad` (True) | `False` if only forward mode is to be checked |
-# | `check_batched_grad` (False) | the gradient must also work under `vmap` |
+# | `eps` (1e-6) | the step $h$; use a larger one for float32-only code, with larger tolerances |
+# | `atol`, `rtol` (1e-5, 1e-3) | the allowed difference is `atol` + `rtol` · the numerical value |
+# | `raise_exception` (True) | `False`: return `False` instead of raising an error |
+# | `nondet_tol` (0) | how much two backwards may differ, for kernels that add in no fixed order |
+# | `fast_mode` (False) | compare one random projection instead of the full matrices |
+# | `check_undefined_grad` (True) | check that a missing output gradient acts like zeros |
+# | `check_forward_ad` (False) | also compare forward mode (`jvp`), which is not called otherwise |
+# | `check_backward_ad` (True) | `False`: check forward mode only |
+# | `check_batched_grad` (False) | check that the gradient also works under `vmap` |
 # | `check_batched_forward_grad` (False) | the same for forward mode |
-# | `check_grad_dtypes` (False) | the gradient has the input's dtype; the engine casts anyway |
+# | `check_grad_dtypes` (False) | check that the gradient has the input's dtype |
 # | `masked` (None) | for sparse inputs: ignore entries that are not stored |
 
 # %% [markdown]
 # ## What gradcheck cannot see
 #
-# **Common belief: "gradcheck passed, so backward is right."** Two Functions that pass. The first
-# squares, and clips the upstream gradient on the way, as if to keep training calm:
+# The Function below squares its input. Its `backward` clips `grad_output` to keep training calm.
+#
+# **Vote: does `gradcheck` find this mistake?** It returns `True`, it raises an error, or it emits
+# only a warning.
 
 
 # %%
@@ -1001,16 +866,22 @@ class CalmSquare(Function):
 
 
 x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+(g,) = grad((10 * CalmSquare.apply(x)).sum(), x)
 print("gradcheck:             ", gradcheck(CalmSquare.apply, x))
-(g,) = torch.autograd.grad((10 * CalmSquare.apply(x)).sum(), x)
-print("gradient of sum(10·x²):", g.tolist(), "– true:", (20 * x).tolist())
+print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
-# A one-hot $g$ holds nothing but zeros and a one, and on those clipping does nothing. The
-# backward is not linear in $g$, so it is the VJP of no function at all; `gradcheck` never asks a
-# question that would show it. Behind a factor of ten `grad_output` is 10, and the slope that
-# `backward` claims is a tenth of the true one. Alone the Function looks right; choose it, move
-# `grad_output` past 1, and see the claimed slope sink, though `forward` never changed.
+# It returns `True`, so a passed `gradcheck` does not prove that `backward` is right. `gradcheck`
+# calls `backward` only with gradients of zeros and a single one, and clipping does not change
+# those. This `backward` is not linear in $g$, so it is not a vector-Jacobian product. With a factor
+# of ten after the square, the gradient is a tenth of what it should be.
+#
+# ### The slope under your hand
+#
+# *In depth: the same bug in the Function lab.*
+#
+# On its own the Function looks right. Select it below, drag `grad_output` past 1, and watch the
+# slope that `backward` claims fall, although `forward` has not changed.
 
 
 # %%
@@ -1018,16 +889,15 @@ def ten_times(x):
     return 10 * CalmSquare.apply(x)
 
 
-function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare, "Square": Square}, x=1.5)
+function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare}, x=1.5)
 
 # %% [markdown]
 # ### Right by luck
 #
-# *In depth: a wrong shape that the engine sums, seen from `gradcheck`'s side. Lesson 03 has more
-# on broadcasting.*
+# *In depth: a wrong shape that autograd sums, so that `gradcheck` passes. Lesson 03 has more on
+# broadcasting.*
 #
-# The second adds one offset to every row, and forgets that an input which was broadcast collects
-# from all rows:
+# This Function adds one offset to every row. Its `backward` forgets to sum over the rows:
 
 
 # %%
@@ -1051,128 +921,92 @@ print("backward returns", tuple(raw.shape), "for an offset of shape", tuple(offs
 print("offset.grad     ", offset.grad.tolist())
 
 # %% [markdown]
-# (`ctx` is the node, so `y.grad_fn` lets us call `backward` by hand and see what it returns
-# before the engine does.) Here the engine's silent summing, seen above, happens to give the right
-# number. Right by luck: whoever calls this backward without the engine in between gets the wrong
-# shape. Lesson 04 tours the other blind spots. They are the reason for the next section.
+# (`ctx` is the node, so we can pass `y.grad_fn` to `backward` and see what it returns.) Here the
+# sum that autograd adds happens to give the right number. Code that calls this `backward` directly
+# gets the wrong shape.
 
 # %% [markdown]
 # ## Let the doctor look
 #
-# `diagnose` takes the class and the inputs, and asks the questions that are missing: is backward
-# linear in $g$, are the raw shapes right, and if a value is wrong, *how* is it wrong? It answers
-# with the name of a rule and, where one element can show it, with that element as an example. The
-# forgetful twin first, on the very inputs on which `gradcheck` let it pass: `diagnose` takes them
-# for an example, and tries values beyond them too.
-
-# %%
-diagnose(ForgetfulReLU, (below, 6.0))
-
-# %% [markdown]
-# Then the calm square, which passed `gradcheck`:
+# `diagnose` takes the class and example inputs, and asks the questions that `gradcheck` does not
+# ask. Is `backward` linear in $g$? Are the shapes right before autograd sums them? If a value is
+# wrong, *how* is it wrong? Its report names a rule, an example and the line. Here it looks at the
+# calm square, which passed `gradcheck`:
 
 # %%
 diagnose(CalmSquare, (x,))
 
 # %% [markdown]
-# And the loss that built the wall:
+# `diagnose` tries other values than yours, but values of a similar size. So it needs what
+# `gradcheck` needs: an example that visits every branch.
+#
+# ## The colleague's Function
+#
+# ### Checkpoint 2: repair it
+#
+# Here is the loss that built the wrong wall. With $e = \text{target} - \text{prediction}$ it is
+#
+# $$\ell_q(e) = \max\bigl(q\,e,\ (q-1)\,e\bigr), \qquad q = 0.9,$$
+#
+# so a flood above the line costs nine times as much as a flood equally far below it. One line of
+# `backward` is wrong. What is the slope of the loss with respect to the *prediction*, if the
+# prediction is too low and if it is too high? Repair the line and run the cell. `fit` trains the
+# wall again, and it should then hold 90 % of the floods.
+
 
 # %%
-prediction = torch.linspace(0, 3, 6, dtype=torch.float64, requires_grad=True)
-target = torch.tensor([1.0, 0.2, 2.0, 1.0, 3.0, 2.2], dtype=torch.float64)
-diagnose(PinballLoss, (prediction, target, 0.9))
+class RepairedLoss(Function):
+    @staticmethod
+    def forward(ctx, prediction, target, q):
+        ctx.save_for_backward(prediction, target)
+        ctx.q = q
+        error = target - prediction
+        return torch.maximum(q * error, (q - 1) * error).mean()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        prediction, target = ctx.saved_tensors
+        slope = ctx.q * torch.sign(prediction - target)
+        return grad_output * slope / slope.numel(), None, None
+
+
+line, losses = fit(RepairedLoss.apply)
+print(f"the wall holds {share_held(line):.0%} of the floods")
+prediction = (4 * rain[:9]).requires_grad_()
 
 # %% [markdown]
-# ### The slope under your hand
+# If you are stuck, run `diagnose(RepairedLoss, (prediction, level[:9], 0.9))` in a new cell.
 #
-# *In depth: the same bug, to drag.*
+# <details><summary>The repair</summary>
 #
-# Here is the loss for one storm with the river at 1. Left of the target the two slopes
-# lie on each other, right of it they part. Drag `q` to 0.5: there $q$ and $1 - q$ are equal and the
-# bug is gone, which may be how it got past its author.
+# Where the prediction is too low, the slope is $-q$. Where it is too high, the slope is $1 - q$,
+# and the colleague wrote $q$. With equal slopes on both sides, gradient descent goes to the median,
+# which holds half of the floods.
+#
+# ```python
+# too_high = (prediction > target).to(prediction.dtype)
+# slope = too_high - ctx.q
+# ```
+#
+# </details>
+#
+# ### Where the two slopes part
+#
+# *In depth: the same bug in the Function lab.*
+#
+# Here is the colleague's loss for one storm, with the river at 1. To the left of 1 the two slopes
+# agree, and to the right they differ by a factor of nine. Drag `q` to 0.5. There $q$ and $1 - q$
+# are equal, and the bug disappears. That may be why the author never saw it.
 
 # %%
 function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 
 # %% [markdown]
-# Right on one side of the line, and on the other nine times too steep. Nine is $q/(1-q)$: there
-# is the $1-q$ that the colleague left out.
-#
-# ### Checkpoint 3
-#
-# Yours to finish: the reciprocal, $y = 1/x$, with the *output* saved. `backward` returns `None`,
-# and `diagnose` says what that amounts to. Replace it by the right gradient and run the cell
-# again.
-
-
-# %%
-class Reciprocal(Function):
-    @staticmethod
-    def forward(ctx, x):
-        y = 1 / x
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return None  # fetch y from ctx, then write the gradient with y and grad_output
-
-
-diagnose(Reciprocal, (torch.tensor([-2.0, 0.5, 4.0], dtype=torch.float64),))
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# $\partial y/\partial x = -1/x^2 = -y^2$, hence
-#
-# ```python
-# (y,) = ctx.saved_tensors
-# return -(y**2) * grad_output
-# ```
-#
-# Leave out the minus, then `grad_output`: `diagnose` has a name for each.
-#
-# </details>
-
-# %% [markdown]
-# ## One Function at a time
-#
-# *In depth: for the day on which you write several at once. In short: check each before you write
-# the next.*
-#
-# A last habit. Three Functions in a row, one of them wrong; the check of the whole chain says
-# that something is. The check of each, at the values that it meets in the chain, says which.
-
-# %%
-chain = {
-    "gain sigmoid": lambda x: GainSigmoid.apply(x, 9.0),
-    "forgetful relu": lambda x: ForgetfulReLU.apply(x, 6.0),
-    "cube root": CubeRoot.apply,
-}
-
-
-def whole(x):
-    for f in chain.values():
-        x = f(x)
-    return x
-
-
-x = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
-print(f"{'the whole chain':16}", gradcheck(whole, x, raise_exception=False))
-for name, f in chain.items():
-    print(f"{name:16}", gradcheck(f, x, raise_exception=False))
-    x = f(x).detach().requires_grad_()
-
-# %% [markdown]
-# With three, you could have guessed. With thirty, written before the first was checked, you would
-# be searching. Write one, check it, then write the next.
-
-# %% [markdown]
 # ## Do you know it?
 #
-# Twelve questions and one to write about. A wrong answer explains itself and gives nothing else
-# away; try again. Without a kernel the questions still stand here, and
-# `knowledge_check("01").answer("vjp", "b")` answers one of them in words.
+# Answer twelve questions, and write an answer to one more. If an answer is wrong, you read why and
+# can try again. Without a running kernel you can still read the questions here.
+# `knowledge_check("01").answer("vjp", "b")` answers one of them in code.
 
 # %%
 knowledge_check("01")
@@ -1202,23 +1036,22 @@ knowledge_check("01")
 #
 # | | |
 # | --- | --- |
-# | backward computes | $g^\top J$, never $J$; upstream × local, summed over every path |
+# | `backward` computes | $g^\top J$, never $J$: upstream × local, summed over every path |
 # | write one for | code that autograd cannot see, a gradient by design, stability, memory |
-# | do not for | what composes; look for a built-in, and count |
-# | return | one value an argument, in order, exact shapes; a wrong shape may be summed in silence |
+# | do not write one for | what composes; look for a built-in first |
+# | return | one value for each argument, in order, in the input's shape |
 # | save | the output if it determines the derivative, else the input; a mask is a byte an element |
-# | several outputs | one `grad_output` each; an unused one arrives as zeros; contributions add |
-# | at a kink | no derivative exists: state the convention |
-# | test with | `gradcheck`: float64, few elements, each side of each branch, every optional path |
-# | and then | `diagnose`: linear in $g$, raw shapes, and what is wrong by name |
-# | one at a time | check each before you write the next |
+# | several outputs | one `grad_output` each; an unused one arrives as zeros; contributions add up |
+# | at a kink | the slope of minimum norm, or another convention that you document |
+# | test with | `gradcheck`: float64, few elements, each side of each kink, every optional path |
+# | and then | `diagnose`: linear in $g$, shapes before autograd sums, the mistake by name |
+# | one at a time | check each Function before you write the next |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/01_template.ipynb): six Functions to write and five
-# broken ones to repair, each graded on the spot. If you are stuck, `hint("square")` gives the first
-# of three hints.
+# [The exercises of this lesson](../exercises/01_template.ipynb) continue with Functions to write
+# and five broken ones to repair. `grade` tells you at once whether an answer is right.
 #
-# [Lesson 02](02_ctx_rules.ipynb) opens `ctx`: what it keeps alive and for how long, and what
-# happens to those who put their tensors in the wrong place.
+# [Lesson 02](02_ctx_rules.ipynb) is about `ctx`: what it keeps alive and for how long, and what
+# goes wrong if you store a tensor in the wrong place.

@@ -3,18 +3,18 @@
 #
 # # 01 · The template: exercises
 #
-# Lesson 01 showed the parts. Here you put them together: six Functions to write, then five broken ones to repair.
+# Lesson 01 showed the parts of a Function. Here you write six Functions and repair five broken ones. You may have solved `square` and `scaled-sigmoid` in the lesson already.
 #
-# **Given:** the task, the formula of forward, the name and the signature of every class.
+# **Given:** the task, the formula of forward, and the name and signature of each class.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you derive and write down, not a call of autograd.
-# - Tensors that backward needs are kept by `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - Every shape counts: matrices, single numbers (0-dim), axes of length 1.
+# - `backward` is a formula that you derive and write down. It does not call autograd.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers, shapes and flags are attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
 # 18 points, about 85 minutes (15 of them for the exercises with ★, which need an *extra* section).
 
@@ -46,22 +46,22 @@ from autograd_course import diagnose, grade, hint, progress
 # %% [markdown]
 # ## How to work
 #
-# After each exercise stands its grader cell. Run it as often as you like: it runs your class on inputs of several shapes and says `passed`, or which rule is broken, on which element, and what to reread.
-# An exercise that you have not begun is `not attempted`, so the whole notebook runs from top to bottom at any time.
+# A grader cell follows each exercise. Run it as often as you like. It runs your class on inputs of several shapes and says `passed`, or it names the rule that is broken and an element that shows it.
+# An exercise that you have not started is `not attempted`, so you can run the whole notebook at any time.
 #
-# Stuck? `hint("square")` in a cell of its own gives a nudge, a second call the idea, a third nearly the answer.
-# `progress()` shows where you are, also after a restart of the kernel.
+# If you are stuck, run `hint("square")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
+# `progress()` shows what you have solved, also after a restart of the kernel.
 #
-# One piece of advice: write one class, grade it, and only then begin the next.
+# Write one class, grade it, and only then start the next one.
 
 # %% [markdown]
 # ## 1 · Square (1 point · easy · 7 minutes)
 #
-# Forward is $y = x^2$, element by element. With $g = \partial L / \partial y$ coming from upstream, backward returns
+# Forward computes the elementwise $y = x^2$. Backward receives $g = \partial L / \partial y$ as `grad_output` and returns
 #
 # $$\frac{\partial L}{\partial x} = \frac{\partial y}{\partial x} \, g .$$
 #
-# **Write** both methods. `grad_output` is $g$, and `x` may have any shape.
+# **Write** both methods. `x` may have any shape.
 
 
 # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -87,14 +87,13 @@ grade("square", Square)
 # %% [markdown]
 # ## 2 · Scaled sigmoid (2 points · medium · 10 minutes)
 #
-# A sigmoid that rises to `gain` with a steepness `slope`, both Python numbers:
+# This sigmoid rises to `gain` with the steepness `slope`, and both are Python numbers:
 #
 # $$y = \text{gain} \cdot \sigma(\text{slope} \cdot x), \qquad \sigma(t) = \frac{1}{1 + e^{-t}} .$$
 #
-# **Write** both methods.
+# **Write** both methods. Write the derivative in terms of $y$. The two numbers get `None`.
 #
-# **Constraint:** save nothing but the output $y$. The next layer mostly keeps $y$ anyway, and then your Function costs no memory of its own, and $x$ may be freed.
-# For that, backward must be written in terms of $y$. The two numbers get `None` for a gradient.
+# **Constraint:** save nothing but the output $y$. The next layer usually saves $y$ anyway, so your Function needs no memory of its own.
 
 
 # %% nbgrader={"grade": false, "grade_id": "scaled-sigmoid", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -122,11 +121,11 @@ grade("scaled-sigmoid", ScaledSigmoid)
 # %% [markdown]
 # ## 3 · Weighted sum (2 points · easy · 7 minutes)
 #
-# Blend two tensors by a third of the same shape:
+# Blend two tensors $x$ and $y$ with a third tensor $w$ of the same shape:
 #
 # $$z = w \, x + (1 - w) \, y .$$
 #
-# **Write** both methods. All three inputs are tensors, so backward returns three gradients, in the order of forward's arguments.
+# **Write** both methods. All three inputs are tensors, so backward returns three gradients, in the order of the arguments of forward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "weighted-sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -154,11 +153,11 @@ grade("weighted-sum", WeightedSum)
 #
 # $$y = \min(\max(x, 0), \text{ceiling})$$
 #
-# At $x = 0$ and $x = \text{ceiling}$ no derivative exists, and the author of a Function has to choose. The lesson's ClippedReLU chose 0 at both.
+# At the kinks $x = 0$ and $x = \text{ceiling}$ no derivative exists, so you choose a convention. PyTorch's documented rule gives 0 at both (as `relu6` does), and `torch.clamp` in PyTorch 2.13 gives 1 at both.
 #
-# **Constraint:** here the gradient is 1 at exactly 0 and at exactly `ceiling`, as `torch.clamp` has it in PyTorch 2.13.
+# **Write** both methods. `ceiling` is a positive Python number.
 #
-# **Write** both methods; `ceiling` is a positive Python number.
+# **Constraint:** the gradient is the same at both kinks, 0 or 1.
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -166,7 +165,7 @@ class ClippedReLU(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, ceiling: float) -> Tensor:
         ### BEGIN SOLUTION
-        ctx.save_for_backward((x >= 0) & (x <= ceiling))
+        ctx.save_for_backward((x > 0) & (x < ceiling))
         return x.clamp(0, ceiling)
         ### END SOLUTION
 
@@ -188,13 +187,13 @@ grade("clipped-relu", ClippedReLU)
 #
 # | tensor | shape |
 # | --- | --- |
-# | `x` | `(..., in)`: any number of leading axes, also none |
+# | `x` | `(..., in)`: any number of leading dimensions, or none |
 # | `weight` | `(out, in)` |
 # | `bias` | `(out,)`, or `None`, or not given |
 # | `y` | `(..., out)` |
 #
-# **Write** both methods. backward returns three values whether or not there is a bias: what belongs in the third place when there is none?
-# Let the shapes lead you: of all products of $g$ with what you saved, few have the shape of $W$.
+# **Write** both methods. backward always returns three values. What belongs in the third place if there is no bias?
+# Let the shapes guide you: few products of $g$ with a saved tensor have the shape of $W$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "linear", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -227,13 +226,13 @@ grade("linear", Linear)
 #
 # $$r = \sqrt{x^2 + y^2}, \qquad \theta = \operatorname{atan2}(y, x)$$
 #
-# Two outputs mean two upstream gradients, and each input collects from both of them:
+# backward receives one gradient for each output, $g_r$ and $g_\theta$, and each input collects from both:
 #
 # $$\frac{\partial L}{\partial x} = \frac{\partial r}{\partial x} g_r + \frac{\partial \theta}{\partial x} g_\theta, \qquad
 # \frac{\partial L}{\partial y} = \frac{\partial r}{\partial y} g_r + \frac{\partial \theta}{\partial y} g_\theta .$$
 #
-# **Write** both methods; forward returns the pair `(r, theta)`. `torch.hypot` and `torch.atan2` are allowed.
-# When a loss uses only one of the outputs, the other's gradient arrives as zeros: nothing to do for you.
+# **Write** both methods. forward returns the pair `(r, theta)`, and you may use `torch.hypot` and `torch.atan2`.
+# If a loss uses only one of the outputs, the gradient of the other arrives as zeros, so you need no special case.
 
 
 # %% nbgrader={"grade": false, "grade_id": "to-polar", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -263,16 +262,12 @@ grade("to-polar", ToPolar)
 # %% [markdown]
 # ## Repair five broken backwards
 #
-# A colleague is gone, and five Functions of theirs remain. Each forward is right. Four of the backwards run without complaint and spoil the training of whatever stands before them; the fifth stops it with an error.
-# Most of what you do with custom Functions in practice is this: code that somebody else wrote, and a suspicion.
+# A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error and spoil the training, and the fifth raises an error.
 #
-# `diagnose` examines a Function on an example call. Its report has
+# Derive from the broken class, which keeps its forward, and override `backward`.
 #
-# - the **rule** that is broken, a name you can search for,
-# - usually an **example**: one element of a gradient, what it is and what it should be,
-# - a **hint** at what to look for.
-#
-# It names the fault. The repair is yours: derive from the broken class, so that its forward stays, and override `backward`.
+# For the first two Functions you see the report of `diagnose`. It names the **rule** that is broken and usually gives an **example** (one element of a gradient, what it is and what it should be) and a **hint**.
+# For the other three, read the code and find the mistake yourself. If you are stuck, run `diagnose` on the broken class in a new cell.
 
 # %% [markdown]
 # ### 7 · Cube (1 point · easy · 5 minutes)
@@ -298,7 +293,7 @@ diagnose(BrokenCube, (x,), repair=False)
 
 
 # %% [markdown]
-# The report says what backward does not do. Notice that a loss of `y.sum()` would never show it: there, every entry of `grad_output` is 1.
+# A loss of `y.sum()` would not show this mistake, because every element of `grad_output` would be 1.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-cube", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -317,7 +312,7 @@ grade("repair-cube", Cube)
 # %% [markdown]
 # ### 8 · Multiply (1 point · easy · 4 minutes)
 #
-# $z = x \, y$, for two tensors of one shape.
+# $z = x \, y$, for two tensors of the same shape.
 
 
 # %%
@@ -353,7 +348,9 @@ grade("repair-multiply", Multiply)
 # %% [markdown]
 # ### 9 · Mean (1 point · easy · 4 minutes)
 #
-# The mean over the last axis, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
+# The mean over the last dimension, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
+#
+# The mistake is easy to miss, because every gradient has the right direction. Training still works, but with a learning rate that nobody chose.
 
 
 # %%
@@ -366,13 +363,6 @@ class BrokenMean(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
         return grad_output.unsqueeze(-1).expand(ctx.shape)
-
-
-diagnose(BrokenMean, (x,), repair=False)
-
-
-# %% [markdown]
-# A fault of this kind is easily missed: every gradient has the right direction, and training still works, only with a learning rate that nobody chose.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-mean", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -390,7 +380,7 @@ grade("repair-mean", Mean)
 # %% [markdown]
 # ### 10 · Absolute value (1 point · easy · 4 minutes)
 #
-# $y = |x|$. At $x = 0$ any slope from −1 to 1 is accepted.
+# $y = |x|$. At $x = 0$ you may return any slope from −1 to 1.
 
 
 # %%
@@ -404,9 +394,6 @@ class BrokenAbsolute(torch.autograd.Function):
     def backward(ctx, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return grad_output * (x > 0)
-
-
-diagnose(BrokenAbsolute, (x,), repair=False)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-absolute", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -425,7 +412,7 @@ grade("repair-absolute", Absolute)
 # %% [markdown]
 # ### 11 · Power (1 point · easy · 4 minutes)
 #
-# $y = x^p$, with a Python number $p$.
+# $y = x^p$, with a Python number $p$. This one raises an error. Call it and run the backward pass to read the message.
 
 
 # %%
@@ -440,9 +427,6 @@ class BrokenPower(torch.autograd.Function):
     def backward(ctx, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         return ctx.exponent * x ** (ctx.exponent - 1) * grad_output
-
-
-diagnose(BrokenPower, (x, 3), repair=False)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-power", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -461,7 +445,7 @@ grade("repair-power", Power)
 # %% [markdown]
 # ## Where you are
 #
-# The table below comes from your progress file, so it also counts what you solved on another day.
+# The table comes from your progress file, so it also counts what you solved on other days.
 
 # %% tags=["nbval-ignore-output"]
 progress()
@@ -469,5 +453,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When all eleven are passed, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong when its rules are broken.
-# A good use of ten minutes before it: run `diagnose` on a Function of your own.
+# When you have passed all eleven, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong if you break its rules.
+# Before you go on, take ten minutes and run `diagnose` on a Function of your own.

@@ -24,9 +24,9 @@ STATED: dict[str, dict[str, str]] = {
         "save nothing but the output": "saves the input",
         "two numbers get `None`": "one gradient for three arguments",
     },
-    "clipped-relu": {"the gradient is 1 at exactly 0 and at exactly": "0 at the bounds"},
+    "clipped-relu": {"the same at both kinks, 0 or 1": "1 at 0, 0 at the ceiling"},
     "linear": {
-        "any number of leading axes": "thinks of two axes only",
+        "any number of leading dimensions": "thinks of two axes only",
         "or not given": "asks needs_input_grad for a bias that was left out",
     },
     "to-polar": {"returns the pair": "returns a list"},
@@ -248,7 +248,7 @@ STATED: dict[str, dict[str, str]] = {
 }
 # Sentences after **Constraint** that ask for nothing: they give a reason, or say how it is graded.
 REASONS = {
-    "scaled-sigmoid": ("The next layer mostly keeps", "backward must be written in terms of"),
+    "scaled-sigmoid": ("The next layer usually saves",),
     "strided-gain": ("A slice is a view", "Backward then needs no value"),
     "sort-with-indices": ("where each number went",),
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),

@@ -46,8 +46,8 @@ def test_a_new_kernel_goes_on_where_the_old_one_stopped(progress_file: Path) -> 
 def test_a_hint_reads_well() -> None:
     assert str(hint("repair-cube")) == (
         "Repair: cube · hint 1 of 3\n"
-        "  Give the broken Function the loss 5·y instead of y. Every gradient should grow\n"
-        "  fivefold. Does it? Where would backward learn of the 5?\n"
+        "  Give the broken Function the loss 5·y instead of y. Every gradient should become five\n"
+        "  times as large. Does it? How could backward know about the 5?\n"
         '  next     call hint("repair-cube") again for a more specific hint'
     )
     assert "hint 2 of 3" in hint("repair-cube")._repr_html_()

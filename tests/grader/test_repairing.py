@@ -65,7 +65,7 @@ class ClippedReLU(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        inside = (x > 0) & (x < ctx.ceiling)
+        inside = (x >= 0) & (x < ctx.ceiling)
         return 2 * grad_output * inside, None
 """
 
@@ -137,7 +137,7 @@ def test_a_constraint_that_is_still_broken_is_told(tmp_path: Path) -> None:
     assert [line.strip() for line in repair.changes[0].after] == [
         "return grad_output * inside, None"
     ]
-    assert "With this change, values are right. Still wrong after it: At exactly x" in str(repair)
+    assert "With this change, values are right. Still wrong after it: At x = [0, 2]" in str(repair)
 
 
 def test_a_right_answer_is_not_searched(tmp_path: Path) -> None:

@@ -11,17 +11,34 @@ import pytest
 import torch
 from made import CLAMP_AT_BOUNDS, leaf, make, price, squaring
 from torch import Tensor
-from torch.autograd import gradcheck
-from torch.nn.functional import gelu, relu6
+from torch.autograd import Function, gradcheck
+from torch.nn.functional import leaky_relu, relu6
+
+from autograd_course import diagnose
 
 pytestmark = pytest.mark.slow
 
 # When to write one
 
 
-def test_torch_has_no_cube_root() -> None:
-    assert not hasattr(torch, "cbrt")
-    assert math.isnan(torch.tensor(-8.0) ** (1 / 3))
+def test_forward_alone_is_part_of_the_graph_and_backward_raises() -> None:
+    class ForwardOnly(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x**2
+
+    y = ForwardOnly.apply(leaf(1.0, 2.0))
+    assert y.grad_fn is not None
+    with pytest.raises(NotImplementedError, match="must implement either the backward or vjp"):
+        y.sum().backward()
+
+
+def test_autograd_does_not_differentiate_a_comparison() -> None:
+    force, low, high = leaf(2.0), torch.tensor(-10.0), torch.tensor(10.0)
+    y = torch.where(force > 1, low, high)
+    assert y.grad_fn is None
+    with pytest.raises(RuntimeError, match="element 0 of tensors does not require grad"):
+        y.sum().backward()
 
 
 def test_a_wrong_backward_is_believed() -> None:
@@ -32,30 +49,10 @@ def test_a_wrong_backward_is_believed() -> None:
 
 def test_a_test_on_sum_cannot_see_a_forgotten_grad_output() -> None:
     f = squaring(lambda x, g: 2 * x).apply
-    x = leaf(1.0, 2.0)
+    x, weights = leaf(1.0, 2.0), torch.tensor([1.0, 10.0])
     assert torch.equal(torch.autograd.grad(f(x).sum(), x)[0], 2 * x)
     assert torch.equal(torch.autograd.grad((100 * f(x)).sum(), x)[0], 2 * x)
-
-
-@pytest.mark.parametrize(
-    ("f", "inputs", "expected"),
-    [
-        pytest.param(torch.add, 2, (1, 0, 0), id="an addition costs nothing in backward"),
-        pytest.param(torch.relu, 1, (1, 1, 4), id="relu keeps a float an element"),
-        pytest.param(gelu, 1, (1, 1, 4), id="gelu is one operation each way and keeps its input"),
-    ],
-)
-def test_price_of_built_in_operations(
-    f: Callable[..., Tensor], inputs: int, expected: tuple[int, int, int]
-) -> None:
-    assert price(f, *(torch.ones(64, requires_grad=True) for _ in range(inputs))) == expected
-
-
-def test_a_composed_gelu_keeps_three_times_what_the_built_in_keeps() -> None:
-    def composed(x: Tensor) -> Tensor:
-        return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-
-    assert price(composed, torch.ones(64, requires_grad=True))[2] == 3 * 4
+    assert torch.equal(torch.autograd.grad((weights * f(x)).sum(), x)[0], 2 * x)
 
 
 def test_a_saved_boolean_mask_takes_a_byte_an_element() -> None:
@@ -194,15 +191,27 @@ def test_the_gradient_of_an_unused_output_arrives_as_zeros() -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "at_kinks"),
+    ("f", "kink", "slope"),
     [
-        pytest.param(relu6, [0.0, 0.0], id="relu6 has 0 at both bounds"),
-        pytest.param(lambda x: x.clamp(0, 6), 2 * [CLAMP_AT_BOUNDS], id="clamp"),
+        pytest.param(torch.relu, 0.0, 0.0, id="convex, slopes 0 and 1"),
+        pytest.param(torch.abs, 0.0, 0.0, id="convex, slopes -1 and 1"),
+        pytest.param(leaky_relu, 0.0, 0.01, id="convex, slopes 0.01 and 1"),
+        pytest.param(relu6, 0.0, 0.0, id="relu6 at 0: convex, slopes 0 and 1"),
+        pytest.param(relu6, 6.0, 0.0, id="relu6 at 6: concave, slopes 1 and 0"),
+        pytest.param(torch.sqrt, 0.0, math.inf, id="by continuity"),
     ],
 )
-def test_kink_conventions(f: Callable[[Tensor], Tensor], at_kinks: list[float]) -> None:
+def test_at_a_kink_pytorch_takes_the_slope_of_minimum_norm(
+    f: Callable[[Tensor], Tensor], kink: float, slope: float
+) -> None:
+    x = leaf(kink)
+    assert torch.autograd.grad(f(x).sum(), x)[0].item() == slope
+
+
+def test_clamp_has_a_convention_of_its_own_at_its_bounds() -> None:
     x = leaf(0.0, 6.0)
-    assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == at_kinks
+    at_bounds = torch.autograd.grad(x.clamp(0, 6).sum(), x)[0]
+    assert at_bounds.tolist() == 2 * [CLAMP_AT_BOUNDS]
 
 
 def test_gradcheck_across_a_kink_sees_half_of_each_side() -> None:
@@ -317,3 +326,14 @@ def test_gradcheck_passes_a_branch_that_no_input_enters() -> None:
     forgetful = make(forward, lambda ctx, g: g * ctx.saved_tensors[0]).apply
     assert gradcheck(forgetful, leaf(-2.0, 0.5, 3.0))
     assert not gradcheck(forgetful, leaf(-2.0, 0.5, 7.0), raise_exception=False)
+
+
+def test_diagnose_needs_an_example_that_visits_every_branch() -> None:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x > 0)
+        return x.clamp(0, 6)
+
+    forgetful = make(forward, lambda ctx, g: g * ctx.saved_tensors[0])
+    assert not diagnose(forgetful, (leaf(-2.0, 3.0),)).findings
+    (finding,) = diagnose(forgetful, (leaf(-2.0, 3.0, 7.0),)).findings
+    assert finding.rule == "wrong-region"

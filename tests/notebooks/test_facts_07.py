@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from autograd_doctor.memory import kept_bytes, peak_bytes
-from made import leaf, make
+from made import leaf, make, price
 from torch import Tensor, nn
 from torch.autograd import Function, grad, gradcheck
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, gelu
 from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -79,6 +80,27 @@ def test_a_relu_between_two_layers_keeps_nothing_of_its_own() -> None:
 
     assert kept_bytes(lambda x: down(torch.relu(up(x))), X) == FULL
     assert kept_bytes(lambda x: down(up(x)), X) == FULL
+
+
+@pytest.mark.parametrize(
+    ("f", "inputs", "expected"),
+    [
+        pytest.param(torch.add, 2, (1, 0, 0), id="an addition costs nothing in backward"),
+        pytest.param(torch.relu, 1, (1, 1, 4), id="relu keeps a float an element"),
+        pytest.param(gelu, 1, (1, 1, 4), id="gelu is one operation each way and keeps its input"),
+    ],
+)
+def test_price_of_built_in_operations(
+    f: Callable[..., Tensor], inputs: int, expected: tuple[int, int, int]
+) -> None:
+    assert price(f, *(torch.ones(64, requires_grad=True) for _ in range(inputs))) == expected
+
+
+def test_a_composed_gelu_keeps_three_times_what_the_built_in_keeps() -> None:
+    def composed(x: Tensor) -> Tensor:
+        return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+    assert price(composed, torch.ones(64, requires_grad=True))[2] == 3 * 4
 
 
 def test_saved_tensors_live_until_backward_has_passed_their_node() -> None:

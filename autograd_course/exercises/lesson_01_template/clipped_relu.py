@@ -1,25 +1,24 @@
 """Clipped ReLU
 
-1. Sketch y against x. The curve has three pieces; how steep is each of them? What is left is to say
-   which piece the two corner points belong to.
-2. The local gradient is a mask: 1 where forward let x through, 0 where it clipped. At x = 0 and x =
-   ceiling this exercise asks for 1, so the bounds belong to the middle.
-3. Save the mask (x >= 0) & (x <= ceiling) in forward; a boolean tensor may be saved like any other.
-   backward returns grad_output times the mask, and None for ceiling.
+1. Sketch y against x. The curve has three pieces. How steep is each of them? Then decide
+   which piece each of the two corner points belongs to.
+2. The local gradient is a mask: 1 where forward let x through, 0 where it clipped. The comparisons
+   that make the mask decide what happens at the kinks. Make the same choice at both.
+3. Save the mask (x > 0) & (x < ceiling), or the one with >= and <=, in forward. You may save a
+   boolean tensor like any other. backward returns grad_output times the mask, and None for ceiling.
 """
 
 import torch
 from torch import Tensor
 
-from autograd_course.grader.checks import CONDUCT, gradient_at
+from autograd_course.grader.checks import CONDUCT, same_slope_at
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
 
 
 def clipped_relu(x: Tensor, ceiling: float) -> Tensor:
-    """Return ``min(max(x, 0), ceiling)``, with gradient 1 at both bounds."""
-    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.14 has 0.
-    return torch.where((x < 0) | (x > ceiling), x.detach().clamp(0, ceiling), x)
+    """Return ``min(max(x, 0), ceiling)``."""
+    return x.clamp(0, ceiling)
 
 
 EXERCISE = FunctionExercise(
@@ -28,19 +27,19 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=7,
     section="From the formula to the proof",
-    constraints="the gradient at exactly 0 and at exactly the ceiling is 1",
+    constraints="one gradient at both kinks: 0 or 1",
     reference=clipped_relu,
     samplers={
-        "ceiling 1 and inputs on both sides of both bounds": lambda rng: (
+        "ceiling 1 and inputs on both sides of both kinks": lambda rng: (
             around(rng, (0.0, 1.0), 2, 4),
             1.0,
         ),
         "ceiling 6": lambda rng: (around(rng, (0.0, 6.0), 5), 6.0),
         "a single number (0-dim)": lambda rng: (around(rng, (0.0, 0.5)), 0.5),
-        "three axes, one of length 1": lambda rng: (around(rng, (0.0, 2.5), 2, 1, 3), 2.5),
+        "three dimensions, one of length 1": lambda rng: (around(rng, (0.0, 2.5), 2, 1, 3), 2.5),
     },
     checks=(
         *CONDUCT,
-        gradient_at(clipped_relu, torch.tensor([0.0, 2.0, 1.0], dtype=torch.float64), 2.0),
+        same_slope_at((0.0, 1.0), torch.tensor([0.0, 2.0], dtype=torch.float64), 2.0),
     ),
 )

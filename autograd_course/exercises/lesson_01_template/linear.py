@@ -2,11 +2,11 @@
 
 1. Write down the shapes of x, weight, bias and grad_output for a batch of 4, 3 inputs, 2 outputs.
    Which product of grad_output with another one has the shape of weight?
-2. For a batch: grad_x = g W, grad_W = gᵀ x, and the bias was added to every row, so its gradient
-   collects g from every row. More leading axes are just more rows: flatten them.
-3. rows = grad_output.reshape(-1, weight.shape[0]); flatten x to (-1, weight.shape[1]) likewise.
-   Return grad_output @ weight, rows.t() @ flat_x, and rows.sum(0) – or None in its place when there
-   was no bias, which forward can note as ctx.has_bias.
+2. For a batch: grad_x = g W, grad_W = gᵀ x. forward added the bias to every row, so its gradient
+   collects g from every row. More leading dimensions are just more rows: flatten them.
+3. Let rows = grad_output.reshape(-1, weight.shape[0]) and flat_x = x.reshape(-1, weight.shape[1]).
+   Return grad_output @ weight, rows.t() @ flat_x, and rows.sum(0). If there was no bias, which
+   forward can store as ctx.has_bias, return None in its place.
 """
 
 import torch
@@ -33,8 +33,12 @@ EXERCISE = FunctionExercise(
         "a batch with bias": lambda rng: (normal(rng, 4, 3), normal(rng, 2, 3), normal(rng, 2)),
         "no bias given": lambda rng: (normal(rng, 4, 3), normal(rng, 2, 3)),
         "bias=None": lambda rng: (normal(rng, 1, 3), normal(rng, 2, 3), None),
-        "two leading axes": lambda rng: (normal(rng, 2, 5, 3), normal(rng, 4, 3), normal(rng, 4)),
-        "no leading axis": lambda rng: (normal(rng, 3), normal(rng, 2, 3), normal(rng, 2)),
+        "two leading dimensions": lambda rng: (
+            normal(rng, 2, 5, 3),
+            normal(rng, 4, 3),
+            normal(rng, 4),
+        ),
+        "no leading dimension": lambda rng: (normal(rng, 3), normal(rng, 2, 3), normal(rng, 2)),
     },
     accepted=("zero-size",),  # reshape(-1, n) cannot tell the rows of a tensor of no elements
     checks=CONDUCT,

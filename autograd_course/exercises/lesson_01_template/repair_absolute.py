@@ -1,8 +1,8 @@
 """Repair: absolute value
 
-1. Sketch |x|. The backward is right on one half of the axis. What is the slope of the other half?
+1. Sketch |x|. This backward is right for one sign of x. What is the slope for the other sign?
 2. The mask is that of a ReLU: it stops the gradient for negative x. The absolute value does not
-   stop it there, it turns it round.
+   stop the gradient there but changes its sign.
 3. The local derivative is the sign of x, which torch.sign computes: multiply it by grad_output.
 """
 
@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     samplers={
         "numbers of both signs": lambda rng: (around(rng, (0.0,), 2, 3),),
         "negative numbers only": lambda rng: (-positive(rng, 4),),
-        "three axes, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3),),
+        "three dimensions, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3),),
         "a single number (0-dim)": lambda rng: (-positive(rng),),
     },
     checks=(*CONDUCT, slope_within(-1.0, 1.0, at=0.0)),

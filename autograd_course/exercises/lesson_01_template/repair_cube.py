@@ -1,9 +1,9 @@
 """Repair: cube
 
-1. Give the broken Function the loss 5·y instead of y. Every gradient should grow fivefold. Does it?
-   Where would backward learn of the 5?
-2. backward returns the local derivative alone. What follows forward in the graph reaches backward
-   only through its second argument.
+1. Give the broken Function the loss 5·y instead of y. Every gradient should become five times as
+   large. Does it? How could backward know about the 5?
+2. backward returns only the local derivative. It learns about the rest of the graph only through
+   its second argument.
 3. Keep 3·x² and multiply it by grad_output.
 """
 

@@ -1,7 +1,7 @@
 """Repair: multiply
 
-1. Try x = 2 and y = 10. When x grows by a little, how fast does the product grow? Compare with the
-   number that backward puts first.
+1. Try x = 2 and y = 10. If x grows a little, how fast does the product grow? Compare this with the
+   first value that backward returns.
 2. The first gradient belongs to forward's first argument. The derivative of x·y with respect to x
    is the *other* factor.
 3. Return y · grad_output first, x · grad_output second.

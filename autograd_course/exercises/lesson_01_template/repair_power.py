@@ -1,8 +1,8 @@
 """Repair: power
 
 1. Count the arguments of forward after ctx. Then count what backward returns.
-2. PyTorch hands the returned gradients to forward's arguments by position, so there must be one for
-   each, also for an argument that is not a tensor.
+2. PyTorch assigns the returned gradients to forward's arguments by position. So backward must
+   return one value for each argument, even if the argument is not a tensor.
 3. The formula is right. Return it together with None for the exponent.
 """
 

@@ -1,11 +1,11 @@
 """Square
 
-1. Which number does the derivative of x² need that backward, called long after forward, no longer
-   has? Forward must leave it somewhere.
-2. backward receives ∂L/∂y and returns ∂L/∂x. By the chain rule the second is the first times dy/dx,
-   element by element; dy/dx is made from the x that forward saved.
+1. Which number does the derivative of x² need? backward runs long after forward, so forward must
+   save this number.
+2. backward receives ∂L/∂y and returns ∂L/∂x. By the chain rule, ∂L/∂x = ∂L/∂y · dy/dx for
+   each element. Compute dy/dx from the x that forward saved.
 3. In forward: ctx.save_for_backward(x), then return the square. In backward: (x,) =
-   ctx.saved_tensors – mind the comma – then return twice x times grad_output.
+   ctx.saved_tensors (note the comma), then return twice x times grad_output.
 """
 
 from torch import Tensor

@@ -8,7 +8,7 @@ from autograd_course.grader.checks.conduct import (
     no_tensor_on_ctx,
     without,
 )
-from autograd_course.grader.checks.kinks import gradient_at, slope_within, ties_as
+from autograd_course.grader.checks.kinks import gradient_at, same_slope_at, slope_within, ties_as
 from autograd_course.grader.checks.memory import keeps_at_most, peaks_at_most, saves_only_outputs
 from autograd_course.grader.checks.tiles import makes_at_most, on
 
@@ -23,6 +23,7 @@ __all__ = [
     "no_tensor_on_ctx",
     "on",
     "peaks_at_most",
+    "same_slope_at",
     "saves_only_outputs",
     "slope_within",
     "ties_as",

@@ -44,6 +44,26 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
     return check
 
 
+def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
+    """Return a check that the gradient at all kinks in ``inputs`` is the same one of ``slopes``."""
+    asked = " or ".join(f"{slope:g}" for slope in slopes)
+
+    def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
+        points, actual = _gradient(function.apply, inputs)
+        if any((actual == slope).all() for slope in slopes):
+            return None
+        return found(
+            "kink-convention",
+            f"at x = {_listed(points)} the gradient is {_listed(actual)}, but this exercise asks "
+            f"for the same value at each kink, {asked}. Everywhere else it is right.",
+            {"at": points.tolist(), "actual": actual.tolist()},
+            "The derivative does not exist at a kink, so you choose a convention. Which of your "
+            "comparisons include the kink, and which do not?",
+        )
+
+    return check
+
+
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:

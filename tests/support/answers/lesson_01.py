@@ -107,7 +107,8 @@ ALSO_RIGHT = {
     "square of the package": ("square", functions.Square),
     "sigmoid of the package": ("scaled-sigmoid", functions.ScaledSigmoid),
     "weighted sum of the package": ("weighted-sum", functions.WeightedSum),
-    "clipping by comparison": ("clipped-relu", ClippedByComparison),
+    "clipping by comparison, with gradient 1 at both kinks": ("clipped-relu", ClippedByComparison),
+    "clipped ReLU of the package, with gradient 0": ("clipped-relu", functions.ClippedReLU),
     "linear of the package": ("linear", functions.Linear),
     "linear as in PyTorch's manual": ("linear", LinearAsInTheManual),
     "polar coordinates of the package": ("to-polar", functions.ToPolar),
@@ -213,9 +214,21 @@ def reads_saved_tensors(ctx: Any, x: Any) -> Any:
     return x * x
 
 
-def clip_strictly(ctx: Any, x: Any, ceiling: float) -> Any:
-    ctx.save_for_backward((x > 0) & (x < ceiling))
+def clip_inconsistently(ctx: Any, x: Any, ceiling: float) -> Any:
+    ctx.save_for_backward((x >= 0) & (x < ceiling))
     return x.clamp(0, ceiling)
+
+
+class HalfAtTheKinks(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, ceiling: float) -> Any:
+        ctx.save_for_backward((x > 0) & (x < ceiling), (x == 0) | (x == ceiling))
+        return x.clamp(0, ceiling)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        inside, kink = ctx.saved_tensors
+        return g * inside + g / 2 * kink, None
 
 
 def clip_below_only(ctx: Any, x: Any, ceiling: float) -> Any:
@@ -362,7 +375,8 @@ WRONG = [
     ),
     backward("clipped-relu", "lets all through", "wrong-region", lambda ctx, inside, g: (g, None)),
     forward("clipped-relu", "forgets the ceiling in backward", "wrong-region", clip_below_only),
-    forward("clipped-relu", "0 at the bounds", "kink-convention", clip_strictly),
+    forward("clipped-relu", "1 at 0, 0 at the ceiling", "kink-convention", clip_inconsistently),
+    Wrong("clipped-relu", "half a gradient at both kinks", "kink-convention", HalfAtTheKinks),
     forward("clipped-relu", "forgets the ceiling in forward", "forward-mismatch", clip_and_shift),
     backward(
         "linear",
