@@ -10,8 +10,8 @@
 #
 # **You need** the chain rule and one PyTorch training loop that you have written yourself.
 #
-# **It takes** 35 minutes with the two checkpoints, besides two exercises on the way; the sections
-# marked *in depth*, another 15, can wait. The other exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 10. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -331,8 +331,8 @@ predict(..., force.grad)
 # %% [markdown]
 # ### Why no Jacobian is ever built
 #
-# *In depth: how much memory `backward` saves you, and a test that it is linear in $g$. Skip it on a
-# first reading; `diagnose` makes this test for you.*
+# *Extra: how much memory `backward` saves you, and a test that it is linear in $g$. `diagnose`
+# makes this test for you.*
 #
 # For four elements we can afford to build $J$ and multiply it by $g$:
 
@@ -389,7 +389,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 #
 # ### Two things to try
 #
-# *In depth: experiments with the picture.*
+# *Extra: experiments with the picture.*
 #
 # Drag $y$ below zero. Which factor becomes zero, and which gradient no longer arrives? Then end the
 # cell with `gradient_flow(lambda x: loss(x, x), torch.tensor(2.0))`. It sends one input into both
@@ -414,7 +414,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 #
 # ### The class is never instantiated
 #
-# *In depth: what you get without `.apply`. Come back when `diagnose` reports `missing-staticmethod`
+# *Reference: what you get without `.apply`. Read it when `diagnose` reports `missing-staticmethod`
 # or `backward-never-called`.*
 #
 # `forward` and `backward` are static methods, because there is no `self`. One class serves every
@@ -437,7 +437,7 @@ print("a tensor: ", isinstance(result, torch.Tensor))
 #
 # ### ctx is the node
 #
-# *In depth: how to look at a `ctx` from outside. Lesson 02 comes back to it.*
+# *Extra: how to look at a `ctx` from outside. Lesson 02 comes back to it.*
 #
 # The `ctx` that `forward` receives is the node that you later find in the graph as `y.grad_fn`. So
 # you can look at what a Function keeps:
@@ -468,7 +468,7 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where grad
 #
 # #### Three mistakes
 #
-# *In depth: too few values, a missing gradient and a wrong shape. PyTorch accepts two of them.*
+# *Extra: too few values, a missing gradient and a wrong shape. PyTorch accepts two of them.*
 #
 # `None` for an input that needs a gradient means that the input has no influence. A wrong shape is
 # summed to the input's shape if broadcasting could have produced it. (Any other shape raises.)
@@ -720,7 +720,7 @@ print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6
 # %% [markdown]
 # ## How gradcheck works
 #
-# *In depth: how `gradcheck` compares, why it needs float64, what it costs, and its parameters.*
+# *Extra: how `gradcheck` compares, why it needs float64, what it costs, and its parameters.*
 #
 # You can write it yourself. For each input element, take a *central difference*: move the element
 # by $\pm h$ and see how all outputs change. This gives one column of the Jacobian, with an error of
@@ -878,7 +878,7 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 #
 # ### The slope under your hand
 #
-# *In depth: the same bug in the Function lab.*
+# *Extra: the same bug in the Function lab.*
 #
 # On its own the Function looks right. Select it below, drag `grad_output` past 1, and watch the
 # slope that `backward` claims fall, although `forward` has not changed.
@@ -894,7 +894,7 @@ function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare}, x=1.5)
 # %% [markdown]
 # ### Right by luck
 #
-# *In depth: a wrong shape that autograd sums, so that `gradcheck` passes. Lesson 03 has more on
+# *Extra: a wrong shape that autograd sums, so that `gradcheck` passes. Lesson 03 has more on
 # broadcasting.*
 #
 # This Function adds one offset to every row. Its `backward` forgets to sum over the rows:
@@ -992,7 +992,7 @@ prediction = (4 * rain[:9]).requires_grad_()
 #
 # ### Where the two slopes part
 #
-# *In depth: the same bug in the Function lab.*
+# *Extra: the same bug in the Function lab.*
 #
 # Here is the colleague's loss for one storm, with the river at 1. To the left of 1 the two slopes
 # agree, and to the right they differ by a factor of nine. Drag `q` to 0.5. There $q$ and $1 - q$
