@@ -27,7 +27,6 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Broadcasting is a copy",
-    needs_sections=("One parameter for all",),
     constraints="the gradient of β has the shape of β",
     reference=learnable_swish,
     samplers={
