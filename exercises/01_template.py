@@ -16,7 +16,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
-# 18 points, about 85 minutes (15 of them for the exercises with ★, which need an *extra* section).
+# 18 points, about 85 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -163,7 +163,7 @@ class ClippedReLU(torch.autograd.Function):
 grade("clipped-relu", ClippedReLU)
 
 # %% [markdown]
-# ## 5 · Linear with an optional bias ★ (3 points · medium · 15 minutes · needs "A template with an optional argument")
+# ## 5 · Linear with an optional bias (3 points · medium · 15 minutes)
 #
 # $$y = x W^\top + b$$
 #

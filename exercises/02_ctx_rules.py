@@ -3,7 +3,7 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# You write four Functions that need the rules of lesson 02. Then come four cards. Each card shows a broken Function and a run that goes wrong, and you name the rule that the Function breaks.
+# First you write four Functions that need the rules of lesson 02. Then you read four broken Functions and find the line that is wrong. At the end you predict how often backward runs.
 #
 # **Given:** the task, the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
@@ -16,7 +16,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
-# 13 points, about 75 minutes (30 of them for the exercises with ★, which need an *extra* section).
+# 14 points, about 80 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -191,34 +191,28 @@ grade("frozen-target", FrozenTargetLoss)
 # %% [markdown]
 # ## Four cards
 #
-# Each card shows a Function and a run in which something goes wrong. The authors wrote a combined `forward`, as you will find it in older code. Name the rule that the Function breaks, as `diagnose` would, for instance `name = "flipped-sign"`. This lesson covers these rules:
+# Each card shows a Function that somebody wrote, with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a.
 #
-# | | |
-# | --- | --- |
-# | on ctx | `tensor-on-ctx`, `ctx-cycle`, `non-tensor-saved`, `saved-tensors-in-forward`, `shared-state` |
-# | in forward | `mutates-input`, `wrong-mark-dirty`, `returns-view`, `wrong-non-differentiable`, `captured-tensor` |
-# | in backward | `mutates-grad-output`, `mutates-saved`, `none-grad-output`, `wasted-gradient`, `not-reentrant`, `frozen-input` |
-#
-# To see what a name means, run `!autograd-course explain shared-state`. First read the code, as in a code review. Then call `diagnose` and see whether you agree.
+# An experiment shows the mistake if a correct Function would give a different result. Decide by reading first, as in a code review. Then run the experiment, and ask `diagnose` what it calls the mistake.
 
 # %% [markdown]
 # ### 5 · The skip connection (1 point · easy · 5 minutes)
 #
-# This Function is the ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope of $y$ is 1 for negative and 2 for positive $h$. The Function passes `gradcheck`, but the gradient of the sum is wrong.
+# This is a ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope should be 1 for negative and 2 for positive $h$. `gradcheck` passes the Function, but the gradient of the sum of the two branches is wrong.
 
 
 # %%
 class Rectify(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x > 0)
-        return x.clamp(min=0)
+        ctx.save_for_backward(x > 0)  # 1
+        return x.clamp(min=0)  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
-        (positive,) = ctx.saved_tensors
-        grad_output[~positive] = 0
-        return grad_output
+        (positive,) = ctx.saved_tensors  # 3
+        grad_output[~positive] = 0  # 4
+        return grad_output  # 5
 
 
 x = torch.tensor([-2.0, -1.0, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
@@ -228,31 +222,39 @@ for name, relu in (("torch.relu", torch.relu), ("Rectify", Rectify.apply)):
     (gradient,) = torch.autograd.grad(h + relu(h), x, grad_outputs=torch.ones_like(x))
     print(f"h + {name}(h): {gradient.tolist()}")
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Run `gradcheck` on a larger input.
+# - **b** Compare its gradient with that of `torch.relu` for a random `grad_output`.
+# - **c** Copy the `grad_output` that you pass in, and compare it with the copy after backward.
+# - **d** Run backward twice on one graph, with a new `grad_output` each time, and compare both gradients with those of `torch.relu`.
+
 # %% nbgrader={"grade": false, "grade_id": "card-skip-connection", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "card-skip-connection-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("card-skip-connection", name)
+grade("card-skip-connection", suspect)
 
 # %% [markdown]
 # ### 6 · Mean and spread (1 point · easy · 5 minutes)
 #
-# This Function computes two statistics of a tensor. Its author tested it with a loss that uses both.
+# This Function returns two statistics of a tensor. Its author tested it with a loss that uses both.
 
 
 # %%
 class MeanSpread(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x)
-        return x.mean(), (x - x.mean()).square().mean()
+        ctx.set_materialize_grads(False)  # 1
+        ctx.save_for_backward(x)  # 2
+        return x.mean(), (x - x.mean()).square().mean()  # 3
 
     @staticmethod
     def backward(ctx, grad_mean: Tensor, grad_spread: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return (grad_mean + 2 * (x - x.mean()) * grad_spread) / x.numel()
+        (x,) = ctx.saved_tensors  # 4
+        return (grad_mean + 2 * (x - x.mean()) * grad_spread) / x.numel()  # 5
 
 
 for used in ("mean and spread", "spread"):
@@ -263,29 +265,37 @@ for used in ("mean and spread", "spread"):
     except TypeError as error:
         print(f"a loss of {used}: {error}")
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Compare the gradient of the loss `mean + spread` with that of autograd.
+# - **b** Use a loss that depends on only one of the two outputs.
+# - **c** Use a loss that weights the two outputs by 2 and 3.
+# - **d** Pass a matrix instead of a vector, with the loss `mean + spread`.
+
 # %% nbgrader={"grade": false, "grade_id": "card-two-outputs", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "card-two-outputs-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("card-two-outputs", name)
+grade("card-two-outputs", suspect)
 
 # %% [markdown]
 # ### 7 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
-# This layer returns its input unchanged and passes back a tenth of the gradient, as its author intended. It works after `sin`, but not after `exp`.
+# This layer returns its input unchanged and passes a tenth of the gradient back, on purpose. It works after `sin`. After `exp` it raises an error.
 
 
 # %%
 class Tenth(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
-        ctx.mark_dirty(x)
-        return x
+        ctx.mark_dirty(x)  # 1
+        return x  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
-        return 0.1 * grad_output
+        return 0.1 * grad_output  # 3
 
 
 x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
@@ -296,29 +306,37 @@ for function in (torch.sin, torch.exp):
     except RuntimeError as error:
         print(f"after {function.__name__}: {str(error).partition(':')[0]}")
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Compare the values of `x` before and after the call.
+# - **b** Double `grad_output`, and see whether the gradient doubles.
+# - **c** Compare the gradient after `sin` with a tenth of the true one, for a random input.
+# - **d** Print `x._version` before and after the call.
+
 # %% nbgrader={"grade": false, "grade_id": "card-gradient-scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "card-gradient-scale-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("card-gradient-scale", name)
+grade("card-gradient-scale", suspect)
 
 # %% [markdown]
 # ### 8 · The twins (1 point · easy · 5 minutes)
 #
-# This Function computes a square. A single call gets the right gradient. A network that compares two inputs calls it twice, and then the first gradient is wrong.
+# This Function squares its input. Used once, it is right. A network that compares two inputs uses it twice, and then the first gradient is wrong.
 
 
 # %%
 class Weigh(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
-        Weigh.x = x
-        return x * x
+        Weigh.x = x  # 1
+        return x * x  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
-        return 2 * Weigh.x * grad_output
+        return 2 * Weigh.x * grad_output  # 3
 
 
 a = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
@@ -327,12 +345,39 @@ print("alone:   ", torch.autograd.grad(Weigh.apply(a), a)[0].item(), "– true: 
 both = torch.autograd.grad(Weigh.apply(a) + Weigh.apply(b), (a, b))
 print("together:", *(gradient.item() for gradient in both), "– true: 6.0 10.0")
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Call it on two different inputs, then ask for the gradient of the first result.
+# - **b** Call it twice on the same input, then ask for both gradients.
+# - **c** Run `gradcheck` on a vector.
+# - **d** Double `grad_output`, and see whether the gradient doubles.
+
 # %% nbgrader={"grade": false, "grade_id": "card-twins", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "card-twins-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("card-twins", name)
+grade("card-twins", suspect)
+
+# %% [markdown]
+# ## 9 · How often backward runs (1 point · easy · 4 minutes)
+#
+# `Double` is a Function with one input, and `x` requires a gradient. How often does autograd call `Double.backward` in each of these programs? Predict four numbers, without running anything.
+#
+# - **a** `y = Double.apply(x) + Double.apply(x)`, then `grad(y, x)`.
+# - **b** `y = Double.apply(x)`, then `grad(y + y * y, x)`.
+# - **c** `y = Double.apply(x)`, then `grad(y, x, retain_graph=True)` twice.
+# - **d** `y = Double.apply(x)` under `torch.no_grad()`, then `grad(x * y, x)`.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-backward-calls", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ...]
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-backward-calls-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-backward-calls", prediction)
 
 # %% [markdown]
 # ## Where you are

@@ -7,7 +7,7 @@
 #
 # **Given:** the chart, and the sick class, complete.
 #
-# **To write:** for each patient the repaired class; for six of them first the name of what they have. Wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
+# **To write:** for each patient the repaired class; for six of them first the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
-# 23 points, about 140 minutes (20 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
+# 24 points, about 140 minutes (5 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -61,7 +61,7 @@ from autograd_course.lesson import five_steps
 #
 # Half of the patients pass `gradcheck`. Three have **two bugs**, of which the first hides the second: a repair that is told `wrong` under a *new* name is half a success.
 #
-# A cell `name = ...` asks for the name: that of a rule, as `diagnose` prints it. Put it in place of the dots, or below them. `autograd-course explain` in a terminal lists all rules, `autograd-course explain mutates-saved` describes one, and `hint("name-temperature")` gives a nudge.
+# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. `hint("name-temperature")` gives a nudge.
 
 # %% [markdown]
 # ## Admission: who knows of what
@@ -74,15 +74,15 @@ from autograd_course.lesson import five_steps
 # %%
 class SickTempered(Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return torch.tanh(x / temperature)
+    def forward(ctx, x: Tensor) -> Tensor:  # 1
+        ctx.save_for_backward(x)  # 2
+        return torch.tanh(x / temperature)  # 3
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        y = torch.tanh(x / temperature)
-        return grad_output * (1 - y**2) / temperature
+        y = torch.tanh(x / temperature)  # 4
+        return grad_output * (1 - y**2) / temperature  # 5
 
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -95,12 +95,20 @@ print("gradient of temperature:", temperature.grad)
 # My hypothesis:
 # diagnose(SickTempered, x)
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Print the norm of the gradient of `x` in each training step.
+# - **b** Print how many inputs the node `y.grad_fn` has an edge to.
+# - **c** Run `gradcheck` on `x`.
+# - **d** Compare the output with `torch.tanh(x / temperature)`.
+
 # %% nbgrader={"grade": false, "grade_id": "name-temperature", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-temperature-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-temperature", name)
+grade("name-temperature", suspect)
 
 # %% [markdown]
 # **Repair it.** `temperature` is a tensor without axes. Find out how it should come in, then derive its gradient.
@@ -184,14 +192,14 @@ grade("repair-film", FiLM)
 class SickFloorLog(Function):
     @staticmethod
     def forward(ctx, x: Tensor, floor: float) -> Tensor:
-        x.data.clamp_(min=floor)  # saves a copy
-        ctx.save_for_backward(x)
-        return x.log()
+        x.data.clamp_(min=floor)  # 1: saves a copy
+        ctx.save_for_backward(x)  # 2
+        return x.log()  # 3
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
-        return grad_output / x, None
+        (x,) = ctx.saved_tensors  # 4
+        return grad_output / x, None  # 5
 
 
 floor = 0.1
@@ -204,12 +212,20 @@ print("silent frames after it:      ", int((spectrum < floor).sum()))
 # My hypothesis:
 # diagnose(SickFloorLog, (torch.tensor([0.5, 0.02, 2.0, 0.01, 1.0]), floor))
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Compare the output with `x.clamp(min=floor).log()`, for a copy of `x`.
+# - **b** Compare the gradient with $1/x$ where $x$ is above the floor.
+# - **c** Call it on two copies of `x`, and compare the outputs.
+# - **d** Copy `x`, and compare it with the copy after the call.
+
 # %% nbgrader={"grade": false, "grade_id": "name-floor-log", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-floor-log-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-floor-log", name)
+grade("name-floor-log", suspect)
 
 # %% [markdown]
 # **Repair it.** This is one of the patients with two bugs. Mend the first one, then examine what you have.
@@ -243,14 +259,14 @@ grade("repair-floor-log", FloorLog)
 class SickDistance(Function):
     @staticmethod
     def forward(ctx, x: Tensor, target: Tensor) -> Tensor:
-        ctx.save_for_backward(x, target)
-        return (x - target).square().sum(-1) / 2
+        ctx.save_for_backward(x, target)  # 1
+        return (x - target).square().sum(-1) / 2  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
-        x, target = ctx.saved_tensors
-        upstream = grad_output.reshape(-1)[0]  # the upstream gradient of the loss
-        return (x - target) * upstream, (target - x) * upstream
+        x, target = ctx.saved_tensors  # 3
+        upstream = grad_output.reshape(-1)[0]  # 4: the upstream gradient of the loss
+        return (x - target) * upstream, (target - x) * upstream  # 5
 
 
 words = torch.tensor([[1.0, 2.0], [3.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
@@ -263,12 +279,20 @@ for weights in ([0.0, 1.0, 1.0], [1.0, 1.0, 0.0]):
 # My hypothesis:
 # diagnose(SickDistance, (words, torch.zeros_like(words)))
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Compare the gradient with that of autograd, for a loss with the weights 1, 2 and 3.
+# - **b** Compare the gradient with that of autograd, for the loss `.sum()`.
+# - **c** Double the loss, and see whether the gradient doubles.
+# - **d** Exchange `x` and `target`, and compare the values.
+
 # %% nbgrader={"grade": false, "grade_id": "name-distance", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-distance-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-distance", name)
+grade("name-distance", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-distance", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -300,14 +324,14 @@ def turn(like: Tensor, angle: float) -> Tensor:
 class SickRotate(Function):
     @staticmethod
     def forward(ctx, x: Tensor, angle: float) -> Tensor:
-        ctx.angle = angle
-        return x @ turn(x, angle)
+        ctx.angle = angle  # 1
+        return x @ turn(x, angle)  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
         # the memory, two numbers at a time
-        rows = grad_output.as_strided((grad_output.numel() // 2, 2), (2, 1))
-        return (rows @ turn(rows, -ctx.angle)).view(grad_output.shape), None
+        rows = grad_output.as_strided((grad_output.numel() // 2, 2), (2, 1))  # 3
+        return (rows @ turn(rows, -ctx.angle)).view(grad_output.shape), None  # 4
 
 
 x = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2).requires_grad_()
@@ -322,12 +346,20 @@ print("same gradient:", torch.allclose(grad(plain, x)[0], grad(transposed, x)[0]
 # My hypothesis:
 # diagnose(SickRotate, (x, 0.7))
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Run `gradcheck` with several angles.
+# - **b** Pass an `x` that is a transposed view, and compare the gradient with that of a contiguous copy.
+# - **c** Pass the same `grad_output` twice, once contiguous and once as a transposed view of a transposed copy.
+# - **d** Double `grad_output`, and see whether the gradient doubles.
+
 # %% nbgrader={"grade": false, "grade_id": "name-rotation", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-rotation-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-rotation", name)
+grade("name-rotation", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-rotation", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -537,18 +569,18 @@ class SickSolve(Function):
     def forward(ctx, x: Tensor, steps: tuple[float, ...]) -> Tensor:
         states = []
         for h in steps:
-            states.append(x)
+            states.append(x)  # 1
             x = x - h * x.sin()
-        ctx.save_for_backward(*states)
-        ctx.tape = list(enumerate(steps))
-        return x.clone()  # for no steps: not the input itself
+        ctx.save_for_backward(*states)  # 2
+        ctx.tape = list(enumerate(steps))  # 3
+        return x.clone()  # 4: for no steps, not the input itself
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
         states = ctx.saved_tensors
-        while ctx.tape:
-            i, h = ctx.tape.pop()
-            grad_output = grad_output * (1 - h * states[i].cos())
+        while ctx.tape:  # 5
+            i, h = ctx.tape.pop()  # 6
+            grad_output = grad_output * (1 - h * states[i].cos())  # 7
         return grad_output, None
 
 
@@ -562,12 +594,20 @@ for call in ("first ", "second"):
 # My hypothesis:
 # diagnose(SickSolve, (x, (0.1, 0.2)))
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Call it twice, and ask for the gradient of each result once.
+# - **b** Compare the first gradient with that of the same loop without a Function.
+# - **c** Do the same with three other steps.
+# - **d** Print the attributes of `y.grad_fn` that are lists before and after the first gradient.
+
 # %% nbgrader={"grade": false, "grade_id": "name-solver", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-solver-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-solver", name)
+grade("name-solver", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-solver", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -639,7 +679,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 12 · Two masks ★ (1 + 2 points · easy + medium · 5 + 10 minutes · needs "Freeze the noise")
+# ### 12 · Two masks (1 + 2 points · easy + medium · 5 + 10 minutes)
 #
 # **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 
@@ -653,12 +693,12 @@ def draw(x: Tensor, p: float, generator: torch.Generator | None = None) -> Tenso
 class SickDropout(Function):
     @staticmethod
     def forward(ctx, x: Tensor, p: float) -> Tensor:
-        ctx.p = p
-        return x * draw(x, p) / (1 - p)
+        ctx.p = p  # 1
+        return x * draw(x, p) / (1 - p)  # 2
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        return grad_output * draw(grad_output, ctx.p), None
+        return grad_output * draw(grad_output, ctx.p), None  # 3
 
 
 torch.manual_seed(0)
@@ -671,12 +711,20 @@ print("gradient:", " ".join(f"{value:4.2f}" for value in grad(y.sum(), x)[0]))
 # My hypothesis:
 # diagnose(SickDropout, (x, 0.4))
 
+# %% [markdown]
+# Which line is wrong, and which experiment shows it?
+#
+# - **a** Count how many outputs are zero.
+# - **b** Pass ones in and ones back, and compare where the output and the gradient are zero.
+# - **c** Set the seed and run forward and backward, twice, and compare the two gradients.
+# - **d** Set `p` to 0, and compare output and gradient with those of the identity.
+
 # %% nbgrader={"grade": false, "grade_id": "name-dropout", "locked": false, "schema_version": 3, "solution": true, "task": false}
-name = ...
+suspect = ...
 # YOUR CODE HERE
 
 # %% nbgrader={"grade": true, "grade_id": "name-dropout-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("name-dropout", name)
+grade("name-dropout", suspect)
 
 # %% [markdown]
 # **Repair it**, and make it repeatable: forward takes a `seed` too, and its mask is `draw(x, p, generator)` with `generator = torch.Generator(x.device).manual_seed(seed)`. You may keep the mask or draw it again. Two bugs, a last time.
@@ -697,6 +745,24 @@ class Dropout(Function):
 
 # %% nbgrader={"grade": true, "grade_id": "repair-dropout-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
 grade("repair-dropout", Dropout)
+
+# %% [markdown]
+# ## 13 · Three ratios (1 point · easy · 4 minutes)
+#
+# Step 3 divides the gradient that `backward` returns by the true one. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes, without running anything.
+#
+# - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
+# - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
+# - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-ratios", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ...]
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-ratios-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-ratios", prediction)
 
 # %% [markdown]
 # ## Where you are

@@ -16,7 +16,7 @@
 # - Keep tensors for `backward` with `ctx.save_for_backward`, and numbers as attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #
-# 16 points, about 75 minutes.
+# 16 points, about 75 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -88,7 +88,7 @@ class SignSTE(Function):
 grade("sign-ste", SignSTE)
 
 # %% [markdown]
-# ## 2 · Sign, clipped straight-through (2 points · easy · 7 minutes)
+# ## 2 · Sign, clipped straight-through ★ (2 points · easy · 7 minutes · needs "Where the gradient stops")
 #
 # `forward` is the same, but the surrogate is different:
 #

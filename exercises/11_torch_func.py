@@ -77,7 +77,7 @@ except RuntimeError as error:
 
 
 # %% [markdown]
-# **Write** the class `RMSNorm` with a separate `setup_context`: `forward(x, weight, eps)`, `setup_context` and `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: this is how `forward` passes its intermediate to `backward`. No gradient is meant to come through `rstd`.
+# **Write** the class `RMSNorm` with a separate `forward(x, weight, eps)` and `setup_context`, and with `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: that is how forward hands to backward what it has worked out. No gradient is meant to come through `rstd`.
 #
 # **Constraint:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
 

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3 autograd may convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #
-# 8 points, about 40 minutes.
+# 8 points, about 40 minutes (15 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -167,7 +167,7 @@ window_sums.register_autograd(backward, setup_context=setup_context)
 grade("operator-window-sums", window_sums)
 
 # %% [markdown]
-# ## 3 · Repair: a loss under autocast (2 points · medium · 15 minutes)
+# ## 3 · Repair: a loss under autocast ★ (2 points · medium · 15 minutes · needs "Autocast")
 #
 # In contrastive learning each query $q_i$ is to be nearest to its own key $k_i$. The loss is a cross entropy over scores at a low temperature $\tau$:
 #

@@ -187,11 +187,11 @@ knowledge_check("00")
 # | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
 # | | **Electives** | |
 # | 09 | [More gradient patterns](09_more_patterns.ipynb) | stability, norms, convolution |
-# | 10 | [Sampling](10_sampling.ipynb) | gradients through a random choice |
-# | 11 | [torch.func](11_torch_func.ipynb) | `vmap`, `jvp`, the gradient of each sample |
+# | 10 | [Sampling: gradients through a random choice](10_sampling.ipynb) | Gumbel, ReinMax |
+# | 11 | [torch.func: vmap and forward mode](11_torch_func.ipynb) | transforms |
 # | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | one graph |
-# | 13 | [Solvers](13_solvers.ipynb) | differentiate the solution, not the steps |
-# | 14 | [External code](14_external_code.ipynb) | C++, CUDA, Triton |
+# | 13 | [Solvers: differentiate the solution, not the steps](13_solvers.ipynb) | SciPy, equations |
+# | 14 | [External code: C++, CUDA, Triton](14_external_code.ipynb) | C++, CUDA, Triton |
 # | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
 # <!-- /lessons -->
 #

@@ -10,7 +10,7 @@
 #
 # **You need** the chain rule and one PyTorch training loop that you have written yourself.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -41,7 +41,7 @@ from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import leaky_relu, relu6
 
 from autograd_course import diagnose, functions, grade, gradient_flow, hint  # noqa: F401
-from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict
+from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict, vote
 from autograd_course.visualize import function_lab, knowledge_check
 
 # %% [markdown]
@@ -173,9 +173,10 @@ print("gradient of the sum:", x.grad.tolist())
 #
 # Most people type `2 * x` and see the three numbers that they expect. The next cell computes the
 # gradients of two losses, the sum of the three squares and a sum with the weights 1, 10 and 100.
-#
-# **Vote: is `return 2 * x` right?** It is right for every loss, it is right for some losses only,
-# or PyTorch raises an error.
+# Before you run it, vote for what you expect. Some of the beliefs in this lesson are true.
+
+# %%
+vote("01", "only-the-derivative")
 
 
 # %%
@@ -524,9 +525,9 @@ ScaleReturnsOneValue.apply(x, 2.0).sum().backward()
 # Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along the
 # last dimension, and the caller may leave out the shift $b$. Every row uses the same $s$ and $b$,
 # so their gradients are *sums* over the rows.
-#
-# **Vote: what happens if the caller leaves out the shift, but `backward` returns three values?**
-# PyTorch raises an error, PyTorch accepts the extra `None`, or the gradients are wrong.
+
+# %%
+vote("01", "extra-none")
 
 
 # %%
@@ -609,9 +610,9 @@ grade("scaled-sigmoid", ScaledSigmoid)
 # `forward` returns a tuple, and `backward` receives one gradient for each output. An input collects
 # from every output that depends on it: $\partial L/\partial x = \sum_k g_k^\top J_k$. The next
 # Function returns the sine and the cosine of one angle.
-#
-# **Vote: what does `backward` receive for the cosine if the loss uses only the sine?** It receives
-# `None`, it receives zeros, or PyTorch raises an error.
+
+# %%
+vote("01", "output-not-used")
 
 
 # %%
@@ -847,9 +848,9 @@ for n in (3, 10, 30):
 # ## What gradcheck cannot see
 #
 # The Function below squares its input. Its `backward` clips `grad_output` to keep training calm.
-#
-# **Vote: does `gradcheck` find this mistake?** It returns `True`, it raises an error, or it emits
-# only a warning.
+
+# %%
+vote("01", "gradcheck-passed")
 
 
 # %%

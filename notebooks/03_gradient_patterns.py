@@ -15,7 +15,7 @@
 #
 # **You need** lesson 01: what `backward` is asked for, and what `gradcheck` compares.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 15. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -11,7 +11,7 @@
 #
 # **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 30. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 15. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -12,7 +12,7 @@
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
 # reports.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 15. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -12,7 +12,8 @@
 #
 # **You need** lesson 01 (`ctx`, vector-Jacobian products, `diagnose`); for one section lesson 06.
 #
-# **It takes** about 60 minutes. The exercises, six tiers of them, come after.
+# **It takes** about 60 minutes. The exercises
+# come after it, in six tiers.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

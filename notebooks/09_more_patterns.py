@@ -14,7 +14,7 @@
 #
 # **You need** lesson 03: a copy in the forward is a sum in the backward.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 5. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

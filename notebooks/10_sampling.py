@@ -12,7 +12,7 @@
 # **You need** lesson 05: what a surrogate is, and `diagnose(…, surrogate=…)`. From lesson 03 you
 # need the gradient of a softmax.
 #
-# **It takes** about 60 minutes. The exercises come after it.
+# **It takes** about 40 minutes. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -1,7 +1,7 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/11_torch_func.ipynb)
 #
-# # 11 · torch.func: vmap, forward mode, per-sample gradients
+# # 11 · torch.func: vmap and forward mode
 #
 # **You will** take a Function that works with `backward()` and make it work with `torch.func`. You
 # will use it to compute the gradient of every sample in a batch, in one pass.
@@ -11,7 +11,7 @@
 #
 # **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 5. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -12,7 +12,7 @@
 #
 # **You need** lessons 01 and 02. Two sections mention `vmap` and `jvp`, which lesson 11 explains.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 50 minutes; the *extra* sections take another 5. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -13,7 +13,7 @@
 # **You need** lesson 01 (a Function, `gradcheck`, `diagnose`), and from lesson 06 that autograd can
 # differentiate a backward again if it consists of differentiable operations.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 35. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -13,7 +13,7 @@
 # `backward` solves the transposed system. To build the operator you need a C++ compiler. Without
 # one, the cells say so and a loop in Python takes its place.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 10. The exercises come after it.
+# **It takes** about 35 minutes; the *extra* sections take another 15. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -16,7 +16,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
-# 13 points, about 75 minutes (30 of them for the exercises with ★, which need an *extra* section).
+# 14 points, about 80 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -125,7 +125,7 @@ class Swish(torch.autograd.Function):
 grade("swish", Swish)
 
 # %% [markdown]
-# ## 3 · Swish with a learnable β ★ (2 points · medium · 15 minutes · needs "One parameter for all")
+# ## 3 · Swish with a learnable β (2 points · medium · 15 minutes)
 #
 # $$y = x \, \sigma(\beta x)$$
 #

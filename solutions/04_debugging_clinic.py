@@ -16,7 +16,7 @@
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.
 #
-# 23 points, about 140 minutes (20 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
+# 24 points, about 140 minutes (5 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -741,7 +741,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 12 · Two masks ★ (1 + 2 points · easy + medium · 5 + 10 minutes · needs "Freeze the noise")
+# ### 12 · Two masks (1 + 2 points · easy + medium · 5 + 10 minutes)
 #
 # **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 

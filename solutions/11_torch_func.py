@@ -187,7 +187,7 @@ class Solve(Function):
 grade("vmap-solve", Solve)
 
 # %% [markdown]
-# ## 4 · Forward mode for a smooth maximum ★ (3 points · medium · 10 minutes · needs "Forward mode")
+# ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
 #
 # The maximum of a row, made smooth by a temperature $t$, with $p = \text{softmax}(x/t)$:
 #
