@@ -106,7 +106,7 @@ grade("square", NotYet)
 # | Enter or a click | open the node, with its values and what its Function saved |
 # | Esc | close the node |
 #
-# The buttons below the picture do the same for the mouse.
+# If you prefer the mouse, use the buttons below the picture.
 
 # %%
 import torch
@@ -142,7 +142,7 @@ hint("square")
 # in the table below. The last part of the table tells you what to review: the rules that you break
 # most often, and the quiz questions that you have not answered correctly yet.
 #
-# To forget an exercise, call `reset("square")` from `autograd_course.grader`.
+# To reset an exercise, call `reset("square")` from `autograd_course.grader`.
 
 # %%
 progress()

@@ -786,7 +786,7 @@ with figure(width=6.6, height=3.8) as (axes,):
     note(axes, "gradcheck's rtol", (3e-10, 1.7e-3))
 
 # %% [markdown]
-# It does not. From the left, the error first falls with $h^2$. Then rounding takes over: the two
+# It does not. As $h$ gets smaller, the error first falls as $h^2$. Then rounding takes over. Two
 # values of $\sin$ agree in almost all of their digits, and the difference keeps only the rest. At
 # the step $10^{-6}$ that `gradcheck` uses, a float64 difference has ten good digits, and a float32
 # difference has fewer than three. So pass float64 inputs. With float32 inputs `gradcheck` warns
@@ -847,7 +847,7 @@ for n in (3, 10, 30):
 # %% [markdown]
 # ## What gradcheck cannot see
 #
-# The Function below squares its input. Its `backward` clips `grad_output` to keep training calm.
+# The Function below squares its input. Its `backward` clips `grad_output` to keep training stable.
 
 # %%
 vote("01", "gradcheck-passed")

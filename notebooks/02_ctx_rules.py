@@ -380,7 +380,7 @@ print([gradcheck(version.apply, angles) for version in versions])
 #
 # Every tensor counts how often it was written to; `_version` is the counter. `save_for_backward`
 # stores the count together with the tensor, and `ctx.saved_tensors` compares it. An attribute is
-# only a reference. `1 * x` represents a layer whose result other code uses, too.
+# only a reference. `1 * x` stands for a layer whose result is also used elsewhere.
 
 # %%
 vote("02", "saved-as-attribute")
@@ -428,7 +428,7 @@ predict(..., x.grad)
 # <details><summary>Why</summary>
 #
 # Forward computed $y = 9$ from $h = 3$, so the gradient is $2 \cdot 3 = 6$. But `ctx.x` and `h`
-# are one tensor, which holds 4 when backward reads it: $2 \cdot 4 = 8$.
+# are the same tensor, which holds 4 when backward reads it: $2 \cdot 4 = 8$.
 #
 # </details>
 
@@ -858,7 +858,7 @@ for leaky in (LeakyInPlace, Unannounced):
     print(f"{leaky.__name__:12} h = {values}, gradient of its sum {slopes}")
 
 # %% [markdown]
-# Both have changed `h`. Only after `mark_dirty` does the graph know: `h` itself is moved to the new
+# Both have changed `h`. But only `mark_dirty` tells the graph about it. It moves `h` to the new
 # node, as after `h.relu_()`. Without it, the values are new and the history is old, and the
 # gradient is that of a computation which did not take place.
 #
@@ -1165,8 +1165,8 @@ for number, mistake in mistakes.items():
 # | 7 | `mark_dirty(x)`, and something else returned | return `x` itself, or do not mark |
 # | 8 | the input or a view of it returned, then written to | return `x.clone()` |
 #
-# Number 1 tells which tensor, by shape and by the operation that made it, and
-# `torch.autograd.set_detect_anomaly(True)` shows in which line of forward it was saved.
+# Number 1 tells you which tensor it was, by its shape and the operation that made it.
+# `torch.autograd.set_detect_anomaly(True)` also shows the line of forward that saved it.
 #
 # ## What says nothing at all
 #

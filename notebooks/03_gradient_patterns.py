@@ -236,7 +236,7 @@ predict(..., x.grad)
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $y$ receives $x = 3$ from the product and 1 from its second use, together 4. The square turns this
+# $y$ receives $x = 3$ from the product and 1 from its second use, 4 in total. The square turns this
 # into $4 \cdot 2x = 24$. The product also sends $y = 9$ to $x$ directly. The sum is 33.
 #
 # </details>

@@ -346,7 +346,7 @@ diagnose(HalfWindow, x, surrogate=lambda x: x.clamp(-1, 1))
 # somebody trains without clamping.
 #
 # So there are two separate questions. *Does `backward` return the derivative of the surrogate?* A
-# test answers this question with yes or no. *Is the surrogate any good?* Only an experiment can
+# test gives a yes-or-no answer. *Is the surrogate any good?* Only an experiment can
 # answer this, and the next sections do. If you ask only the second question, by training, then a
 # bug in `backward` looks like a poor estimator.
 #
@@ -636,7 +636,7 @@ print(f"straight through:      heads in {descend(drawn_loss):.0%} of throws")
 #
 # ### Checkpoint 2
 #
-# For a coin with $p = 0.25$, the estimator's mean of $\partial L/\partial b$ is
+# For a coin with $p = 0.25$, the mean of the estimated $\partial L/\partial b$ is
 # $\mathbb E[2(b - 0.49)]$. What is it? (The true slope $dL/dp$ is $+0.02$ for every $p$.)
 
 # %%

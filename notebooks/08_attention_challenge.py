@@ -6,7 +6,7 @@
 # **You will** take scaled dot-product attention apart, down to the Function that PyTorch runs for
 # you: its gradient, what it keeps, how it does without the matrix that defines it.
 #
-# **You will learn** why an empty row of a mask poisons a whole model, how backward rebuilds what
+# **You will learn** why a fully masked row poisons a whole model, how backward rebuilds what
 # forward did not keep, how a softmax is computed in pieces, and how dropout is undone without its
 # mask.
 #
@@ -53,7 +53,7 @@ from autograd_course.visualize import (
 )
 
 # %% [markdown]
-# ## A batch with an empty row
+# ## A batch with a fully masked row
 #
 # Attention is a lookup that can be differentiated. Each of $N$ queries (rows of $Q$) is compared
 # with each of $M$ keys (rows of $K$) by a dot product; a softmax turns a query's scores into
@@ -190,12 +190,12 @@ report(*train(Attention.apply))
 #
 # - `s - high`: subtracting a row's largest score changes nothing in a softmax, and no exponent is
 #   above 0. Without it `exp` overflows in float32 from 89 on.
-# - `high.masked_fill(high == -inf, 0)`: in an empty row the largest score is $-\infty$, and
+# - `high.masked_fill(high == -inf, 0)`: in a fully masked row the largest score is $-\infty$, and
 #   $-\infty - (-\infty)$ would be `nan`. With 0 the exponentials are 0, as they should be.
 # - `total.masked_fill(total == 0, 1)`: their sum is 0 then, and 0/1 is 0.
 #
-# So the weights of an empty row are zeros, its output is zeros, and in backward everything that is
-# multiplied by them is. PyTorch's own `scaled_dot_product_attention` has the same convention.
+# So the weights of a fully masked row are zeros, and its output is zeros. In backward everything that
+# is multiplied by them is zero, too. PyTorch's own `scaled_dot_product_attention` has the same convention.
 #
 # **Common belief: "$-10^9$ in place of $-\infty$ avoids all that."** It avoids the `nan`:
 
@@ -330,7 +330,7 @@ for name, attend in (("autograd's own", composed), ("Attention", Attention.apply
 # $V$, $O$ and $L$, and all of them grow with $N$.
 #
 # With a mask, two things are to be minded: the rebuilt $S$ is masked as the first one was, and in
-# an empty row $S$ and $L$ are both $-\infty$, so that $S - L$ is `nan`. Subtract 0 there.
+# a fully masked row $S$ and $L$ are both $-\infty$, so that $S - L$ is `nan`. Subtract 0 there.
 
 
 # %%
@@ -648,7 +648,7 @@ knowledge_check("08")
 #     def backward(ctx, grad_out, grad_lse):
 #         q, k, v, out, lse = ctx.saved_tensors
 #         s = q @ k.mT / math.sqrt(q.shape[-1])
-#         p = torch.exp(s - lse)                       # an empty row: subtract 0, not -∞
+#         p = torch.exp(s - lse)                       # a fully masked row: subtract 0, not -∞
 #         D = (grad_out * out).sum(-1, keepdim=True) - grad_lse
 #         grad_s = p * (grad_out @ v.mT - D) / math.sqrt(q.shape[-1])
 #         return grad_s @ k, grad_s.mT @ q, p.mT @ grad_out
@@ -657,7 +657,7 @@ knowledge_check("08")
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | an empty row | zeros: shift by 0, divide by 1; no `nan` in what backward reads, either |
+# | a fully masked row | zeros: shift by 0, divide by 1; no `nan` in what backward reads, either |
 # | softmax backward | $P \circ (dP - D)$, one number $D$ for a row, no Jacobian |
 # | kept | $Q$, $K$, $V$, $O$, $L$: linear in the length; seven products instead of six |
 # | $D$ | $\operatorname{rowsum}(dO \circ O)$, so a tile needs no other tile |

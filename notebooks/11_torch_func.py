@@ -364,7 +364,7 @@ print("a loop gives the same numbers:    ", torch.allclose(per_sample, looped))
 # ### Checkpoint 1
 #
 # You can nest `vmap`. A grid of $6 \times 20$ samples, each with 3 numbers, is a tensor of shape
-# `(6, 20, 3)`. You call `vmap(vmap(f))` with it. How many dimensions does the `x` have that
+# `(6, 20, 3)`. You call `vmap(vmap(f))` on it. How many dimensions does the `x` have that
 # `forward` receives?
 
 # %%
@@ -509,9 +509,9 @@ slopes = vmap(grad(lambda x: Smooth.apply(x, 0.8)[-1]))(series)
 print("per-sample slopes: ", slopes[0].numpy().round(3))
 
 # %% [markdown]
-# `diagnose` compares a rule with a loop. It tries several positions of the batch and shared
-# arguments, forward and backward. The next rule assumes that the batch is in front. A test with
-# rows would pass:
+# `diagnose` compares a rule with a loop. It puts the batch dimension in several places and shares
+# some arguments, in forward and in backward. The next rule assumes that the batch is in front. A
+# test with rows would pass:
 
 
 # %%

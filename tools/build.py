@@ -42,7 +42,7 @@ def _build(
     run: Callable[[NotebookNode, Path], None],
     say: Callable[[str], None],
 ) -> bool:
-    """Write what is derived; return whether a notebook has changed."""
+    """Write what is derived; return whether a notebook has other outputs or another text now."""
     derived, changed = derive(root), False
     for path, text in derived.texts.items():
         write_text(path, text, root, say)
@@ -62,7 +62,7 @@ def _build(
             say(f"executed {path.relative_to(root)}")
         else:
             continue
-        changed = True
+        changed = changed or is_current(load(path), notebook)
     return changed
 
 

@@ -1,4 +1,4 @@
-"""Log-sum-exp that neither overflows nor trips over an empty row."""
+"""Log-sum-exp that neither overflows nor trips over a fully masked row."""
 
 import math
 from typing import Any

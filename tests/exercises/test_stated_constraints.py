@@ -33,7 +33,7 @@ STATED: dict[str, dict[str, str]] = {
     "strided-gain": {
         "only where `ctx.needs_input_grad` says": "asks nobody what is needed",
         "nothing is saved for backward": "saves in evaluation too",
-        "a tensor of its own": "returns the slice",
+        "a new tensor": "returns the slice",
     },
     "leaky-relu-in-place": {
         "is overwritten and returned": "not in place",
@@ -72,7 +72,7 @@ STATED: dict[str, dict[str, str]] = {
         "nor in backward": "calls the built-in gradients",
     },
     "complex-multiply": {"gradient of a real input is real": "a complex gradient for a real input"},
-    "gradient-reversal": {"a tensor of its own": "returns a view"},
+    "gradient-reversal": {"a new tensor": "returns a view"},
     "sign-ste": {
         "whatever the sign of that zero": "the sign bit of zero",
         "the output at exactly 0 is +1": "0 at 0",
