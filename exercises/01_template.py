@@ -50,7 +50,7 @@ from autograd_course import diagnose, grade, hint, progress
 # An exercise that you have not started is `not attempted`, so you can run the whole notebook at any time.
 #
 # If you are stuck, run `hint("square")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
-# `progress()` shows what you have solved, also after a restart of the kernel.
+# `progress()` shows what you have solved, even after a kernel restart.
 #
 # Write one class, grade it, and only then start the next one.
 
@@ -229,7 +229,7 @@ grade("to-polar", ToPolar)
 #
 # A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error and spoil the training, and the fifth raises an error.
 #
-# Derive from the broken class, which keeps its forward, and override `backward`.
+# Write a subclass of the broken class, so that you keep its `forward`, and override `backward`.
 #
 # For the first two Functions you see the report of `diagnose`. It names the **rule** that is broken and usually gives an **example** (one element of a gradient, what it is and what it should be) and a **hint**.
 # For the other three, read the code and find the mistake yourself. If you are stuck, run `diagnose` on the broken class in a new cell.

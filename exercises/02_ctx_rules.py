@@ -62,7 +62,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
 # - When `training` is False, nothing is saved for backward. Backward then needs no value of any tensor.
-# - The output is a tensor of its own. A slice is a view, and your users may want to write into the output.
+# - The output is a new tensor. A slice is a view, and your users may want to write into the output.
 
 
 # %% nbgrader={"grade": false, "grade_id": "strided-gain", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -126,7 +126,7 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 #
 # along the last dimension. With `descending=True` the order is reversed. `forward` returns the pair `(values, indices)`. You may call `torch.sort(x, dim=-1, descending=descending)`.
 #
-# **Write** the three methods. `backward` receives a second gradient for the indices, which has no meaning. In `setup_context`, mark the indices as non-differentiable. PyTorch knows this of integers, so the mark is for the reader and is not graded.
+# **Write** the three methods. `backward` receives a second gradient for the indices, which has no meaning. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark is for the reader and is not graded.
 #
 # **Constraint:** save nothing but the indices. Backward only needs to know where each number went.
 

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you derive and write down, not a call of autograd.
+# - `backward` is a formula that you derive and write down, not a call to autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`. Numbers, shapes and flags are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
@@ -149,7 +149,7 @@ grade("learnable-swish", LearnableSwish)
 # %% [markdown]
 # ## 4 · Multiply with broadcasting (3 points · medium · 15 minutes)
 #
-# $z = x \, y$, for any two shapes that broadcast: a matrix and a vector, a column and a row, or a number and three dims.
+# $z = x \, y$, for any two shapes that broadcast: a matrix and a vector, a column and a row, or a scalar and a 3-D tensor.
 #
 # **Write** the three methods. You may write a helper above the class, or in it.
 #
@@ -182,7 +182,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 #
 # $$y = \max_j x_j$$
 #
-# along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists. PyTorch has two conventions there. `torch.max(x, dim)` gives the whole gradient to the element whose index it returns. `torch.amax` shares it, as PyTorch's rule for convex functions says.
+# along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists. PyTorch uses two conventions for this. `torch.max(x, dim)` gives the whole gradient to the element whose index it returns. `torch.amax` shares it, as PyTorch's rule for convex functions says.
 #
 # After a ReLU, or among small integers, ties are common.
 #

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you write down, not a call of autograd.
+# - `backward` is a formula that you write down, not a call to autograd.
 # - Tensors go through `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - What the owner wants from forward stays as it is.

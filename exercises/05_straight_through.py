@@ -12,7 +12,7 @@
 # **Constraints for every exercise:**
 #
 # - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact: a gradient that is wrong by design is not a gradient that is roughly right.
-# - `backward` is a formula that you write down, not a call of autograd.
+# - `backward` is a formula that you write down, not a call to autograd.
 # - Keep tensors for `backward` with `ctx.save_for_backward`, and numbers as attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 #

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you derive and write down, not a call of autograd.
+# - `backward` is a formula that you derive and write down, not a call to autograd.
 # - Tensors that backward needs are kept by `ctx.save_for_backward`. Numbers, shapes and flags are attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
@@ -237,7 +237,7 @@ grade("complex-multiply", ComplexMultiply)
 #
 # **Write** the three methods. `strength` is a Python number.
 #
-# **Constraint:** forward returns a tensor of its own. Many published versions return `x` or `x.view_as(x)`. Then the first layer with `inplace=True` behind it stops the training with an error.
+# **Constraint:** forward returns a new tensor. Many published versions return `x` or `x.view_as(x)`. Then the first layer with `inplace=True` behind it stops the training with an error.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you write down, not a call of autograd.
+# - `backward` is a formula that you write down, not a call to autograd.
 # - Keep tensors for `backward` with `ctx.save_for_backward`, and numbers as attributes of `ctx`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - The choice is along the last dimension. The tensors may have any number of dimensions before it.

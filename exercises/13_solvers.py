@@ -14,7 +14,7 @@
 # - Keep tensors that backward needs with `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - The output has the dtype and the device of the input, whatever the solver returns.
-# - `backward` is a formula that you write down, not a call of autograd. (Exercise 2 may record one round of its layer.)
+# - `backward` is a formula that you write down, not a call to autograd. (Exercise 2 may record one round of its layer.)
 # - Where a task says *twice*, the second derivative must be right as well.
 #
 # 10 points, about 50 minutes.

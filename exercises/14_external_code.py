@@ -14,7 +14,7 @@
 # - Keep tensors that backward needs with `ctx.save_for_backward`.
 # - Each gradient has the shape and the dtype of its input when it leaves `backward`.
 # - The output has the dtype and the device of the input.
-# - `backward` is a formula that you write down, not a call of autograd.
+# - `backward` is a formula that you write down, not a call to autograd.
 # - Where a task says *twice*, the second derivative must be right as well.
 #
 # 5 points, about 40 minutes. The first exercise needs a C++ compiler. Without one, the grader says so, and you can still solve the second exercise.

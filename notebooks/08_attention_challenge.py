@@ -194,8 +194,9 @@ report(*train(Attention.apply))
 #   $-\infty - (-\infty)$ would be `nan`. With 0 the exponentials are 0, as they should be.
 # - `total.masked_fill(total == 0, 1)`: their sum is 0 then, and 0/1 is 0.
 #
-# So the weights of a fully masked row are zeros, and its output is zeros. In backward everything that
-# is multiplied by them is zero, too. PyTorch's own `scaled_dot_product_attention` has the same convention.
+# So the weights of a fully masked row are zeros, and its output is zeros. In backward everything
+# that is multiplied by them is zero, too. PyTorch's own `scaled_dot_product_attention` has the same
+# convention.
 #
 # **Common belief: "$-10^9$ in place of $-\infty$ avoids all that."** It avoids the `nan`:
 

@@ -53,6 +53,7 @@ from autograd_course.lesson import (
     figure,
     note,
     predict,
+    show_warning,
 )
 from autograd_course.visualize import jacobian_view, knowledge_check
 
@@ -136,11 +137,9 @@ x = torch.ones(4, requires_grad=True)
 y = decayed_sum(x, 0.5, False)
 if kernel:
     print("requires grad:", y.requires_grad)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
+    with show_warning():
         y.sum().backward()
     print("x.grad:", x.grad)
-    print("warning: …", str(warned[0].message).split(": ")[1].split(". ")[0])
 
 # %% [markdown]
 # The graph contains a node that passes no gradient on. The only sign is a warning, and in a

@@ -27,8 +27,6 @@ FUNCTIONS = {
 # not see it and has to compute it again, so only a combined forward expresses these answers well.
 INTERMEDIATES = {
     "clipped-relu": "where the input lies between 0 and the ceiling",
-    "clipped-sign": "where the input lies between -1 and 1",
-    "gumbel-hard": "the soft sample, whose hard version is the output",
     "repair-solver": "the state of every step",
     "packed-leaky-relu": "the packed mask",
     "chunked-row-losses": "the log-sum-exp of each row",

@@ -67,8 +67,10 @@ def _run(
     if said["name"] not in defined:
         return _refused("wrong", _missing(said["name"])), None
     answer = defined[said["name"]]
-    if isinstance(exercise, LocatingExercise | PredictionExercise):
+    if isinstance(exercise, LocatingExercise):
         return _typed(answer), None
+    if isinstance(exercise, PredictionExercise):
+        return _numbers(answer), None
     if problem := _problem(exercise, answer):
         return _refused(problem.status, problem.message), None
     return Frame({"problem": None}), Desk(exercise, answer, integrity, said["seconds"])
@@ -94,13 +96,18 @@ def _typed(answer: Any) -> Frame:
     """Return an answer of a few characters: as text, nothing, or the name of what it is instead."""
     if isinstance(answer, str):
         return Frame({"text": answer})
+    nothing = answer is None or isinstance(answer, EllipsisType)
+    return Frame({} if nothing else {"type": type(answer).__name__})
+
+
+def _numbers(answer: Any) -> Frame:
+    """Return predicted numbers as text, and anything else as :func:`_typed` does."""
     numbers = answer if isinstance(answer, list | tuple) else [answer]
     if numbers and all(isinstance(number, int | float) for number in numbers):
         return Frame({"text": ", ".join(str(float(number)) for number in numbers)})
     if any(isinstance(number, EllipsisType) for number in numbers):
         return Frame({})
-    nothing = answer is None or isinstance(answer, EllipsisType)
-    return Frame({} if nothing else {"type": type(answer).__name__})
+    return _typed(answer)
 
 
 def _refused(status: str, problem: str) -> Frame:

@@ -420,6 +420,7 @@ WRONG = [
     Wrong("card-skip-connection", "its own gradient", "somewhere else", "4b"),
     Wrong("card-two-outputs", "what is saved", "the right place for it", "2b"),
     Wrong("card-two-outputs", "both outputs", "both gradients arrive", "5a"),
+    Wrong("card-two-outputs", "other weights", "with other values", "1c"),
     Wrong("card-gradient-scale", "the return", "makes a view of it", "2d"),
     Wrong("card-gradient-scale", "the values", "exactly the point", "1a"),
     Wrong("card-gradient-scale", "after sin", "nothing goes wrong after it", "1c"),

@@ -375,7 +375,7 @@ WRONG = [
         "split-rms-norm",
         "forward still takes ctx",
         "arguments of this exercise: write forward(x, weight, eps)",
-        spoiled(RMSNorm, forward=rms_ctx_in_forward),
+        type("RMSNorm", (RMSNorm,), {"forward": staticmethod(rms_ctx_in_forward)}),
     ),
     Wrong("split-rms-norm", "rstd on the class", "shared-state", RMSOnTheClass),
     Wrong(
