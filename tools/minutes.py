@@ -40,9 +40,7 @@ from autograd_course.grader.exercise import Difficulty
 
 Kind = Literal["core", "extra", "reference"]
 
-# Lessons that are still to be converted use this mark for what is now extra or reference.
-IN_DEPTH = "*In depth"
-MARKS: Mapping[str, Kind] = {"*Extra:": "extra", "*Reference:": "reference", IN_DEPTH: "extra"}
+MARKS: Mapping[str, Kind] = {"*Extra:": "extra", "*Reference:": "reference"}
 
 _WORDS_A_MINUTE = 150
 _CODE_LINES_A_MINUTE = 10

@@ -6,7 +6,7 @@ import math
 import re
 
 from tools.errors import AuthoringError
-from tools.minutes import IN_DEPTH, Minutes
+from tools.minutes import Minutes
 from tools.percent import Source
 
 STEP = 5
@@ -28,8 +28,7 @@ def sentence(minutes: Minutes) -> str:
 def with_minutes(lesson: Source, minutes: Minutes) -> Source:
     """Return a lesson whose text states the minutes of the model.
 
-    A lesson that is still to be converted keeps its sentence. Raises AuthoringError if there is no
-    sentence to correct.
+    Raises AuthoringError if there is no sentence to correct.
     """
     first, *others = lesson.cells
     if not _SENTENCE.search(first.source):
@@ -39,7 +38,5 @@ def with_minutes(lesson: Source, minutes: Minutes) -> Source:
             "the first cell of a lesson does not say how long it takes",
             "write '**It takes** about 5 minutes.' into it; the build corrects the number",
         )
-    if any(IN_DEPTH in cell.source for cell in lesson.cells if not cell.is_code):
-        return lesson
     corrected = first.with_source(_SENTENCE.sub(sentence(minutes), first.source, count=1))
     return Source(lesson.path, (corrected, *others))

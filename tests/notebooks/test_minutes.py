@@ -111,12 +111,6 @@ def test_the_minutes_of_each_kind_are_counted_apart() -> None:
     assert modeled(lesson) == pytest.approx(Minutes(1, 2, 1.5 + 5 / 150))
 
 
-def test_the_mark_of_lessons_that_are_to_be_converted_means_extra() -> None:
-    (_, section) = sections(notebook("## A\n\n*In depth: it can wait.*"))
-
-    assert section.kind == "extra"
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -166,14 +160,6 @@ def test_the_first_cell_states_the_minutes_of_the_model_whatever_it_said(
 
     assert built.cells[0].source == f"# 01 · Title\n\nYou need nothing. {states} Then rest."
     assert with_minutes(built, minutes) == built
-
-
-def test_a_lesson_that_is_to_be_converted_keeps_its_sentence() -> None:
-    deep = lesson(
-        "**It takes** 35 minutes.", "\n# %% [markdown]\n# ## Deep\n#\n# *In depth: no.*\n"
-    )
-
-    assert with_minutes(deep, Minutes(50, 20)) == deep
 
 
 def test_a_first_cell_without_the_sentence_is_a_fault_with_its_repair() -> None:
