@@ -456,4 +456,4 @@ knowledge_check("10")
 # [The exercises of this lesson](../exercises/10_sampling.ipynb): Gumbel-softmax, soft and hard, and
 # ReinMax.
 #
-# Lesson 11 is about `torch.func`.
+# [Lesson 11](11_torch_func.ipynb) is about `torch.func`.

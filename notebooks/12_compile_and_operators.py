@@ -835,4 +835,4 @@ knowledge_check("12")
 # build an operator that passes `opcheck` and compiles into one graph, and make a loss safe under
 # autocast.
 #
-# Lesson 13 is about solvers.
+# [Lesson 13](13_solvers.ipynb) is about solvers.

@@ -497,7 +497,7 @@ knowledge_check("14")
 #         return u, (u[1:] * y[:-1]).sum()
 # ```
 
-# %% [markdown] tags=["cheat-sheet"]
+# %% [markdown]
 # | | |
 # | --- | --- |
 # | a C++ operator | no autograd, no layout, no meta device, unless you write them |

@@ -19,6 +19,7 @@ from sampling import first_rows
 
 from autograd_course import explain
 from autograd_course.explaining import NothingToExplainError
+from autograd_course.index import LESSONS
 from autograd_course.messages import MESSAGES, find, page
 from autograd_course.messages.pages import FAMILIES, MessageError, read
 from tools.page_books import _GIVEN as GIVEN
@@ -26,7 +27,6 @@ from tools.page_books import messages_book
 
 pytestmark = pytest.mark.slow
 
-LESSONS = {rule.lesson for rule in RULES.values()}
 # What PyTorch warns itself of: its forward mode compiles, its compiler makes instances.
 PYTORCHS_OWN = (r".*torch\.jit", r"<class 'torch\.autograd\.function\.Function'> should not be")
 each_message = pytest.mark.parametrize("name", MESSAGES)

@@ -189,10 +189,16 @@ READY = """async ([path, timeout]) => {
 
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells"
 
+# JupyterLab says that it has run all cells as soon as one has raised, even if that one may raise.
+# The kernel goes on with the others. When it has been idle for a second, it is done.
 RUN_ALL = """async timeout => {
-  const late = new Promise((_, fail) =>
-    setTimeout(() => fail(new Error('Run All did not end')), timeout));
-  return Promise.race([window.jupyterapp.commands.execute('notebook:run-all-cells'), late]);
+  const end = Date.now() + timeout;
+  await window.jupyterapp.commands.execute('notebook:run-all-cells');
+  const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+  for (let calm = 0; calm < 10; calm = kernel.status === 'idle' ? calm + 1 : 0) {
+    if (Date.now() > end) throw new Error('Run All did not end');
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
 }"""
 
 

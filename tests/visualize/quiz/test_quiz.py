@@ -87,7 +87,7 @@ def test_letters_are_read_as_they_are_typed(check: KnowledgeCheck, given: tuple[
 def test_an_essay_is_compared_by_its_author(check: KnowledgeCheck) -> None:
     outcome = check.answer("essay-only-tensors", "Because of the version check.")
 
-    assert "the version of the tensor is noted" in " ".join(str(outcome).split())
+    assert "records the version of each tensor" in " ".join(str(outcome).split())
     assert check.score == "0 of 12 right, essay written"
 
 
