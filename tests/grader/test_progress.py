@@ -439,7 +439,7 @@ def test_the_next_exercise_comes_first_and_a_click_lists_the_exercises_of_a_less
         lines = page.inner_text("body").splitlines()
         square = page.get_by_text("square", exact=True).first
         assert not square.is_visible()
-        assert page.evaluate("document.body.lastElementChild.getBoundingClientRect().bottom") < 700
+        assert page.evaluate("document.body.lastElementChild.getBoundingClientRect().bottom") < 760
         page.get_by_text("01 A Function from end to end").click()
         assert square.is_visible()
 
