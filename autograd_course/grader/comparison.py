@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -22,6 +23,11 @@ SINGLE = (
 )
 MOST_ORDERED = 4  # outputs whose orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
+
+
+def agrees(guess: float, outcome: float) -> bool:
+    """Whether a number that a learner expected is the outcome, to three significant digits."""
+    return math.isclose(guess, outcome, rel_tol=5e-3, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Say first, run after: the small checkpoints inside a lesson."""
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass
 from types import EllipsisType
 
 from IPython.core.getipython import get_ipython
 from torch import Tensor
+
+from autograd_course.grader.comparison import agrees
 
 _TRIES = 2  # wrong guesses after which the result is shown
 
@@ -28,9 +29,7 @@ class Prediction:
     @property
     def right(self) -> bool:
         """Whether the expectation came true, to three significant digits."""
-        return self.expected is not None and math.isclose(
-            self.expected, self.outcome, rel_tol=5e-3, abs_tol=1e-9
-        )
+        return self.expected is not None and agrees(self.expected, self.outcome)
 
     def __str__(self) -> str:
         if self.expected is None:

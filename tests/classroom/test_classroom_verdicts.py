@@ -91,6 +91,16 @@ def test_a_stub_is_not_attempted(box: Sandbox, exercise: str) -> None:
     assert verdict(box, handed_in("exercises", exercise)).status == "not attempted"
 
 
+PREDICTIONS = ["[8, -1, 0.2]", "'8, -1, 0.2'", "torch.tensor(8.0), -1, 1 / 5"]
+
+
+@pytest.mark.parametrize("typed", PREDICTIONS)
+def test_numbers_are_taken_as_grade_takes_them(box: Sandbox, typed: str) -> None:
+    answer = of("predict-ratios", f"prediction = {typed}", "prediction")
+
+    assert verdict(box, answer).status == "passed"
+
+
 WRONG = {
     "a routine": wrongs("per-sample-gradients")[0],
     "a line": wrongs("name-temperature")[0],

@@ -24,6 +24,7 @@ from autograd_course.grader.exercise import (
     RoutineExercise,
 )
 from autograd_course.grader.kinds.function import submission_problem
+from autograd_course.grader.kinds.predicting import numbers
 from autograd_course.grader.kinds.routine import routine_problem
 from autograd_course.grader.limits import prepare
 from autograd_course.grader.verdict import Verdict
@@ -101,13 +102,12 @@ def _typed(answer: Any) -> Frame:
 
 
 def _numbers(answer: Any) -> Frame:
-    """Return predicted numbers as text, and anything else as :func:`_typed` does."""
-    numbers = answer if isinstance(answer, list | tuple) else [answer]
-    if numbers and all(isinstance(number, int | float) for number in numbers):
-        return Frame({"text": ", ".join(str(float(number)) for number in numbers)})
-    if any(isinstance(number, EllipsisType) for number in numbers):
-        return Frame({})
-    return _typed(answer)
+    """Return predicted numbers as text, nothing, or the name of what the answer is instead."""
+    predicted = numbers(answer)
+    if predicted is None:
+        return Frame({"type": type(answer).__name__})
+    written = bool(predicted) and None not in predicted
+    return Frame({"text": ", ".join(map(str, predicted))} if written else {})
 
 
 def _refused(status: str, problem: str) -> Frame:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from types import EllipsisType
 from typing import Any
 
 from torch import Tensor
 
+from autograd_course.grader.comparison import agrees
 from autograd_course.grader.exercise import PredictionExercise
 from autograd_course.grader.verdict import (
     Mispredicted,
@@ -19,17 +19,14 @@ from autograd_course.grader.verdict import (
     WrongKind,
 )
 
-_DIGITS = 5e-3  # to which a prediction agrees: three significant digits
-
 
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer: numbers, or a text with numbers between commas.
 
     The numbers are compared with those that ``exercise.outcome`` gives, which runs here.
     """
-    try:
-        typed = [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several numbers
+    typed = numbers(answer)
+    if typed is None:
         return Verdict(WrongKind("no numbers", type(answer).__name__, exercise.id))
     if not typed or None in typed:
         return Verdict(NothingHandedIn(exercise.id, "prediction"))
@@ -37,10 +34,18 @@ def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     if len(typed) != len(outcome):
         return Verdict(WrongCount(len(typed), len(outcome)))
     for place, (number, came) in enumerate(zip(typed, outcome, strict=True), 1):
-        if number is not None and not math.isclose(number, came, rel_tol=_DIGITS, abs_tol=1e-9):
+        if number is not None and not agrees(number, came):
             because = exercise.mistakes.get((place, number), "")
             return Verdict(Mispredicted(place, number, because))
     return Verdict(Predicted(outcome, exercise.constraints))
+
+
+def numbers(answer: Any) -> list[float | None] | None:
+    """Return the numbers of an answer, ``None`` for each ``...``; ``None`` if it has others."""
+    try:
+        return [*_numbers(answer)]
+    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several numbers
+        return None
 
 
 def _numbers(answer: Any) -> Iterator[float | None]:
