@@ -43,7 +43,7 @@ def run_backward(
         (tensor(6.),)
     """
     if inputs is not None and not inputs:
-        raise RuntimeError("there is no input whose gradient could be returned")
+        raise RuntimeError("inputs is empty: name the tensors whose gradients you want")
     return Variable._execution_engine.run_backward(
         tuple(outputs),
         tuple(grad_outputs),

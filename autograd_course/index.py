@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 from autograd_course.errors import OneSentenceError
 
+STAR = "★"  # marks an exercise that needs an extra section
+
 
 class Entry(NamedTuple):
     """What the index says of an exercise; ``answer`` is the name that is handed to ``grade``.
@@ -35,7 +37,7 @@ class Entry(NamedTuple):
     @property
     def starred_title(self) -> str:
         """The title, with a star if the exercise needs an extra section."""
-        return f"{self.title} ★" if self.needs else self.title
+        return f"{self.title} {STAR}" if self.needs else self.title
 
 
 with open(join(dirname(__file__), "exercises", "index.json"), encoding="utf-8") as _file:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from autograd_course.index import STAR
 from tools.errors import AuthoringError
 from tools.exercises import SOLUTION_ONLY
 from tools.index import Declared
@@ -28,7 +29,6 @@ _EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only mu
 # solution gets one line more or less.
 _SHARE, _LEAST = 1 / 3, 2
 
-STAR = "★"
 _FACTS = re.compile(rf"(?: {STAR})?\s+\(\d[^()]*\bpoints?\b.*\)$")
 _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*\))?", re.MULTILINE)
 

@@ -200,8 +200,8 @@ class Grid:
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:
         """Return buffers for the scores, the weights and ``beside_weights`` more tiles.
 
-        A call needs no other memory but that of its inputs and outputs. Without an observer, nobody
-        reads the scores after the weights exist, so both share one buffer.
+        A call needs only these buffers, its inputs and its outputs. Without an observer, the scores
+        and the weights share one buffer.
         """
         count = 1 + (observer is not None) + beside_weights
         first, *others = self._like.new_empty(count, self._room)
