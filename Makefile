@@ -1,20 +1,20 @@
-# make lab      set up, open JupyterLab at the first notebook    (PORT=8899  BROWSER=none)
-# make test     set up, run unit tests, every notebook, the browser
-# make thorough   what `make test` leaves out: long tables to their ends, Colab, nbgrader, fuzzing
-# make quick    some minutes: some rows of each table of tests, no processes, no browser
-# make colab    every lesson and solution on Colab's versions, as a notebook is opened there
-# make versions   the tests on the oldest, the pinned and the newest PyTorch, each Python (ONLY=versions-3.13  TESTS=…)
-# make fuzz     the random tests, longer and with new examples     (TIMES=20)
-# make mutants    which changes of references and rules no test notices  (ONLY=functions/sort.py)
-# make coverage   which branches of the package the tests take: 95 of 100 at least  (TESTS=…)
-# make check    lint, formatting, types, layers, drift of everything derived
-# make notebooks  build everything derived                      (ONLY="01 02"  FORCE=1)
-# make pictures   make README's pictures, by a JupyterLab in Chromium
-# make bench    each benchmark in its quick form: that it runs, not the figures to quote
-# make book     build the course as a web site: build/book/index.html
-# make book-pins  pin the newest set that builds the book
-# make constraints  pin the newest set that pyproject.toml and this torch allow
-# make clean    remove the environment and all caches
+# make lab          install the course and open JupyterLab at the first notebook  (PORT=8899  BROWSER=none)
+# make test         run the tests, every notebook and JupyterLab in a browser
+# make thorough     run what `make test` leaves out: the rest of long tables, Colab, nbgrader, fuzzing
+# make quick        run a part of the tests in a few minutes, without processes and browser
+# make check        check lint, formatting, types, import layers and built files
+# make notebooks    build everything that is derived from a source        (ONLY="01 02"  FORCE=1)
+# make pictures     take the pictures of the README in JupyterLab in Chromium
+# make bench        run the quick form of each benchmark, to see that it runs
+# make book         build the course as a website in build/book
+# make colab        run every lesson and solution with Colab's versions
+# make versions     run the tests on other versions of PyTorch and Python (ONLY=versions-3.13  TESTS=…)
+# make fuzz         run the random tests longer and with new examples     (TIMES=20)
+# make mutants      find changes to references and rules that no test notices  (ONLY=functions/sort.py)
+# make coverage     list the branches that no test runs                   (TESTS=…)
+# make constraints  pin the newest versions that pyproject.toml and this PyTorch allow
+# make book-pins    pin the newest versions that build the book
+# make clean        remove the environment and all caches
 
 PYTHON ?= python3
 VENV := .venv
@@ -31,18 +31,18 @@ VERSIONS := build/versions
 MUTANTS := build/mutants
 NOTEBOOKS := notebooks solutions exercises
 
-# A test run starts a hundred Python processes: what they import is compiled once, for all of them.
+# A test run starts a hundred Python processes. With bytecode files, Python compiles each import once.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lab test thorough quick bench coverage check notebooks pictures book book-pins constraints clean colab \
     fuzz versions mutants
 
-# PORT and BROWSER reach the command through the environment.
+# The command reads PORT and BROWSER from the environment.
 lab: $(LAB)
 	@$(BIN)/autograd-course lab
 
-# Tests of one file, and cells of one notebook, stay in one process and in order: loadfile. On two
-# cores, a third process has what the others leave while they wait for a browser or a kernel.
+# With loadfile, the tests of a file and the cells of a notebook run in one process and in order.
+# The third process uses the two cores while the others wait for a browser or a kernel.
 test: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m "not thorough" --nbval --nbval-current-env \
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
@@ -56,9 +56,9 @@ quick: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks --quick
 
-# Not what fails, but what is run: that tests pass is for `make test` to say. Here those of
-# torch.compile fail, which is off: on Python 3.11 it can wait for a tracer without end. And those of
-# the Function lab's lines, which does not trace where another tracer is at work.
+# This target measures which lines run. `make test` says whether the tests pass. Two groups of tests
+# fail here: those of torch.compile, which is off because it can wait forever for a tracer on Python
+# 3.11, and those of the lines in the Function lab, which does not trace under another tracer.
 coverage: export TORCHDYNAMO_DISABLE = 1
 coverage: $(INSTALLED) $(NBGRADER)
 	rm -rf build/coverage && mkdir -p build/coverage
@@ -70,29 +70,32 @@ coverage: $(INSTALLED) $(NBGRADER)
 colab: $(INSTALLED) $(COLABS)/.installed
 	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py
 
-# Hours, and 6 GB for each version: noxfile.py tells what. With ONLY, some of them.
+# This takes hours, and 6 GB of disk space for each version. noxfile.py lists the sessions.
 versions: $(VERSIONS)/.installed
 	@rm -f $(VERSIONS)/summary.txt
 	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)") \
 	    $(if $(TESTS),-- $(TESTS)); \
 	    status=$$?; cat $(VERSIONS)/summary.txt 2>/dev/null; exit $$status
 
-# An hour or more for all: tests/mutants tells what. With ONLY, a module or a folder of the package.
+# This takes an hour or more. With ONLY, it tests one module or folder of the package.
 mutants: export PYTHONPATH = tests/support:packages/autograd-doctor/tests/support:$(MUTANTS)
 mutants: $(INSTALLED) $(MUTANTS)/.installed
 	$(BIN)/python -m mutants $(ONLY)
 
-# An hour or more: as many times the examples that `make test` runs.
+# This takes an hour or more. It runs TIMES as many examples as `make test`.
 fuzz: $(INSTALLED)
 	AUTOGRAD_COURSE_FUZZ=$(or $(TIMES),20) $(BIN)/python -m pytest tests -k fuzz \
 	    --override-ini=timeout=0 --hypothesis-show-statistics
 
+# Every tool runs, even if an earlier one has found something.
 check: $(INSTALLED)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/python -m tools check
+	@failed=; run() { echo "$$*"; "$$@" || failed=1; }; \
+	    run $(BIN)/ruff check .; \
+	    run $(BIN)/ruff format --check .; \
+	    run $(BIN)/mypy; \
+	    run $(BIN)/lint-imports --no-logo --no-cache; \
+	    run $(BIN)/python -m tools check; \
+	    test -z "$$failed"
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m tools build $(ONLY) $(if $(FORCE),--force)
@@ -101,7 +104,7 @@ notebooks: $(INSTALLED)
 pictures: $(INSTALLED)
 	$(BIN)/python -m docs.pictures
 
-# A warning of Sphinx, a dead link, or a picture without a text alternative fails.
+# A warning from Sphinx, a dead link, or a picture without alternative text makes this fail.
 book: $(INSTALLED) $(BOOK_ENV)/.installed
 	$(BIN)/python -m tools.book stage build/book-source
 	rm -rf build/book
@@ -110,24 +113,24 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 
-# A stamp is younger than what it was installed from: a second call installs nothing.
+# The stamp files are newer than what was installed from, so a second call installs nothing.
 $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "There is no '$(PYTHON)' here: install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old: the course needs 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments: install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found. Install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old. The course needs Python 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments. Install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@echo "Installing the course into $(VENV). The first time takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[lab,ship]'
 	@touch $@
 
-# The tests need more: tools, and other people's packages on which diagnose must say what an expert says.
+# The tests also need tools, and packages of other people on which they run diagnose.
 $(INSTALLED): $(LAB)
 	@echo "Installing what the tests need into $(VENV)."
 	@$(BIN)/python $(PIP) install --constraint constraints.txt --editable packages/autograd-doctor --editable '.[dev,third-party]'
 	@touch $@
 
-# Colab's versions over those of $(VENV). Of its .pth files none is read here, so that the course,
-# installed by one of them, is not here: the setup cell installs it.
+# Colab's versions take precedence over those of $(VENV). Python does not read the .pth files of
+# $(VENV) here, so the course is missing, and the setup cell of a notebook has to install it.
 $(COLABS)/.installed: tests/support/colab/requirements.txt $(INSTALLED)
 	@test -x $(COLABS)/bin/python || $(BIN)/python -m venv --without-pip $(COLABS)
 	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
@@ -135,24 +138,24 @@ $(COLABS)/.installed: tests/support/colab/requirements.txt $(INSTALLED)
 	$(COLABS)/bin/python $(PIP) install --no-deps --ignore-installed --requirement $<
 	@touch $@
 
-# Apart: in $(VENV) it would put an instructor's menus into every learner's JupyterLab.
+# nbgrader has its own folder. In $(VENV) it would add an instructor's menus to JupyterLab.
 $(NBGRADER): $(INSTALLED)
 	$(BIN)/python $(PIP) install --no-deps --target $@ nbgrader==0.9.6 notebook==7.6.5 \
 	    alembic==1.20.1 Mako==1.4.3 RapidFuzz==3.14.6 SQLAlchemy==2.1.9
 	@touch $@
 
-# Apart: nox and uv make the environments of `make versions`.
+# nox and uv create the environments of `make versions`. They have an environment of their own.
 $(VERSIONS)/.installed:
 	$(PYTHON) -m venv $(VERSIONS)/tool
 	$(VERSIONS)/tool/bin/python $(PIP) install nox==2026.10.20 uv==0.13.9
 	@touch $@
 
-# Apart: what changes the code. Of what it needs, the rest is in $(VENV), or is for its own runner.
+# mutmut changes the code. $(VENV) contains the rest of what it needs.
 $(MUTANTS)/.installed:
 	$(BIN)/python $(PIP) install --no-deps --target $(MUTANTS) mutmut==3.8.1 libcst==1.9.0
 	@touch $@
 
-# Apart: Sphinx and its theme are nobody's who takes the course.
+# Sphinx has its own environment, because learners do not need it.
 $(BOOK_ENV)/.installed: $(BOOK_PINS)
 	rm -rf $(BOOK_ENV) && $(PYTHON) -m venv $(BOOK_ENV)
 	$(BOOK_ENV)/bin/python $(PIP) install --requirement $(BOOK_PINS)
@@ -161,19 +164,20 @@ $(BOOK_ENV)/.installed: $(BOOK_PINS)
 book-pins:
 	rm -rf $(BOOK_ENV) && $(PYTHON) -m venv $(BOOK_ENV)
 	$(BOOK_ENV)/bin/python $(PIP) install --requirement docs/book/requirements.in
-	echo '# The exact set that the book is built with. Written by `make book-pins`; not by hand.' > $(BOOK_PINS)
+	echo '# The exact versions that build the book. `make book-pins` writes this file. Do not edit it.' > $(BOOK_PINS)
 	$(BOOK_ENV)/bin/python -m pip freeze >> $(BOOK_PINS)
 	@touch $(BOOK_ENV)/.installed
 
-# In an environment of its own: what happens to lie in $(VENV) is not pinned. torch keeps its version,
-# whose behavior the lessons teach: edit its line first to change it. It pins its GPU libraries itself.
-# jsonschema from 4.25 on brings a grammar that costs each Jupyter process seconds when it starts.
+# This uses a new environment, so that it does not pin packages that happen to be in $(VENV). torch
+# keeps its version, because the lessons teach its behavior. To change it, edit its line first. torch
+# itself pins its GPU libraries. jsonschema 4.25 and later loads a grammar, which makes each Jupyter
+# process start seconds later.
 constraints:
 	rm -rf build/pins && $(PYTHON) -m venv build/pins
 	grep '^torch==' constraints.txt > build/pins/kept.txt
 	echo 'jsonschema<4.25' >> build/pins/kept.txt
 	build/pins/bin/python $(PIP) install --constraint build/pins/kept.txt ./packages/autograd-doctor '.[dev,third-party]'
-	echo '# The exact set that the tests run on. Written by `make constraints`; not by hand.' > constraints.txt
+	echo '# The exact versions that the tests run on. `make constraints` writes this file. Do not edit it.' > constraints.txt
 	build/pins/bin/python $(PIP) freeze --exclude autograd-course --exclude autograd-doctor | sed 's/+cpu$$//' \
 	    | grep -vE '^(cuda-|nvidia-|triton)' >> constraints.txt
 	rm -rf build/pins
