@@ -1,4 +1,4 @@
-"""Checkpointing: keep the inputs of a part of the network, and run it again in backward."""
+"""Checkpointing: save only the inputs of a part of the network, and recompute it in backward."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,28 +19,46 @@ from autograd_course.functions.replay import Replay
 def checkpoint(
     fn: Callable[..., Any], *args: Any, uses: Sequence[nn.Module] = (), **kwargs: Any
 ) -> Any:
-    """Return ``fn(*args, **kwargs)``, keeping of it for backward only what it was given.
+    """Return ``fn(*args, **kwargs)``, and save only its arguments for backward.
 
-    With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward computes ``y`` a second time, recording its
-    graph, and returns ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between the passes the graph
-    of ``fn`` does not exist: memory for one more forward.
+    With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward recomputes ``y`` with a graph and returns
+    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between the two passes the graph of ``fn`` does
+    not exist. You pay for the saved memory with a second forward pass.
 
-    Arguments and result are trees of tensors and other values (lists, tuples, dictionaries). A
-    module's parameters are found, and those of a bound method's module. ``uses`` names the modules
-    that any other callable reaches; tensors are to be arguments. All of them are inputs of the
-    Function, so that their gradients come as all others do: into ``.grad``, out of
-    ``torch.autograd.grad``, through hooks.
+    The recomputation draws the same random numbers on CPU and CUDA, runs under the same autocast,
+    and restores buffers, so that a batch norm counts each batch once. ``fn`` must compute the same
+    result when it runs again. State other than PyTorch's random numbers and buffers is not
+    restored.
 
-    The second run draws the same random numbers (CPU and CUDA), under the same autocast, and leaves
-    no trace in buffers: a batch norm counts a batch once. Twice differentiable: with
-    ``create_graph`` the second run is recorded on the inputs themselves. Outputs are differentiable
-    if they are of a floating dtype and anything given asks for a gradient. ``fn`` must compute the
-    same when it runs again; state other than PyTorch's random numbers and buffers is not restored.
+    An output is differentiable if it has a floating dtype and any input requires a gradient.
+    Gradients reach the inputs as usual: in ``.grad``, from ``torch.autograd.grad``, and through
+    hooks. Twice differentiable: with ``create_graph`` the recomputation is recorded on the inputs
+    themselves.
 
-    Raises in backward ``RuntimeError`` if ``fn`` has reached a tensor that asks for a gradient and
-    was not given: its gradient would be lost without a word. In practice use
-    ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``, which needs no ``uses``: it
-    keeps the graph and drops what the graph has saved. Source: Chen et al. 2016 (sublinear memory).
+    In practice use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It needs no
+    ``uses``, because it keeps the graph and drops what the graph has saved.
+
+    Args:
+        fn: The callable. If it is a module, or a method of a module, its parameters are found.
+        args: Its arguments: tensors, other values, and lists, tuples and dictionaries of these.
+        uses: The modules whose parameters any other callable uses.
+        kwargs: Its keyword arguments, like ``args``.
+
+    Returns:
+        What ``fn`` returns.
+
+    Raises:
+        RuntimeError: Raised in backward if ``fn`` uses a tensor that requires a gradient but is
+            neither an argument nor a parameter of ``uses``. Its gradient would be lost without an
+            error.
+
+    Example:
+        >>> import torch
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> checkpoint(layer, torch.ones(5, 3)).shape
+        torch.Size([5, 2])
+
+    Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
     """
     if not all(isinstance(used, nn.Module) for used in uses):
         raise TypeError("uses names modules; give tensors that need a gradient as arguments")
@@ -72,9 +90,9 @@ class _Call:
 
 
 class Checkpoint(torch.autograd.Function):
-    """The Function behind :func:`checkpoint`: ``(call, *arguments, *parameters) -> outputs``.
+    """The Function of :func:`checkpoint`: ``(call, *arguments, *parameters) -> outputs``.
 
-    Saves the tensors among its arguments; the formula is that of :func:`checkpoint`.
+    It saves the tensors among its arguments. :func:`checkpoint` explains the formula.
     """
 
     @staticmethod
@@ -89,7 +107,7 @@ class Checkpoint(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Any, ...]:
-        """Run the call again with a graph, and go back through it."""
+        """Run the call again with a graph, and differentiate that."""
         call, needs = ctx.call, ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
         inputs = [other if saved is None else saved for saved, other in pairs]

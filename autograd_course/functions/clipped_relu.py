@@ -7,26 +7,37 @@ from torch import Tensor
 
 
 class ClippedReLU(torch.autograd.Function):
-    """Clip every element to the interval from 0 to ``ceiling``.
+    """Clip each element to the interval from 0 to ``ceiling``.
 
     Forward: ``y = min(max(x, 0), ceiling)``. Backward: ``∂L/∂x = ∂L/∂y`` where
-    ``0 < x < ceiling``, else 0.
+    ``0 < x < ceiling``, and 0 elsewhere.
 
-    At the kinks ``x = 0`` and ``x = ceiling`` the derivative does not exist; the gradient there is
-    0, as in ``torch.nn.functional.relu6``. (``torch.clamp`` takes 1 there in PyTorch 2.13.)
-    Shapes: ``x`` and ``y`` alike, any shape. ``ceiling`` is a positive Python number and receives
-    no gradient. Real floating dtypes; the gradient has the dtype of ``x``. Saves one boolean mask,
-    a byte an element. Twice differentiable (the second derivative is 0).
+    At the kinks ``x = 0`` and ``x = ceiling`` no derivative exists. The gradient there is 0, as in
+    ``torch.nn.functional.relu6``. (``torch.clamp`` returns 1 there in PyTorch 2.13.) The Function
+    saves a boolean mask, which takes one byte for each element. Twice differentiable: the second
+    derivative is 0.
+
+    Args:
+        x: Any shape, real floating dtype.
+        ceiling: A positive Python number. It has no gradient.
+
+    Returns:
+        The clipped tensor, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> ClippedReLU.apply(torch.tensor([-1.0, 3.0, 8.0]), 6.0)
+        tensor([0., 3., 6.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ceiling: float = 6.0) -> Tensor:
-        """Return ``x`` clipped to ``[0, ceiling]``, saving where it was not clipped."""
+        """Return ``x`` clipped to ``[0, ceiling]``, and save where it was not clipped."""
         ctx.save_for_backward((x > 0) & (x < ceiling))
         return x.clamp(0.0, ceiling)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output`` where the input was not clipped, 0 elsewhere."""
+        """Return ``grad_output`` where the input was not clipped, and 0 elsewhere."""
         (inside,) = ctx.saved_tensors
         return torch.where(inside, grad_output, 0), None

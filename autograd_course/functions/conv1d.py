@@ -1,4 +1,4 @@
-"""Convolution along one axis, with stride, padding and groups."""
+"""Convolution along one dim, with stride, padding and groups."""
 
 from typing import Any
 
@@ -8,23 +8,36 @@ from torch.nn.functional import pad
 
 
 class Conv1d(torch.autograd.Function):
-    """Slide a kernel along the last axis (a cross-correlation, as in ``torch.nn.Conv1d``).
+    """Slide a kernel along the last dim (a cross-correlation, as in ``torch.nn.Conv1d``).
 
-    Forward: ``y[o, t] = Σ_{c,k} w[o, c, k] · x[c, s·t + k - p]``, with stride ``s`` and ``p`` zeros
-    on either side; output channels of a group see that group's input channels only.
-    Backward: each product in the sum sends ``g[o, t] · x`` to its weight and ``g[o, t] · w`` to its
-    input; what meets in one place adds up.
+    Forward: ``y[o, t] = Σ_{c,k} w[o, c, k] · x[c, s·t + k - p]``, with the stride ``s`` and ``p``
+    zeros on both sides. The output channels of a group use only the input channels of this group.
+    Backward: each product in the sum adds ``g[o, t] · x`` to the gradient of its weight and
+    ``g[o, t] · w`` to the gradient of its input.
 
-    Shapes: ``x`` is ``(N, C, L)``, ``weight`` ``(O, C / groups, K)``, ``y`` ``(N, O, T)`` with
-    ``T = ⌊(L + 2p - K) / s⌋ + 1``. Real floating dtypes, one for both. A gradient is computed only
-    for an input that asks for one. Twice differentiable.
+    A gradient is computed only for an input that requires one. Twice differentiable.
+
+    Args:
+        x: ``(N, C, L)``, real floating dtype.
+        weight: ``(O, C / groups, K)``, with the dtype of ``x``.
+        stride: The distance between two windows.
+        padding: The number of zeros on each side.
+        groups: The number of groups of channels.
+
+    Returns:
+        ``(N, O, T)`` with ``T = ⌊(L + 2p - K) / s⌋ + 1``.
+
+    Example:
+        >>> import torch
+        >>> Conv1d.apply(torch.ones(1, 2, 10), torch.ones(4, 2, 3), 2, 1).shape
+        torch.Size([1, 4, 5])
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0, groups: int = 1
     ) -> Tensor:
-        """Return the convolution, saving both tensors."""
+        """Return the convolution and save both tensors."""
         ctx.save_for_backward(x, weight)
         ctx.stride, ctx.padding, ctx.groups = stride, padding, groups
         seen = windows(x, weight.shape[-1], stride, padding, groups)
@@ -57,7 +70,7 @@ def windows(x: Tensor, size: int, stride: int, padding: int, groups: int) -> Ten
 
 
 def overlapped(spread: Tensor, shape: torch.Size, stride: int, padding: int) -> Tensor:
-    """Add windows up where they overlap, and cut the padding off: the VJP of :func:`windows`."""
+    """Add windows where they overlap, and remove the padding: the VJP of :func:`windows`."""
     steps, size = spread.shape[-2:]
     length = shape[-1] + 2 * padding
     at = torch.arange(steps, device=spread.device)[:, None] * stride

@@ -1,4 +1,4 @@
-"""Additive coupling: layers that can be undone, so that only the last output is kept."""
+"""Additive coupling: invertible layers, of which only the last output is kept."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,29 +13,47 @@ Block = tuple[nn.Module, nn.Module]
 
 
 def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the two halves after a sequence of blocks ``(f, g)``, each of which does
+    """Apply a sequence of invertible blocks to two halves, and save only the last output.
 
-    ``y₁ = x₁ + f(x₂)``, ``y₂ = x₂ + g(y₁)``, undone by ``x₂ = y₂ - g(y₁)``, ``x₁ = y₁ - f(x₂)``.
+    A block ``(f, g)`` computes ``y₁ = x₁ + f(x₂)`` and ``y₂ = x₂ + g(y₁)``. Its inverse is
+    ``x₂ = y₂ - g(y₁)``, ``x₁ = y₁ - f(x₂)``.
 
-    Backward needs the inputs of ``f`` and ``g`` and has the outputs: from the last block to the
-    first it rebuilds them, and on the way, with ``a = ∂L/∂y₁`` and ``c = ∂L/∂y₂``,
+    Backward needs the inputs of ``f`` and ``g``. It recomputes them from the outputs, from the last
+    block to the first. With ``a = ∂L/∂y₁`` and ``c = ∂L/∂y₂``,
 
-    ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``,
+    ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``.
 
-    and the parameters of ``g`` receive ``(∂g/∂θ)ᵀ c``, those of ``f`` ``(∂f/∂θ)ᵀ a'``. So memory
-    does not grow with the number of blocks, but for the random state of a ``f`` or ``g`` that drew
-    numbers. This needs *one* Function for all blocks: one for each would keep the outputs of each.
+    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and those of ``f`` get ``(∂f/∂θ)ᵀ a'``. So the
+    memory does not grow with the number of blocks, except for the random state of an ``f`` or ``g``
+    that draws random numbers. This needs *one* Function for all blocks, because one for each block
+    would save the outputs of each.
 
-    Shapes: ``x1``, ``x2``, both results, and all that ``f`` and ``g`` take and return, are alike.
-    Real floating dtypes. What is rebuilt differs from what was by rounding, which grows from block
-    to block (``test_coupling.py`` shows how much); in half precision it soon matters.
-    Random numbers and autocast are as in forward, and buffers are written by forward alone. A block
-    that reads a running statistic which a *later* forward has changed since sees the new one.
-    Parameters of the modules are found; other tensors that they reach would get no gradient. Twice
-    differentiable; under ``create_graph`` all blocks' graphs are kept.
+    The recomputed values differ from the original ones by rounding, and the difference grows from
+    block to block (``test_coupling.py`` shows how much). In half precision it soon matters. Random
+    numbers and autocast are the same as in forward, and only forward writes buffers. But if a
+    *later* forward pass changes a running statistic that a block reads, backward reads the new one.
+    Twice differentiable. Under ``create_graph`` the graphs of all blocks are kept.
 
-    Raises ``ValueError`` if the halves differ in shape. Sources: Dinh et al. 2014 (NICE), Gomez et
-    al. 2017 (RevNet).
+    Args:
+        blocks: Pairs ``(f, g)`` of callables that keep the shape. Parameters of modules are found.
+            Other tensors that they use get no gradient.
+        x1: The first half, real floating dtype.
+        x2: The second half, with the shape of ``x1``.
+
+    Returns:
+        The two halves after all blocks.
+
+    Raises:
+        ValueError: The halves have different shapes.
+
+    Example:
+        >>> import torch
+        >>> block = (torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+        >>> y1, y2 = coupled([block, block], torch.ones(5, 3), torch.ones(5, 3))
+        >>> y1.shape
+        torch.Size([5, 3])
+
+    Sources: Dinh, Krueger and Bengio (NICE), 2014; Gomez et al. (RevNet), 2017.
     """
     if x1.shape != x2.shape:
         raise ValueError(
@@ -47,9 +65,24 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 
 
 def uncoupled(blocks: Sequence[Block], y1: Tensor, y2: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the halves that :func:`coupled` makes ``y1`` and ``y2`` of, but for rounding.
+    """Invert :func:`coupled`, up to rounding.
 
-    Plain operations, for use in themselves (a flow runs both ways). Dropout would draw anew.
+    This uses plain operations, so you can train through it, for example in a normalizing flow. A
+    block with dropout draws new random numbers here.
+
+    Args:
+        blocks: The blocks that you passed to :func:`coupled`.
+        y1: The first half of its result.
+        y2: The second half of its result.
+
+    Returns:
+        The two halves that :func:`coupled` turns into ``y1`` and ``y2``.
+
+    Example:
+        >>> import torch
+        >>> block = (torch.sin, torch.cos)
+        >>> uncoupled([block], torch.tensor([1.0]), torch.tensor([2.0]))
+        (tensor([0.0062]), tensor([1.4597]))
     """
     for f, g in reversed(blocks):
         y2 = y2 - g(y1)
@@ -58,13 +91,13 @@ def uncoupled(blocks: Sequence[Block], y1: Tensor, y2: Tensor) -> tuple[Tensor, 
 
 
 class AdditiveCoupling(torch.autograd.Function):
-    """The Function behind :func:`coupled`: ``(chain, x1, x2, *parameters) -> (y1, y2)``."""
+    """The Function of :func:`coupled`: ``(chain, x1, x2, *parameters) -> (y1, y2)``."""
 
     @staticmethod
     def forward(
         ctx: Any, chain: "_Chain", x1: Tensor, x2: Tensor, *parameters: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the two halves after all blocks, saving no others."""
+        """Return the two halves after all blocks, and save only these."""
         ctx.chain = chain
         for f, g in chain.halves:
             x1 = x1 + f.replay.first(x2)
@@ -75,7 +108,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_1: Tensor, grad_2: Tensor) -> tuple[Tensor | None, ...]:
-        """Undo block after block, taking the gradients along."""
+        """Invert one block after another, and compute its gradients."""
         y1, y2, *_ = ctx.saved_tensors
         collected: dict[Tensor, Tensor] = {}
         for f, g in reversed(ctx.chain.halves):

@@ -1,4 +1,4 @@
-"""A layer that is run to its fixed point, with the gradient of the fixed point."""
+"""A layer that is repeated until it reaches its fixed point, with the gradient of that point."""
 
 from typing import Any
 
@@ -9,33 +9,45 @@ ROUNDS = 200
 
 
 class Equilibrium(torch.autograd.Function):
-    """The fixed point of ``z = tanh(z Wᵀ + x)``, for every row of ``x``.
+    """Find the fixed point of ``z = tanh(z Wᵀ + x)`` for each row of ``x``.
 
-    Forward: repeat the layer until it changes nothing any more. Backward, with ``g = ∂L/∂z`` and
-    ``s = 1 - z²``, the slope of tanh: by the implicit function theorem one linear system a row,
-    ``u (I - diag(s) W) = g``; then, with ``v = u∘s``, ``∂L/∂x = v`` and ``∂L/∂W = vᵀ z``.
+    Forward: repeat the layer until its output no longer changes. Backward, with ``g = ∂L/∂z`` and
+    the slope ``s = 1 - z²`` of tanh: by the implicit function theorem, solve the linear system
+    ``u (I - diag(s) W) = g`` for each row. With ``v = u∘s``, ``∂L/∂x = v`` and ``∂L/∂W = vᵀ z``.
 
-    Keeps ``W`` and the fixed point, however many rounds it took. The system is solved by
-    ``torch.linalg.solve`` from a saved input and the output: every order is right.
-    Shapes: ``x`` and ``z`` are ``(rows, n)``, ``W`` is ``(n, n)``; backward needs ``rows · n²``
-    numbers for a moment. float32 and float64, one for both.
+    The Function saves only ``W`` and the fixed point, however many rounds it needs. Backward solves
+    the system by ``torch.linalg.solve`` from a saved input and the output, so derivatives of every
+    order are right. It needs ``rows · n²`` numbers for a moment.
 
-    Raises ``RuntimeError`` if it has not settled after 200 rounds: it does where the absolute
-    values of each row of ``W`` add up to no more than 0.8.
+    Args:
+        x: ``(rows, n)``, float32 or float64.
+        weight: ``(n, n)``, with the dtype of ``x``.
 
-    Source: Bai, Kolter and Koltun, "Deep equilibrium models" (2019).
+    Returns:
+        The fixed point, ``(rows, n)``.
+
+    Raises:
+        RuntimeError: The layer still changes after 200 rounds. This cannot happen if the absolute
+            values of each row of ``W`` add up to at most 0.8.
+
+    Example:
+        >>> import torch
+        >>> Equilibrium.apply(torch.tensor([[1.0]]), torch.tensor([[0.5]]))
+        tensor([[0.8952]])
+
+    Source: Bai, Kolter and Koltun, "Deep equilibrium models", 2019.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        """Return the fixed point, saving it."""
+        """Return the fixed point and save it."""
         z = settled(x, weight)
         ctx.save_for_backward(weight, z)
         return z
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Solve for ``u``; return the gradients of ``x`` and ``weight``."""
+        """Solve for ``u``, and return the gradients of ``x`` and ``weight``."""
         weight, z = ctx.saved_tensors
         slope = 1 - z.square()
         system = torch.eye(z.shape[1], dtype=z.dtype, device=z.device) - slope[:, :, None] * weight
@@ -46,7 +58,7 @@ class Equilibrium(torch.autograd.Function):
 
 
 def settled(x: Tensor, weight: Tensor) -> Tensor:
-    """Return ``z`` with ``z = tanh(z Wᵀ + x)`` to the dtype's precision, or raise."""
+    """Return ``z`` with ``z = tanh(z Wᵀ + x)`` to the precision of the dtype, or raise an error."""
     z = torch.tanh(x)
     near = 4 * torch.finfo(x.dtype).eps
     for _ in range(ROUNDS):

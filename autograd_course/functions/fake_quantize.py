@@ -1,4 +1,4 @@
-"""Quantization to a few levels, in floating point, with a step that is learned."""
+"""Quantization to a few levels in floating point, with a learned step."""
 
 from typing import Any
 
@@ -7,28 +7,45 @@ from torch import Tensor
 
 
 class FakeQuantize(torch.autograd.Function):
-    """Round to the nearest of the levels ``low·step … high·step``.
+    """Round each element to the nearest of the levels ``low·step … high·step``.
 
     Forward: with ``v = x / step`` and ``n = clamp(round(v), low, high)``, ``y = step · n``.
-    Declared surrogate: the rounding error ``n - v`` is held constant where ``low ≤ v ≤ high``, and
-    ``n`` elsewhere, which makes ``h = x + step · (n - v)`` inside and ``h = step · n`` outside:
 
-    ``∂L/∂x := ∂L/∂y`` inside, 0 outside;
+    Declared surrogate: where ``low ≤ v ≤ high`` ("inside"), the rounding error ``n - v`` counts as
+    a constant, so ``h = x + step · (n - v)``. Elsewhere ``n`` counts as a constant, so
+    ``h = step · n``. Therefore
+
+    ``∂L/∂x := ∂L/∂y`` inside, and 0 outside;
     ``∂L/∂step := Σ ∂L/∂y · s``, with ``s = n - v`` inside and ``s = n`` outside.
 
     At ``v = low`` and ``v = high`` the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
+    The Function saves its inputs. Twice differentiable: the second derivative is that of these
+    formulas.
 
-    Shapes: ``x`` and ``y`` alike, any shape; ``step`` is a positive tensor of one element, which
-    all share, so its gradient is the sum over all. ``low ≤ 0 ≤ high`` are Python integers. Real
-    floating dtypes. Saves its inputs. Twice differentiable: the second derivative is that of these
-    two formulas. Source: Esser et al. 2020, Learned Step Size Quantization.
+    Args:
+        x: Any shape, real floating dtype.
+        step: A positive tensor with one element. All elements of ``x`` share it, so its gradient is
+            a sum over all of them.
+        low: The lowest level, a Python integer that is not positive.
+        high: The highest level, a Python integer that is not negative.
 
-    Raises ``ValueError`` for a step that is not one element.
+    Returns:
+        The quantized tensor, with the shape and the dtype of ``x``.
+
+    Raises:
+        ValueError: ``step`` does not have exactly one element.
+
+    Example:
+        >>> import torch
+        >>> FakeQuantize.apply(torch.tensor([0.2, 0.4, 9.0]), torch.tensor(0.5), -2, 1)
+        tensor([0.0000, 0.5000, 0.5000])
+
+    Source: Esser et al., "Learned step size quantization", 2020.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-        """Return ``x`` on the grid, saving ``x`` and ``step``."""
+        """Return the quantized ``x``, and save ``x`` and ``step``."""
         if step.numel() != 1:
             raise ValueError(f"FakeQuantize has one step for all, got {step.numel()} of them")
         ctx.save_for_backward(x, step)
@@ -37,7 +54,7 @@ class FakeQuantize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of ``x`` and, summed, that of ``step``."""
+        """Return the gradient of ``x``, and the summed gradient of ``step``."""
         x, step = ctx.saved_tensors
         grad_x = grad_step = None
         v = x / step

@@ -1,4 +1,4 @@
-"""Layers that end in a ReLU, fused with it: what is kept is the sign of the result."""
+"""Layers that end in a ReLU and are fused with it, so that only the sign of the result is saved."""
 
 from typing import Any
 
@@ -9,28 +9,41 @@ from autograd_course.functions.packed_mask import pack_bits, unpack_bits
 
 
 class LinearReLU(torch.autograd.Function):
-    """A linear layer and its ReLU in one.
+    """Compute a linear layer and its ReLU in one Function.
 
-    Forward: ``y = max(x Wᵀ + b, 0)``. Backward, with ``g = ∂L/∂y ∘ [y > 0]`` and the leading axes
-    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``.
+    Forward: ``y = max(x Wᵀ + b, 0)``. Backward, with ``g = ∂L/∂y ∘ [y > 0]`` and the leading dims
+    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink the
+    gradient is 0.
 
-    The sign of ``y`` tells all that backward needs of ``x Wᵀ + b``, which is clamped in its own
-    memory. ``keep="output"`` saves ``y``, which is free where the next layer keeps its input
-    anyway; ``keep="sign"`` saves its signs, a bit for each, for a next operation that does not.
-    ``x`` and ``W`` are saved in either case.
+    Of ``x Wᵀ + b``, backward needs only the sign, which is also the sign of ``y``. So forward
+    clamps it in place. A gradient is computed only for an input that requires one. Twice
+    differentiable.
 
-    Shapes: ``x`` is ``(..., in)``, ``weight`` is ``(out, in)``, ``bias`` is ``(out,)`` or ``None``,
-    ``y`` is ``(..., out)``. Real floating dtypes, one for all. A gradient is computed only for an
-    input that asks for one; at the kink it is 0. Twice differentiable.
+    Args:
+        x: ``(..., in)``, real floating dtype.
+        weight: ``(out, in)``, with the dtype of ``x``.
+        bias: ``(out,)``, with the dtype of ``x``, or None.
+        keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
+            ``"sign"`` saves one bit for each element, for a next operation that does not. Both also
+            save ``x`` and ``weight``.
 
-    Raises ``ValueError`` if ``keep`` is something else.
+    Returns:
+        ``(..., out)``.
+
+    Raises:
+        ValueError: ``keep`` is something else.
+
+    Example:
+        >>> import torch
+        >>> LinearReLU.apply(torch.ones(1, 2), torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+        tensor([[2., 0.]])
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, keep: str = "output"
     ) -> Tensor:
-        """Return ``max(x Wᵀ + b, 0)``, saving ``x``, ``W`` and what tells the sign."""
+        """Return ``max(x Wᵀ + b, 0)``, and save ``x``, ``W`` and the output or its signs."""
         if keep not in ("output", "sign"):
             raise ValueError(f"LinearReLU keeps 'output' or 'sign', not {keep!r}")
         y = torch.nn.functional.linear(x, weight, bias).clamp_(min=0)
@@ -54,20 +67,31 @@ class LinearReLU(torch.autograd.Function):
 
 
 class AddReLU(torch.autograd.Function):
-    """The sum of two tensors and its ReLU in one, as at the end of a residual block.
+    """Compute a sum and its ReLU in one Function, as at the end of a residual block.
 
-    Forward: ``y = max(a + b, 0)``. Backward: ``g = ∂L/∂y ∘ [y > 0]`` for both, summed over the axes
-    along which an input was broadcast.
+    Forward: ``y = max(a + b, 0)``. Backward: ``g = ∂L/∂y ∘ [y > 0]`` for both inputs, summed over
+    the dims along which an input was broadcast.
 
-    Addition keeps nothing and ``torch.relu`` its output, so that two operations keep ``y``; the
-    fused one keeps its signs, ``⌈n / 8⌉`` bytes, and makes one tensor instead of two. Shapes:
-    ``a`` and ``b`` broadcast to that of ``y``. Real floating dtypes, one for both. Twice
-    differentiable (the second derivative is 0).
+    As two operations, the addition saves nothing and ``torch.relu`` saves its output ``y``. This
+    Function saves its signs, which take ``⌈n / 8⌉`` bytes, and allocates one tensor instead of two.
+    Twice differentiable: the second derivative is 0.
+
+    Args:
+        a: Real floating dtype.
+        b: The dtype of ``a``, and a shape that broadcasts with that of ``a``.
+
+    Returns:
+        The result, in the common shape.
+
+    Example:
+        >>> import torch
+        >>> AddReLU.apply(torch.tensor([-3.0, 1.0]), torch.tensor([1.0]))
+        tensor([0., 2.])
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``max(a + b, 0)``, saving the signs."""
+        """Return ``max(a + b, 0)`` and save the signs."""
         y = (a + b).clamp_(min=0)
         ctx.shapes = a.shape, b.shape
         ctx.save_for_backward(pack_bits(y > 0))
@@ -75,7 +99,7 @@ class AddReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of ``a`` and ``b``: the same, but for broadcast axes."""
+        """Return the gradients of ``a`` and ``b``, each in the shape of its input."""
         (packed,) = ctx.saved_tensors
         g = _where_positive(packed, grad_output)
         needs = zip(ctx.shapes, ctx.needs_input_grad, strict=True)

@@ -8,18 +8,30 @@ from torch import Tensor
 
 
 class GELU(torch.autograd.Function):
-    """Weigh every element by the share of a normal distribution that lies below it.
+    """Multiply each element by the probability that a standard normal variable is smaller.
 
-    Forward: ``y = x · Φ(x)``, ``Φ(x) = (1 + erf(x / √2)) / 2``. Backward:
+    Forward: ``y = x · Φ(x)`` with ``Φ(x) = (1 + erf(x / √2)) / 2``. Backward:
     ``∂L/∂x = (Φ(x) + x · φ(x)) · ∂L/∂y``, with the density ``φ(x) = exp(-x² / 2) / √(2π)``.
 
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes. Saves ``x`` only. Twice
-    differentiable. Source: Hendrycks and Gimpel 2016; ``torch.nn.functional.gelu`` is faster.
+    The Function saves only ``x``. Twice differentiable. ``torch.nn.functional.gelu`` is faster.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The activation, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> GELU.apply(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.1587,  0.0000,  0.8413])
+
+    Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``x · Φ(x)``, saving ``x``."""
+        """Return ``x · Φ(x)`` and save ``x``."""
         ctx.save_for_backward(x)
         return x * normal_cdf(x)
 
@@ -33,5 +45,5 @@ class GELU(torch.autograd.Function):
 
 
 def normal_cdf(x: Tensor) -> Tensor:
-    """Return ``Φ(x)``, the share of a standard normal distribution below ``x``."""
+    """Return ``Φ(x)``, the cumulative distribution function of the standard normal distribution."""
     return 0.5 * (1 + torch.erf(x / math.sqrt(2)))

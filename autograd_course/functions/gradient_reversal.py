@@ -1,4 +1,4 @@
-"""Gradient reversal: nothing forward, the opposite backward."""
+"""Gradient reversal: the identity forward, the negative gradient backward."""
 
 from typing import Any
 
@@ -7,15 +7,29 @@ from torch import Tensor
 
 
 class GradientReversal(torch.autograd.Function):
-    """Let values through, and turn their gradient around.
+    """Return the input unchanged, and reverse its gradient.
 
     Forward: ``y = x``. Backward: ``∂L/∂x = -λ · ∂L/∂y``, with ``λ = strength``.
 
-    What lies after it descends the loss; what lies before it climbs. The gradient is not the
-    forward's, by design: diagnose it with ``surrogate=lambda x, strength: -strength * x``. Shapes:
-    ``x`` and ``y`` alike, any shape. ``strength`` is a Python number and receives no gradient.
-    Floating or complex dtypes. ``y`` is a copy: the input itself would come back as a view of it.
-    Twice differentiable in the sense of its own backward. Source: Ganin and Lempitsky 2015.
+    Layers after this Function decrease the loss, and layers before it increase it. The gradient is
+    not that of ``forward``, by design, so pass ``surrogate=lambda x, strength: -strength * x`` to
+    ``diagnose``. The output is a copy, because PyTorch would return the input itself as a view.
+    Twice differentiable in the sense of its own ``backward``.
+
+    Args:
+        x: Any shape, floating or complex.
+        strength: The factor ``λ``, a Python number. It has no gradient.
+
+    Returns:
+        A copy of ``x``.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> torch.autograd.grad(GradientReversal.apply(x, 0.5).sum(), x)[0]
+        tensor([-0.5000, -0.5000])
+
+    Source: Ganin and Lempitsky, "Unsupervised domain adaptation by backpropagation", 2015.
     """
 
     @staticmethod

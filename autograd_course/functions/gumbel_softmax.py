@@ -1,4 +1,4 @@
-"""A sample from a categorical distribution that lets a gradient through."""
+"""A sample from a categorical distribution that a gradient can pass through."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from torch.nn.functional import one_hot
 def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Return standard Gumbel noise ``-log(-log u)``, where ``u`` is uniform in [0, 1).
 
-    Where ``u`` is 0 the noise is -inf, and that entry is not drawn.
+    If ``u`` is 0, the noise is -inf, and a sample never selects this entry.
 
     Args:
         like: The noise has the shape, the dtype and the device of this tensor.
@@ -29,25 +29,41 @@ def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tens
 
 
 def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
-    """Return ``gᵀJ`` for a softmax along the last axis with the output ``p``: ``p ⊙ (g - g·p)``."""
+    """Return ``gᵀJ`` for a softmax along the last dim with the output ``p``: ``p ⊙ (g - g·p)``."""
     return p * (g - (g * p).sum(-1, keepdim=True))
 
 
 class GumbelSoftmax(torch.autograd.Function):
-    """Draw from ``softmax(logits)`` along the last axis, given the noise of the draw.
+    """Sample from ``softmax(logits)`` along the last dim, with given noise.
 
-    Forward: ``p = softmax((logits + noise) / τ)``; soft ``y = p``, hard ``y`` is one-hot at the
-    largest ``p`` (by the Gumbel-max trick an exact sample, whatever τ). Backward, for both,
+    Forward: ``p = softmax((logits + noise) / τ)``. A soft sample is ``y = p``. A hard sample is
+    one-hot at the largest ``p``. By the Gumbel-max trick this is an exact sample for every ``τ``.
+    Backward, for both,
 
     ``∂L/∂logits = ∂L/∂noise = p ⊙ (g - Σ g·p) / τ``, with ``g = ∂L/∂y``.
 
-    Soft, that is the gradient. Hard, it is the declared surrogate ``h = p``: the true derivative of
-    the one-hot is 0 wherever it exists.
+    For a soft sample this is the gradient. For a hard sample it is the declared surrogate
+    ``h = p``, because the true derivative of the one-hot vector is 0 wherever it exists.
 
-    The noise is an argument, so that a draw can be repeated and its gradient tested; it comes from
-    :func:`gumbel_noise`. Shapes: ``logits``, ``noise`` and ``y`` alike, (..., K). The temperature τ
-    is a positive Python number and receives no gradient. Floating dtypes. Saves its inputs and
-    rebuilds ``p``, which as a saved intermediate would have no graph. Twice differentiable.
+    The noise is an argument, so that you can repeat a sample and test its gradient. The Function
+    saves its inputs and recomputes ``p``, because a saved intermediate would have no graph. Twice
+    differentiable.
+
+    Args:
+        logits: ``(..., K)``, floating dtype.
+        noise: Noise from :func:`gumbel_noise`, with the shape of ``logits``.
+        temperature: ``τ``, a positive Python number. It has no gradient.
+        hard: Whether the sample is one-hot.
+
+    Returns:
+        The sample, with the shape of ``logits``.
+
+    Example:
+        >>> import torch
+        >>> logits = torch.tensor([0.0, 2.0, 1.0])
+        >>> GumbelSoftmax.apply(logits, torch.zeros(3), 1.0, True)
+        tensor([0., 1., 0.])
+
     Sources: Jang, Gu and Poole 2017; Maddison, Mnih and Teh 2017.
     """
 
@@ -55,7 +71,7 @@ class GumbelSoftmax(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, noise: Tensor, temperature: float = 1.0, hard: bool = False
     ) -> Tensor:
-        """Return the sample, soft or one-hot, saving ``logits`` and ``noise``."""
+        """Return the sample, and save ``logits`` and ``noise``."""
         ctx.save_for_backward(logits, noise)
         ctx.temperature = temperature
         p = ((logits + noise) / temperature).softmax(-1)

@@ -9,23 +9,33 @@ from torch import Tensor
 
 
 class LambertW(torch.autograd.Function):
-    """Lambert's W, element by element: the ``w`` with ``w·exp(w) = x``.
+    """Compute Lambert's W function, the ``w`` with ``w·exp(w) = x``, for each element.
 
-    Forward: ``w = W(x)``, the principal branch, by SciPy. Backward: differentiating the equation,
-    ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (``w/(x·(1 + w))``, which
-    the tables give, is 0/0 at ``x = 0``.)
+    Forward: ``w = W(x)``, the principal branch, by SciPy. Backward: differentiating the equation
+    gives ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (The formula
+    ``w/(x·(1 + w))`` in many tables is 0/0 at ``x = 0``.)
 
-    Backward is made of PyTorch operations on the output, which has a graph: every order is right.
-    Shapes: ``x`` and ``w`` alike, any shape. ``x ≥ -1/e``, where the slope is infinite; below it
-    ``w`` is nan. float32 and float64; ``w`` has the dtype and device of ``x``, and is computed on
-    the CPU. Saves the output.
+    Backward uses PyTorch operations on the saved output, which has a graph, so derivatives of every
+    order are right. SciPy computes on the CPU.
 
-    Source: Corless et al., "On the Lambert W function" (1996); ``scipy.special.lambertw``.
+    Args:
+        x: Any shape, float32 or float64. ``W`` is nan below ``-1/e``, and its slope is infinite
+            there.
+
+    Returns:
+        ``w``, with the shape, the dtype and the device of ``x``.
+
+    Example:
+        >>> import torch
+        >>> LambertW.apply(torch.tensor([0.0, 1.0]))
+        tensor([0.0000, 0.5671])
+
+    Sources: Corless et al., "On the Lambert W function", 1996; ``scipy.special.lambertw``.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``W(x)``, saving it."""
+        """Return ``W(x)`` and save it."""
         found = scipy.special.lambertw(x.numpy(force=True))  # complex: below -1/e it has to be
         real = numpy.where(found.imag == 0, found.real, numpy.nan)
         w = torch.as_tensor(real, dtype=x.dtype, device=x.device)

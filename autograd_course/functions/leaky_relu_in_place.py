@@ -7,25 +7,40 @@ from torch import Tensor
 
 
 class LeakyReLUInPlace(torch.autograd.Function):
-    """Scale the negative elements of a tensor, in the tensor itself.
+    """Scale the negative elements of a tensor in place.
 
-    Forward: ``x ← x`` where ``x > 0``, ``slope·x`` elsewhere; ``x`` is returned. Backward, with the
-    output ``y``: ``∂L/∂x = ∂L/∂y`` where ``y > 0``, ``slope·∂L/∂y`` elsewhere. As the slope is
-    positive, ``y`` has the sign that ``x`` had, and nothing is kept beside it.
+    Forward: ``x ← x`` where ``x > 0``, and ``slope·x`` elsewhere. The Function returns ``x``.
+    Backward, with the output ``y``: ``∂L/∂x = ∂L/∂y`` where ``y > 0``, and ``slope·∂L/∂y``
+    elsewhere.
 
-    Shapes: any. ``slope`` is a positive Python number and receives no gradient. Real floating
-    dtypes. At 0 the gradient is that of the negative side, as in
-    ``torch.nn.functional.leaky_relu``. Twice differentiable. As for any operation in place, ``x``
-    must not be a leaf that requires a gradient, and PyTorch raises if it is, or if another node
-    still needs what ``x`` held.
+    The slope is positive, so ``y`` has the sign that ``x`` had, and the Function saves only the
+    output. At 0 the gradient is that of the negative side, as in
+    ``torch.nn.functional.leaky_relu``. Twice differentiable.
 
-    Raises ``ValueError`` if ``slope`` is not positive.
-    Source: Rota Bulò, Porzi, Kontschieder, "In-place activated BatchNorm", CVPR 2018.
+    As with every in-place operation, PyTorch raises an error if ``x`` is a leaf that requires a
+    gradient, or if another node still needs the values that ``x`` had.
+
+    Args:
+        x: Any shape, real floating dtype.
+        slope: A positive Python number. It has no gradient.
+
+    Returns:
+        ``x`` itself.
+
+    Raises:
+        ValueError: ``slope`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> LeakyReLUInPlace.apply(torch.tensor([-2.0, 3.0]), 0.5)
+        tensor([-1.,  3.])
+
+    Source: Rota Bulò, Porzi and Kontschieder, "In-place activated BatchNorm", 2018.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slope: float = 0.01) -> Tensor:
-        """Overwrite ``x`` and return it, saving it as the output that it has become."""
+        """Overwrite ``x``, save it and return it."""
         if not slope > 0:
             raise ValueError(
                 f"LeakyReLUInPlace needs a positive slope, or the output does not tell the "

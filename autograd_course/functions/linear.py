@@ -7,19 +7,30 @@ from torch import Tensor
 
 
 class Linear(torch.autograd.Function):
-    """An affine map of the last axis.
+    """Apply an affine map to the last dim.
 
-    Forward: ``y = x Wᵀ + b``. Backward, with ``g = ∂L/∂y`` and the leading axes flattened to rows:
+    Forward: ``y = x Wᵀ + b``. Backward, with ``g = ∂L/∂y`` and the leading dims flattened to rows:
     ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``.
 
-    Shapes: ``x`` is ``(..., in)``, ``weight`` is ``(out, in)``, ``bias`` is ``(out,)`` or ``None``,
-    ``y`` is ``(..., out)``. Real floating dtypes, one for all. A gradient is computed only for an
-    input that asks for one. Twice differentiable.
+    A gradient is computed only for an input that requires one. Twice differentiable.
+
+    Args:
+        x: ``(..., in)``, real floating dtype.
+        weight: ``(out, in)``, with the dtype of ``x``.
+        bias: ``(out,)``, with the dtype of ``x``, or None.
+
+    Returns:
+        ``(..., out)``.
+
+    Example:
+        >>> import torch
+        >>> Linear.apply(torch.ones(5, 3), torch.ones(2, 3), torch.zeros(2)).shape
+        torch.Size([5, 2])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return ``x Wᵀ + b``, saving ``x`` and ``W``; the bias is not needed again."""
+        """Return ``x Wᵀ + b`` and save ``x`` and ``W``. Backward does not need the bias."""
         ctx.save_for_backward(x, weight)
         y = x @ weight.t()
         return y if bias is None else y + bias

@@ -1,4 +1,4 @@
-"""A linear layer and cross entropy in one, that never holds the logits of all rows."""
+"""A linear layer and cross entropy in one, without the logits of all rows at once."""
 
 from typing import Any
 
@@ -25,37 +25,57 @@ def linear_cross_entropy(
     reduction: str = "mean",
     chunk: int = 1024,
 ) -> Tensor:
-    """Return ``F.cross_entropy(F.linear(input, weight, bias), target, …)``, by chunks of rows.
+    """Return ``F.cross_entropy(F.linear(input, weight, bias), target, …)``, in chunks of rows.
 
-    With logits ``Z = X Wᵀ + b`` (``N`` rows, ``V`` classes), ``Lᵢ = log Σᵥ exp Zᵢᵥ``, classes ``t``
-    and smoothing ``ε``, the loss of a row is
+    With the logits ``Z = X Wᵀ + b`` (``N`` rows, ``V`` classes), ``Lᵢ = log Σᵥ exp Zᵢᵥ``, the
+    classes ``t`` and the smoothing ``ε``, the loss of a row is
 
-    ``ℓᵢ = Lᵢ - (1 - ε)·Zᵢₜ - ε/V·Σᵥ Zᵢᵥ``, 0 where ``tᵢ`` is ``ignore_index``;
+    ``ℓᵢ = Lᵢ - (1 - ε)·Zᵢₜ - ε/V·Σᵥ Zᵢᵥ``, and 0 where ``tᵢ`` is ``ignore_index``.
 
-    the sum, or the mean over the rows that are not ignored (nan if there is none). Backward, with
-    ``gᵢ`` what arrives for row ``i`` (for a mean ``g`` divided by the number of rows):
+    The result is the losses, their sum, or their mean over the rows that are not ignored (nan if
+    there are none). Backward, where ``gᵢ`` is the gradient for row ``i`` (for a mean, ``g`` divided
+    by the number of rows):
 
     ``dZᵢ = gᵢ·(softmax Zᵢ - (1 - ε)·onehot tᵢ - ε/V)``, ``∂L/∂X = dZ W``, ``∂L/∂W = dZᵀ X``,
     ``∂L/∂b = Σᵢ dZᵢ``.
 
-    Logits exist for ``chunk`` rows at a time: ``O(chunk·V)`` bytes in place of ``O(N·V)``. For a
-    mean or a sum one number ``g`` scales all gradients, so that they are computed in forward, while
-    a chunk's logits are there, kept, and multiplied by ``g`` in backward (not in place: backward
-    may be called twice). With ``reduction="none"`` each
-    row has a ``gᵢ`` of its own that forward cannot know, and ``dZᵀ X`` mixes the rows: backward
-    builds the logits a second time.
+    Only ``chunk`` rows of logits exist at a time, which takes ``O(chunk·V)`` bytes instead of
+    ``O(N·V)``. For a mean or a sum, a single number ``g`` scales all gradients. So forward computes
+    them while the logits of a chunk exist, and backward multiplies them by ``g``. It does so out of
+    place, because backward may be called twice. With ``reduction="none"`` each row has its own
+    ``gᵢ``, which forward does not know, and ``dZᵀ X`` mixes the rows. So backward recomputes the
+    logits.
 
-    Shapes: ``input`` is ``(..., D)``, ``weight`` ``(V, D)``, ``bias`` ``(V,)`` or ``None``,
-    ``target`` ``(...)``, integers; the result is a scalar, or like ``target``. ``chunk`` need not
-    divide the number of rows. Real floating dtypes, one for all; gradients have it too, and are
-    summed in float32 where it has half of its bits. Under autocast products are made in its dtype.
-    Nothing is computed for an input that needs no gradient. Twice differentiable: under
-    ``create_graph`` backward computes the gradients again from the inputs, by operations that
-    autograd can follow; their graph holds all logits.
+    Gradients have the dtype of the inputs, and sums of 16-bit values are computed in float32. Under
+    autocast, the matrix products use its dtype. Nothing is computed for an input that needs no
+    gradient. Twice differentiable: under ``create_graph``, backward recomputes the gradients by
+    operations that autograd can follow, and their graph holds all logits.
 
-    Raises ``ValueError`` for shapes that do not fit, an unknown ``reduction``, a smoothing outside
-    of ``[0, 1]`` and a chunk without rows; for a target that is no class what ``gather`` raises.
-    Source: the idea is known from Wijmans et al. 2024 (Cut your losses) and Liger Kernel.
+    Args:
+        input: ``(..., D)``, real floating dtype.
+        weight: ``(V, D)``, with the dtype of ``input``.
+        target: ``(...)``, the class of each row as an integer.
+        bias: ``(V,)``, with the dtype of ``input``, or None.
+        ignore_index: Rows with this target do not count.
+        label_smoothing: ``ε``, from 0 to 1.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        chunk: The number of rows in a chunk. It need not divide the number of rows.
+
+    Returns:
+        A scalar, or the losses of the rows in the shape of ``target``.
+
+    Raises:
+        ValueError: Shapes do not fit, ``reduction`` is unknown, ``label_smoothing`` is not in
+            ``[0, 1]``, or ``chunk`` is not positive.
+
+    Example:
+        >>> import torch
+        >>> x, weight = torch.zeros(3, 2), torch.zeros(4, 2)
+        >>> linear_cross_entropy(x, weight, torch.tensor([0, 1, 2]))
+        tensor(1.3863)
+
+    Sources: Wijmans et al., "Cut your losses in large-vocabulary language models", 2024; Liger
+    Kernel.
     """
     loss = Loss(ignore_index, label_smoothing, reduction, chunk)
     _check(input, weight, bias, target, loss)
@@ -66,9 +86,9 @@ def linear_cross_entropy(
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """The Function behind :func:`linear_cross_entropy`, of rows ``(N, D)`` and classes ``(N,)``.
+    """The Function of :func:`linear_cross_entropy`, for rows ``(N, D)`` and classes ``(N,)``.
 
-    ``ahead``: forward computes the gradients too, for ``g = 1``.
+    If ``ahead`` is true, forward also computes the gradients, for ``g = 1``.
     """
 
     @staticmethod
@@ -81,7 +101,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         loss: Loss,
         ahead: bool,
     ) -> Tensor:
-        """Return the loss, saving the inputs and the gradients that are known already."""
+        """Return the loss, and save the inputs and the gradients that are known already."""
         ctx.loss, ctx.how, ctx.ahead = loss, Precision.of(x), ahead
         needs = ctx.needs_input_grad[:3] if ahead else (False, False, False)
         factors = loss.factors(x.new_ones((), dtype=ctx.how.sums), target) if any(needs) else None
@@ -93,7 +113,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return ``g`` times the gradients for 1; where they are not there, compute them."""
+        """Return ``g`` times the gradients for 1, and compute them if forward has not done so."""
         x, weight, bias, target, *ones = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]
         with torch.autocast(x.device.type, enabled=False):

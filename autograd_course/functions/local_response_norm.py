@@ -1,4 +1,4 @@
-"""Local response normalization: each channel is damped by the channels beside it."""
+"""Local response normalization: the neighboring channels damp each channel."""
 
 from __future__ import annotations
 
@@ -11,19 +11,38 @@ from torch.nn.functional import pad
 
 
 class LocalResponseNorm(Function):
-    """y_c = x_c · s_c^-β,  s_c = k + (α/n) Σ_{j ∈ W(c)} x_j²,  W(c) = {c - ⌊n/2⌋ … c + ⌊(n-1)/2⌋}.
+    """Divide each channel by a power of the mean square of its neighboring channels.
 
-    ∂L/∂x_j = s_j^-β · g_j - (2αβ/n) · x_j · Σ_{c: j ∈ W(c)} g_c · y_c / s_c,  g = ∂L/∂y.
+    Forward: ``y_c = x_c · s_c^-β`` with ``s_c = k + (α/n) Σ_{j ∈ W(c)} x_j²`` and the window
+    ``W(c) = {c - ⌊n/2⌋ … c + ⌊(n-1)/2⌋}``. Backward, with ``g = ∂L/∂y``:
 
-    A channel is damped by the ``n`` of its window, and damps all in whose window it stands: of an
-    even ``n`` the second window is the first one's mirror image. Windows end where the channels
-    do. Saves ``x`` alone and computes ``s`` again: it is differentiable any number of times.
+    ``∂L/∂x_j = s_j^-β · g_j - (2αβ/n) · x_j · Σ_{c: j ∈ W(c)} g_c · y_c / s_c``.
 
-    ``x``: ``(N, C, …)``, real floating point; ``y`` has its shape and dtype. ``n``, ``alpha``,
-    ``beta`` and ``k`` are numbers.
-    Raises ``ValueError`` for an ``x`` without channels or an ``n`` below 1.
-    Krizhevsky, Sutskever and Hinton, ImageNet Classification with Deep CNNs, 2012, section 3.3;
-    the window of an even ``n`` as in :func:`torch.nn.functional.local_response_norm`.
+    The sum in backward covers all channels whose window contains ``j``. For an even ``n`` this is
+    the mirror image of the window of forward. A window ends where the channels end. The Function
+    saves only ``x`` and recomputes ``s``, so you can differentiate it as often as you like.
+
+    Args:
+        x: ``(N, C, …)``, real floating dtype.
+        n: The size of the window.
+        alpha: ``α``.
+        beta: ``β``.
+        k: ``k``.
+
+    Returns:
+        The normalized tensor, with the shape and the dtype of ``x``.
+
+    Raises:
+        ValueError: ``x`` has no channels, or ``n`` is below 1.
+
+    Example:
+        >>> import torch
+        >>> LocalResponseNorm.apply(torch.ones(1, 3, 1), 3, 3.0).flatten()
+        tensor([0.4387, 0.3536, 0.4387])
+
+    Sources: Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep convolutional
+    neural networks", 2012, section 3.3. The window of an even ``n`` is that of
+    :func:`torch.nn.functional.local_response_norm`.
     """
 
     @staticmethod
@@ -35,7 +54,7 @@ class LocalResponseNorm(Function):
         beta: float = 0.75,
         k: float = 1.0,
     ) -> Tensor:
-        """Return ``x · s^-β``, saving ``x``."""
+        """Return ``x · s^-β`` and save ``x``."""
         if x.dim() < 2 or n < 1:
             raise ValueError(
                 f"LocalResponseNorm wants x of shape (N, C, …) and n of 1 or more, not "
@@ -47,7 +66,7 @@ class LocalResponseNorm(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of ``x``; the settings have none."""
+        """Return the gradient of ``x``. The settings have none."""
         (x,) = ctx.saved_tensors
         n, alpha, beta, k = ctx.settings
         scale = _scale(x, n, alpha, k)
@@ -63,7 +82,7 @@ def _scale(x: Tensor, n: int, alpha: float, k: float) -> Tensor:
 
 
 def _window_sum(x: Tensor, before: int, after: int) -> Tensor:
-    """Sum over each channel, ``before`` channels in front of it and ``after`` behind (axis 1)."""
+    """Sum over each channel (dim 1), ``before`` channels in front of it and ``after`` behind it."""
     if not x.shape[1]:
         return torch.zeros_like(x)
     windows = pad(x.movedim(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)

@@ -1,4 +1,4 @@
-"""Cross entropy of a linear layer's logits, a chunk of rows at a time."""
+"""Cross entropy of the logits of a linear layer, one chunk of rows at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 @dataclass(frozen=True)
 class Loss:
-    """Which loss of the logits it is; ``chunk`` rows are looked at in one go."""
+    """The settings of the loss. ``chunk`` is the number of rows in a chunk."""
 
     ignore_index: int
     smoothing: float
@@ -20,14 +20,14 @@ class Loss:
     chunk: int
 
     def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
-        """Return the mean over the rows that count, the sum, or the rows' losses as they are."""
+        """Return the mean over the rows that count, the sum, or the losses of the rows."""
         if self.reduction == "none":
             return losses
         total = losses.sum()
         return total / self._number(target) if self.reduction == "mean" else total
 
     def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
-        """Return what arrives for each row's loss: for a mean, ``g`` by the number of rows."""
+        """Return the gradient for each row's loss. A mean divides ``g`` by the number of rows."""
         if self.reduction == "mean":
             # Where no row counts, all gradients are 0.
             grad_output = grad_output / self._number(target).clamp(min=1)
@@ -39,7 +39,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Precision:
-    """Dtypes: of matrix products, of exponentials and sums, and of the loss."""
+    """The dtypes of matrix products, of exponentials and sums, and of the loss."""
 
     products: torch.dtype
     sums: torch.dtype
@@ -47,7 +47,7 @@ class Precision:
 
     @classmethod
     def of(cls, x: Tensor) -> "Precision":
-        """Return what PyTorch uses here, but for sums, which have float32 at least."""
+        """Return the dtypes that PyTorch uses here, but at least float32 for sums."""
         kind = x.device.type
         cast = torch.is_autocast_enabled(kind) and x.dtype != torch.float64
         products = torch.get_autocast_dtype(kind) if cast else x.dtype
@@ -56,7 +56,7 @@ class Precision:
 
 
 class Layer:
-    """``Z = X Wᵀ + b``, and the gradients of ``X``, ``W`` and ``b`` that are asked for."""
+    """``Z = X Wᵀ + b``, and the gradients of ``X``, ``W`` and ``b`` that are needed."""
 
     def __init__(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Sequence[bool], how: Precision
@@ -69,11 +69,11 @@ class Layer:
         self.to_bias = weight.new_zeros(len(weight), dtype=how.sums) if needs[2] else None
 
     def logits(self, part: slice) -> Tensor:
-        """Return the logits of some rows, a tensor to be overwritten."""
+        """Return the logits of some rows as a tensor that may be overwritten."""
         return linear(self.x[part].to(self.how.products), self.weight, self.bias).to(self.how.sums)
 
     def add(self, part: slice, to_logits: Tensor) -> None:
-        """Add what some rows contribute to the gradients."""
+        """Add the contributions of some rows to the gradients."""
         if self.to_bias is not None:
             self.to_bias += to_logits.sum(0)
         to_logits = to_logits.to(self.how.products)
@@ -92,7 +92,7 @@ class Layer:
 
 
 def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> Tensor:
-    """Return the rows' losses; with ``factors``, add up the layer's gradients on the way."""
+    """Return the losses of the rows. With ``factors``, also add up the gradients of the layer."""
     losses = target.new_zeros(len(target), dtype=layer.how.sums)
     for start in range(0, len(target), loss.chunk):
         part = slice(start, start + loss.chunk)
@@ -101,7 +101,7 @@ def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> T
 
 
 def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, part: slice) -> Tensor:
-    """One chunk: its logits are gone on return, before those of the next are made."""
+    """Process one chunk. Its logits are freed before those of the next chunk are computed."""
     losses, to_logits = _opened(layer.logits(part), target[part], loss)
     if factors is not None:
         layer.add(part, to_logits.mul_(factors[part, None]))
@@ -109,7 +109,7 @@ def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, par
 
 
 def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Return the rows' losses and their derivatives by the logits, in the place of the logits."""
+    """Return the losses of the rows, and write the derivatives by the logits over the logits."""
     smoothing = loss.smoothing
     ignored = target == loss.ignore_index
     classes = target.masked_fill(ignored, 0)[:, None]

@@ -1,4 +1,4 @@
-"""Log-sum-exp that neither overflows nor trips over a fully masked row."""
+"""Log-sum-exp that does not overflow and accepts fully masked rows."""
 
 import math
 from typing import Any
@@ -10,26 +10,40 @@ from autograd_course.functions.shapes import kept_shape
 
 
 class LogSumExp(torch.autograd.Function):
-    """Sum in the domain of logarithms.
+    """Compute the logarithm of a sum of exponentials.
 
-    Forward: ``y = log Σ_dim exp(x) = m + log Σ_dim exp(x - m)``, with ``m`` the maximum, so that no
-    exponent is above 0. Backward: ``∂L/∂x = exp(x - y) · ∂L/∂y``; the factor is the softmax.
+    Forward: ``y = log Σ_dim exp(x) = m + log Σ_dim exp(x - m)``, where ``m`` is the maximum, so
+    that no exponent is above 0. Backward: ``∂L/∂x = exp(x - y) · ∂L/∂y``. The factor is the
+    softmax.
 
-    An element ``-∞`` adds nothing and has gradient 0. A row of nothing but ``-∞`` (all masked) has
-    ``y = -∞``, as in ``torch.logsumexp``, and gradient 0, where that has nan. There ``m`` would be
-    ``-∞`` and ``x - m`` nan, so ``m`` is replaced by 0; likewise ``y`` in backward. Shapes: ``x``
-    any; ``y`` is ``x`` without ``dim``, or with length 1 there if ``keepdim``. ``dim`` is one axis
-    or several, not empty. Real floating dtypes.
+    An element ``-∞`` adds nothing to the sum, and its gradient is 0. If all elements of a row are
+    ``-∞`` (a fully masked row), ``y`` is ``-∞``, as in ``torch.logsumexp``. The gradient of this
+    row is 0, while that of ``torch.logsumexp`` is nan. There ``m`` would be ``-∞`` and ``x - m``
+    nan, so ``m`` is replaced by 0, and so is ``y`` in backward.
 
-    Twice differentiable: the softmax is rebuilt from input and output. Saved from forward it would
-    be a constant, and the second derivative 0 without a word.
+    Twice differentiable, because backward computes the softmax from the saved input and output. A
+    softmax saved by ``forward`` would be a constant, and the second derivative would be 0 without
+    an error.
+
+    Args:
+        x: Real floating dtype.
+        dim: One dim or several, but not an empty tuple.
+        keepdim: Whether ``y`` keeps each reduced dim with size 1.
+
+    Returns:
+        The log-sum-exp, without ``dim`` or with size 1 there.
+
+    Example:
+        >>> import torch
+        >>> LogSumExp.apply(torch.tensor([[100.0, 100.0], [-torch.inf, -torch.inf]]))
+        tensor([100.6931,     -inf])
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return ``log Σ exp(x)``, saving input and output."""
+        """Return ``log Σ exp(x)``, and save input and output."""
         m = x.amax(dim, keepdim=True)
         m = torch.where(m.isinf(), 0, m)
         total = torch.exp(x - m).sum(dim, keepdim=keepdim)

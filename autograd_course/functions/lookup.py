@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers, as an embedding reads them."""
+"""Rows of a table by their indices, as in an embedding."""
 
 from typing import Any
 
@@ -10,24 +10,34 @@ class Lookup(torch.autograd.Function):
     """Read rows of a table.
 
     Forward: ``y[i] = table[index[i]]``. Backward, with ``g = ∂L/∂y``:
-    ``∂L/∂table[r] = Σ_{i: index[i] = r} g[i]``; a row that was read twice collects twice.
+    ``∂L/∂table[r] = Σ_{i: index[i] = r} g[i]``. The gradients of all reads of a row add up.
 
-    Shapes: ``table`` is ``(R, ...)``, ``index`` any shape of integers from 0 to R - 1, ``y`` is
-    ``(*index.shape, ...)``. Floating or complex tables; the gradient has the table's dtype. Saves
-    the index only. Twice differentiable. Source: ``torch.nn.functional.embedding`` does the same
-    for tables of two axes.
+    The Function saves only the index. Twice differentiable. ``torch.nn.functional.embedding``
+    computes the same for tables with two dims.
+
+    Args:
+        table: ``(R, ...)``, floating or complex.
+        index: Integers from 0 to ``R - 1``, any shape.
+
+    Returns:
+        ``(*index.shape, ...)``.
+
+    Example:
+        >>> import torch
+        >>> Lookup.apply(torch.tensor([10.0, 20.0, 30.0]), torch.tensor([2, 0, 2]))
+        tensor([30., 10., 30.])
     """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
-        """Return ``table[index]``, saving ``index``."""
+        """Return ``table[index]`` and save ``index``."""
         ctx.save_for_backward(index)
         ctx.shape = table.shape
         return table[index]
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return a table of zeros into which every read row's gradient was added."""
+        """Add the gradient of each read row to a table of zeros."""
         (index,) = ctx.saved_tensors
         zeros = grad_output.new_zeros(ctx.shape)  # torch.zeros: float32, and on the CPU
         rows = grad_output.reshape(-1, *ctx.shape[1:])

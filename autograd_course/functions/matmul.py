@@ -9,22 +9,33 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class MatMul(torch.autograd.Function):
-    """Multiply matrices, batch by batch.
+    """Multiply matrices, for each entry of a batch.
 
     Forward: ``Y = A B``. Backward, with ``G = ∂L/∂Y``: ``∂L/∂A = G Bᴴ`` and ``∂L/∂B = Aᴴ G``,
-    summed over the batch axes that broadcasting has added or stretched. (``ᴴ`` transposes the last
-    two axes and conjugates; for real matrices it is the transpose.)
+    summed over the batch dims that broadcasting has added or expanded. ``ᴴ`` transposes the last
+    two dims and conjugates. For real matrices it is the transpose.
 
-    Shapes: ``A`` is ``(..., n, k)``, ``B`` is ``(..., k, m)``, ``Y`` is ``(..., n, m)``; the
-    leading axes broadcast. Floating or complex dtypes, one for both. A gradient is computed only
-    for an input that asks for one. Twice differentiable.
+    A gradient is computed only for an input that requires one. Twice differentiable.
 
-    Raises ``ValueError`` for a tensor of fewer than two axes.
+    Args:
+        a: ``(..., n, k)``, floating or complex.
+        b: ``(..., k, m)``, with the dtype of ``a``. The leading dims broadcast.
+
+    Returns:
+        ``(..., n, m)``.
+
+    Raises:
+        ValueError: An input has fewer than two dims.
+
+    Example:
+        >>> import torch
+        >>> MatMul.apply(torch.ones(7, 2, 3), torch.ones(3, 4)).shape
+        torch.Size([7, 2, 4])
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``A B``, saving both."""
+        """Return ``A B`` and save both."""
         if min(a.dim(), b.dim()) < 2:
             raise ValueError(
                 f"MatMul needs two matrices or batches of them, "

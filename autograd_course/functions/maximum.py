@@ -1,4 +1,4 @@
-"""The maximum along axes, its gradient shared among ties."""
+"""The maximum along dims, whose gradient is shared among ties."""
 
 from typing import Any
 
@@ -9,23 +9,35 @@ from autograd_course.functions.shapes import kept_shape
 
 
 class Max(torch.autograd.Function):
-    """Take the largest element along one or several axes.
+    """Take the maximum over one dim or several.
 
     Forward: ``y = max x`` over ``dim``. Backward: with ``M = 1`` where ``x`` equals the maximum and
     0 elsewhere, ``∂L/∂x = M / Σ_dim M · ∂L/∂y``.
 
-    Where several elements are the largest, no derivative exists; they share the gradient equally,
-    as in ``torch.amax``. (``torch.max`` with a ``dim`` gives all of it to one of them.)
-    Shapes: ``x`` any; ``y`` is ``x`` without ``dim``, or with length 1 there if ``keepdim``.
-    ``dim`` is one axis or several, not empty, negative ones from the end. Real floating dtypes.
-    Twice differentiable (the second derivative is 0).
+    If several elements are the largest, no derivative exists. They share the gradient equally, as
+    in ``torch.amax``. (``torch.max`` with a ``dim`` passes the whole gradient to one of them.)
+    Twice differentiable: the second derivative is 0.
+
+    Args:
+        x: Real floating dtype.
+        dim: One dim or several, but not an empty tuple. A negative dim counts from the end.
+        keepdim: Whether ``y`` keeps each reduced dim with size 1.
+
+    Returns:
+        The maximum, without ``dim`` or with size 1 there.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[1.0, 5.0, 5.0]], requires_grad=True)
+        >>> torch.autograd.grad(Max.apply(x, 1), x)[0]
+        tensor([[0.0000, 0.5000, 0.5000]])
     """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return the maximum over ``dim``, saving which elements attain it."""
+        """Return the maximum over ``dim``, and save which elements are equal to it."""
         largest = x.amax(dim, keepdim=True)
         ctx.save_for_backward(x == largest)
         ctx.dim = dim
@@ -33,7 +45,7 @@ class Max(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return ``grad_output`` at the maximum, in equal shares where there are several."""
+        """Return ``grad_output`` at the maximum, in equal shares if there are several."""
         (attained,) = ctx.saved_tensors
         shares = attained.to(grad_output.dtype) / attained.sum(ctx.dim, keepdim=True)
         return shares * grad_output.reshape(kept_shape(attained.shape, ctx.dim)), None, None

@@ -9,25 +9,36 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class Multiply(torch.autograd.Function):
-    """Multiply two tensors of broadcastable shapes.
+    """Multiply two tensors whose shapes broadcast.
 
-    Forward: ``y = a · b``. Backward, with ``g = ∂L/∂y``: ``∂L/∂a = sum_to_shape(g · b̄)`` and
-    ``∂L/∂b = sum_to_shape(g · ā)``, where the bar conjugates. An element that broadcasting repeats
-    is used many times, and collects from all its uses.
+    Forward: ``y = a·b``. Backward, with ``g = ∂L/∂y``: ``∂L/∂a = sum_to_shape(g·b̄)`` and
+    ``∂L/∂b = sum_to_shape(g·ā)``, where the bar is the complex conjugate.
 
-    Shapes: ``a`` and ``b`` broadcast, ``y`` has the common shape. Floating or complex dtypes, one
-    for both. A gradient is computed only for an input that asks for one. Twice differentiable.
+    Broadcasting uses an element several times, so its gradient is the sum over all uses. A gradient
+    is computed only for an input that requires one. Twice differentiable.
+
+    Args:
+        a: A tensor, floating or complex.
+        b: A tensor of the same dtype, whose shape broadcasts with that of ``a``.
+
+    Returns:
+        The product, in the common shape.
+
+    Example:
+        >>> import torch
+        >>> Multiply.apply(torch.ones(2, 3), torch.tensor([1.0, 2.0, 3.0])).shape
+        torch.Size([2, 3])
     """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``a · b``, saving both."""
+        """Return ``a·b`` and save both."""
         ctx.save_for_backward(a, b)
         return a * b
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``a`` and ``b``, each of its input's own shape."""
+        """Return the gradients of ``a`` and ``b``, each in the shape of its input."""
         a, b = ctx.saved_tensors
         needs_a, needs_b = ctx.needs_input_grad
         return (

@@ -1,4 +1,4 @@
-"""Masks of one bit an element: eight in a byte."""
+"""Masks that take one bit for each element."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,27 @@ _EACH = sum(1 << (9 * k) for k in range(BITS)) - (1 << 64)  # bit k of byte k, a
 
 
 def pack_bits(mask: Tensor) -> Tensor:
-    """Return a boolean mask as bytes: ``⌈n / 8⌉`` of them for ``n`` elements.
+    """Pack a boolean mask into bytes.
 
-    Element ``8i + k``, in row-major order, is bit ``k`` of byte ``i``; bits beyond the last element
-    are 0. ``torch.bool`` spends a byte on each element. Any shape; the result is a ``uint8`` vector
-    on the mask's device. Nothing larger than the mask is made on the way.
+    Element ``8i + k``, in row-major order, becomes bit ``k`` of byte ``i``. The bits after the last
+    element are 0. ``torch.bool`` takes a byte for each element, so the result is an eighth as
+    large. No intermediate result is larger than the mask.
 
-    Raises ``TypeError`` if the mask is not boolean. Source: Warren, Hacker's Delight (the product).
+    Args:
+        mask: Boolean, any shape.
+
+    Returns:
+        A ``uint8`` vector of ``⌈n / 8⌉`` bytes on the mask's device.
+
+    Raises:
+        TypeError: The mask is not boolean.
+
+    Example:
+        >>> import torch
+        >>> pack_bits(torch.tensor([True, False, True]))
+        tensor([5], dtype=torch.uint8)
+
+    Source: Warren, "Hacker's Delight" (the multiplication that collects eight bits).
     """
     if mask.dtype != torch.bool:
         raise TypeError(f"pack_bits packs a boolean mask, not {mask.dtype}")
@@ -33,9 +47,22 @@ def pack_bits(mask: Tensor) -> Tensor:
 
 
 def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return the boolean mask of a shape that :func:`pack_bits` has packed.
+    """Unpack a boolean mask that :func:`pack_bits` has packed.
 
-    Raises ``ValueError`` if a mask of that shape has another number of bytes.
+    Args:
+        packed: The bytes.
+        shape: The shape of the mask.
+
+    Returns:
+        The boolean mask.
+
+    Raises:
+        ValueError: A mask of this shape has another number of bytes.
+
+    Example:
+        >>> import torch
+        >>> unpack_bits(torch.tensor([5], dtype=torch.uint8), (3,))
+        tensor([ True, False,  True])
     """
     number = math.prod(shape)
     if packed.numel() != math.ceil(number / BITS):
@@ -48,46 +75,71 @@ def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 class PackedReLU(torch.autograd.Function):
-    """A ReLU that keeps a bit for each element.
+    """Compute a ReLU that saves one bit for each element.
 
-    Forward: ``y = max(x, 0)``. Backward: ``∂L/∂x = ∂L/∂y`` where ``x > 0``, else 0: at the kink the
-    gradient is 0, as in ``torch.relu``.
+    Forward: ``y = max(x, 0)``. Backward: ``∂L/∂x = ∂L/∂y`` where ``x > 0``, and 0 elsewhere. At the
+    kink the gradient is 0, as in ``torch.relu``.
 
-    Worth it where nothing else keeps ``x`` or ``y``. ``torch.relu`` keeps its output, which costs
-    nothing if the next operation keeps its input. Shapes: ``x`` and ``y`` alike, any shape. Real
-    floating dtypes; the gradient has the dtype of ``x``. Saves ``⌈n / 8⌉`` bytes. Twice
-    differentiable (the second derivative is 0).
+    This saves memory only if no other operation saves ``x`` or ``y``. ``torch.relu`` saves its
+    output, which costs nothing if the next operation saves its input. The Function saves
+    ``⌈n / 8⌉`` bytes. Twice differentiable: the second derivative is 0.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The activation, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> PackedReLU.apply(torch.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``max(x, 0)``, saving the signs."""
+        """Return ``max(x, 0)`` and save the signs."""
         ctx.save_for_backward(pack_bits(x > 0))
         return x.clamp(min=0)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        """Return ``grad_output`` where the input was positive, 0 elsewhere."""
+        """Return ``grad_output`` where the input was positive, and 0 elsewhere."""
         (packed,) = ctx.saved_tensors
         return torch.where(unpack_bits(packed, grad_output.shape), grad_output, 0)
 
 
 class PackedDropout(torch.autograd.Function):
-    """Dropout that keeps a bit for each element.
+    """Compute dropout, and save one bit for each element.
 
-    Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, else 1.
-    Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
+    Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, and 1
+    otherwise. Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
 
-    ``p`` is a Python number in ``[0, 1]``; with ``p = 1`` all is 0. The mask is drawn from the
-    random state of the device of ``x``, not as ``torch.dropout`` draws it. Shapes: ``x`` and ``y``
-    alike, any shape. Real floating dtypes. Saves ``⌈n / 8⌉`` bytes. Twice differentiable.
+    The mask uses the random state of the device of ``x``, but differs from the mask that
+    ``torch.dropout`` draws from the same state. The Function saves ``⌈n / 8⌉`` bytes. Twice
+    differentiable.
 
-    Raises ``ValueError`` for a ``p`` outside of ``[0, 1]``. Source: Srivastava et al. 2014.
+    Args:
+        x: Any shape, real floating dtype.
+        p: A Python number in ``[0, 1]``. With 1, the output is 0.
+
+    Returns:
+        The result, with the shape and the dtype of ``x``.
+
+    Raises:
+        ValueError: ``p`` is not in ``[0, 1]``.
+
+    Example:
+        >>> import torch
+        >>> PackedDropout.apply(torch.ones(3), 1.0)
+        tensor([0., 0., 0.])
+
+    Source: Srivastava et al., "Dropout", 2014.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float = 0.5) -> Tensor:
-        """Return ``x`` with some elements dropped and the others scaled up, saving which."""
+        """Return ``x`` with some elements dropped and the others scaled, and save which ones."""
         if not 0 <= p <= 1:
             raise ValueError(f"PackedDropout needs a probability, got p = {p}")
         mask = torch.rand(x.shape, device=x.device) >= p
@@ -97,7 +149,7 @@ class PackedDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output`` with the same elements dropped and the others scaled up."""
+        """Return ``grad_output`` with the same elements dropped and the others scaled."""
         (packed,) = ctx.saved_tensors
         return _dropped(unpack_bits(packed, grad_output.shape), grad_output, ctx.scale), None
 

@@ -7,22 +7,32 @@ from torch import Tensor
 
 
 class ToPolar(torch.autograd.Function):
-    """Turn Cartesian into polar coordinates.
+    """Convert Cartesian to polar coordinates.
 
-    Forward: ``r = √(x² + y²)``, ``θ = atan2(y, x)`` in radians. Backward, each input collecting
+    Forward: ``r = √(x² + y²)`` and ``θ = atan2(y, x)``. Backward, where each input gets a gradient
     from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    Shapes: ``x``, ``y``, ``r`` and ``θ`` alike; it does not broadcast. Real floating dtypes. Saves
-    its two outputs. At the origin, where the derivative does not exist, ``g_r`` goes to ``x`` and
-    ``g_θ`` to neither, so the gradient stays finite.
-    A gradient is computed only for an input that asks for one. Twice differentiable: saved
-    *outputs* carry their own graph.
+    At the origin no derivative exists. There ``∂L/∂x`` is ``g_r`` and nothing comes from ``g_θ``,
+    so the gradient stays finite. A gradient is computed only for an input that requires one. The
+    Function saves its two outputs. Twice differentiable, because saved outputs have a graph.
+
+    Args:
+        x: Any shape, real floating dtype.
+        y: The shape of ``x``. The Function does not broadcast.
+
+    Returns:
+        The radius ``r`` and the angle ``θ`` in radians, each with the shape of ``x``.
+
+    Example:
+        >>> import torch
+        >>> ToPolar.apply(torch.tensor([3.0]), torch.tensor([4.0]))
+        (tensor([5.]), tensor([0.9273]))
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return radius and angle, saving both."""
+        """Return radius and angle, and save both."""
         r, theta = torch.hypot(x, y), torch.atan2(y, x)
         ctx.save_for_backward(r, theta)
         return r, theta
@@ -31,7 +41,7 @@ class ToPolar(torch.autograd.Function):
     def backward(
         ctx: Any, grad_r: Tensor, grad_theta: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``x`` and ``y``; an unused output's gradient arrives as zeros."""
+        """Return the gradients of ``x`` and ``y``. The gradient of an unused output is zeros."""
         r, theta = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)

@@ -1,4 +1,4 @@
-"""What a backward needs that runs something again and lets autograd differentiate that."""
+"""Helpers for a backward that runs code again and lets autograd differentiate it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from torch.autograd.graph import get_gradient_edge
 
 
 def entered(value: Any, needs_gradient: bool) -> Any:
-    """Return an argument for a second run, from which a gradient can be asked.
+    """Return an argument for a second run, with respect to which a gradient can be computed.
 
-    In an ordinary backward it is cut off from what lies before it. Under ``create_graph`` (grad
-    mode is on then) it stays connected, as the gradient itself is to be differentiated. It is a
-    view of its own, so that a gradient with respect to it is that of this run alone.
+    In an ordinary backward pass it is detached from the graph before it. Under ``create_graph``,
+    where grad mode is on, it stays connected, because the gradient itself must be differentiable.
+    It is a view, so that a gradient with respect to it comes from this run alone.
     """
     if not needs_gradient:
         return value
@@ -27,11 +27,12 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 def own_parameters(
     modules: Iterable[nn.Module], parameters: Iterable[Tensor]
 ) -> Iterator[list[Tensor]]:
-    """Give modules, for a second run, parameters from which a gradient can be asked.
+    """Give modules parameters for a second run, with respect to which a gradient can be computed.
 
-    In an ordinary backward these are the parameters themselves. Under ``create_graph`` what lies
-    before the arguments may use the same parameters, and a gradient with respect to them would run
-    on into that: the modules hold views of them for the time.
+    In an ordinary backward pass these are the parameters themselves. Under ``create_graph`` the
+    graph before the arguments may contain the same parameters, and a gradient with respect to them
+    would include that part of the graph. So the modules get views of their parameters for the
+    second run.
     """
     if not torch.is_grad_enabled():
         yield list(parameters)
@@ -51,9 +52,9 @@ def own_parameters(
 def vector_jacobian_product(
     outputs: Iterable[Any], inputs: Sequence[Tensor], grad_outputs: Iterable[Tensor | None]
 ) -> tuple[Tensor | None, ...]:
-    """Return ``Σ gᵀ ∂output/∂input`` for each input, ``None`` where no output depends on it.
+    """Return ``Σ gᵀ ∂output/∂input`` for each input, or None if no output depends on it.
 
-    Outputs without a graph, and those whose ``g`` is ``None``, take no part.
+    Outputs without a graph, and outputs whose ``g`` is None, do not count.
     """
     pairs = [
         (output, g)
@@ -68,7 +69,7 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that outputs depend on, not through ``inputs`` nor as one of them."""
+    """Return a leaf that outputs depend on, other than ``inputs`` and not through them."""
     # Nodes are compared, not tensors: saved-tensor hooks may hand back another tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]

@@ -1,4 +1,4 @@
-"""A one-hot sample with a gradient that is right to second order."""
+"""A one-hot sample with a second-order accurate gradient."""
 
 from typing import Any
 
@@ -10,28 +10,40 @@ from autograd_course.functions.gumbel_softmax import softmax_vjp
 
 
 class ReinMax(torch.autograd.Function):
-    """Draw one-hot from ``softmax(logits)`` along the last axis; ReinMax's gradient backward.
+    """Sample a one-hot vector from ``softmax(logits)``, with the gradient of ReinMax.
 
-    Forward: ``y`` is one-hot at the largest ``logits + noise``. Backward: with ``p =
-    softmax(logits)``, ``m = (p + y) / 2`` and ``J(q)ᵀg = q ⊙ (g - Σ g·q)``,
+    Forward: ``y`` is one-hot at the largest ``logits + noise``, along the last dim. Backward: with
+    ``p = softmax(logits)``, ``m = (p + y) / 2`` and ``J(q)ᵀg = q ⊙ (g - Σ g·q)``,
 
     ``∂L/∂logits := 2 J(m)ᵀg - ½ J(p)ᵀg``, with ``g = ∂L/∂y``.
 
-    In expectation over the draw this is the gradient of ``E[L(y)]`` exactly where L is quadratic;
-    the straight-through ``J(p)ᵀg`` is exact where L is linear. Declared surrogate: ``h = 2
-    softmax(logits + c) - ½ softmax(logits)``, whose constant ``c = log m - logits`` makes the first
-    softmax equal ``m``.
+    The expectation over the samples is the exact gradient of ``E[L(y)]`` if L is quadratic. The
+    straight-through estimate ``J(p)ᵀg`` is exact if L is linear. Declared surrogate:
+    ``h = 2 softmax(logits + c) - ½ softmax(logits)``, where the constant ``c = log m - logits``
+    makes the first softmax equal to ``m``.
 
-    ``noise`` is :func:`~autograd_course.functions.gumbel_softmax.gumbel_noise`; it decides which
-    one-hot is drawn and receives no gradient. Shapes: ``logits``, ``noise`` and ``y`` alike, (...,
-    K). Floating dtypes. Saves ``logits`` and ``y``. Twice differentiable: the second derivative is
-    that of this formula, for the same draw.
-    Source: Liu et al. 2023, Bridging Discrete and Backpropagation, arXiv:2304.08612.
+    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative is that of
+    this formula, for the same sample.
+
+    Args:
+        logits: ``(..., K)``, floating dtype.
+        noise: Noise from :func:`~autograd_course.functions.gumbel_softmax.gumbel_noise`, with the
+            shape of ``logits``. It decides which class is drawn and has no gradient.
+
+    Returns:
+        The one-hot sample, with the shape of ``logits``.
+
+    Example:
+        >>> import torch
+        >>> ReinMax.apply(torch.tensor([0.0, 2.0, 1.0]), torch.zeros(3))
+        tensor([0., 1., 0.])
+
+    Source: Liu et al., "Bridging discrete and backpropagation", arXiv:2304.08612, 2023.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, noise: Tensor) -> Tensor:
-        """Return the one-hot sample, saving it with ``logits``."""
+        """Return the one-hot sample, and save it with ``logits``."""
         choice = (logits + noise).argmax(-1)
         y = one_hot(choice, logits.shape[-1]).to(logits.dtype)
         ctx.save_for_backward(logits, y)

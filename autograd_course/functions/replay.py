@@ -1,4 +1,4 @@
-"""Running a callable a second time exactly as the first time, and without a trace."""
+"""Running a callable a second time exactly as the first time, and without side effects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,15 +10,15 @@ from torch.utils._pytree import tree_leaves
 
 
 class Replay:
-    """Runs ``fn`` once, and again in backward with the same result.
+    """Run ``fn`` once, and again in backward with the same result.
 
-    ``first`` runs it and notes what a second run would find changed: the random states of the CPU
-    and of the GPUs that the arguments lie on, where ``fn`` drew numbers; autocast, on or off, and
-    its dtypes; and those buffers of ``modules`` that ``fn`` wrote (the running mean and variance of
-    a batch norm). ``again`` runs it as it was then. The caller's random states and the modules'
-    buffers are afterwards what they were before: what a forward counts is counted once.
+    ``first`` runs it and stores what would be different in a second run: the random states of the
+    CPU and of the GPUs of the arguments, if ``fn`` drew random numbers; autocast with its dtypes;
+    and the buffers of ``modules`` that ``fn`` wrote, such as the running mean of a batch norm.
+    ``again`` runs it under the same conditions. Afterwards the caller's random states and the
+    modules' buffers are what they were before, so that forward counts everything once.
 
-    What is not put back: Python's and NumPy's random states, and all other state that ``fn`` keeps.
+    Python's and NumPy's random states, and all other state of ``fn``, are not restored.
     """
 
     def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
@@ -31,7 +31,7 @@ class Replay:
         self._autocasts: list[dict[str, Any]] = []
 
     def first(self, *args: Any, **kwargs: Any) -> Any:
-        """Return ``fn(*args, **kwargs)``, and note how it was run."""
+        """Return ``fn(*args, **kwargs)``, and store the conditions of this run."""
         devices = _devices((args, kwargs))
         self._autocasts = [_autocast(kind) for kind in {device.type for device in devices}]
         states = [(device, _random_state(device)) for device in devices]
@@ -46,7 +46,7 @@ class Replay:
         return result
 
     def again(self, *args: Any, **kwargs: Any) -> Any:
-        """Return ``fn(*args, **kwargs)`` as it was run first."""
+        """Return ``fn(*args, **kwargs)`` under the conditions of the first run."""
         with self._autocast(), _randomness(self._states), _lent(self._buffers):
             return self.fn(*args, **kwargs)
 
@@ -58,7 +58,7 @@ class Replay:
 
 
 def _devices(values: Any) -> list[torch.device]:
-    """Return the CPU and the GPUs that tensors among ``values`` lie on."""
+    """Return the CPU and the GPUs of the tensors among ``values``."""
     tensors = (leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor))
     return [torch.device("cpu"), *{tensor.device for tensor in tensors if tensor.is_cuda}]
 
@@ -78,7 +78,7 @@ def _random_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
-    """Put random states in force for a block."""
+    """Use given random states inside a block."""
     gpus = [device for device, _ in states if device.type == "cuda"]
     with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
         for device, state in states:
@@ -98,7 +98,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Give modules copies of earlier values as buffers for a block, then their own back."""
+    """Give modules copies of earlier buffers inside a block, and then their own buffers again."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

@@ -1,4 +1,4 @@
-"""Rounding whose gradient passes as if it were not there."""
+"""Rounding with a straight-through gradient."""
 
 from typing import Any
 
@@ -7,14 +7,27 @@ from torch import Tensor
 
 
 class RoundSTE(torch.autograd.Function):
-    """Round every element to the nearest integer, halves to the even one; straight through.
+    """Round each element to the nearest integer, with a straight-through gradient.
 
-    Forward: ``y = round(x)``. Declared surrogate: ``h(x) = x``, so ``∂L/∂x := ∂L/∂y`` by design;
-    the true derivative is 0 wherever it exists.
+    Forward: ``y = round(x)``, where a half is rounded to the nearest even integer. Declared
+    surrogate: ``h(x) = x``, so ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it
+    exists.
 
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
-    ``x``. Saves nothing. Twice differentiable (the surrogate's second derivative is 0).
-    Source: Bengio, Léonard and Courville 2013, arXiv:1308.3432.
+    The Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The rounded tensor, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> RoundSTE.apply(torch.tensor([0.4, 0.5, 1.5]))
+        tensor([0., 0., 2.])
+
+    Source: Bengio, Léonard and Courville, "Estimating or propagating gradients through stochastic
+    neurons", arXiv:1308.3432, 2013.
     """
 
     @staticmethod

@@ -7,19 +7,30 @@ from torch import Tensor
 
 
 class ScaledSigmoid(torch.autograd.Function):
-    """A sigmoid that rises to ``gain`` with steepness ``slope``.
+    """Compute a sigmoid that rises to ``gain`` with steepness ``slope``.
 
     Forward: ``y = gain · σ(slope · x)``. Backward: ``∂L/∂x = slope · y · (1 - y / gain) · ∂L/∂y``.
 
-    The derivative is a function of the output, so the output is saved and the input may be freed.
-    Shapes: ``x`` and ``y`` alike, any shape. ``gain`` (not 0) and ``slope`` are Python numbers and
-    receive no gradient. Floating dtypes; the gradient has the dtype of ``x``. Twice differentiable:
-    a saved *output* carries its own graph.
+    The derivative is a function of the output, so the Function saves the output, and the input can
+    be freed. Twice differentiable, because a saved output has a graph.
+
+    Args:
+        x: Any shape, floating dtype.
+        gain: A Python number other than 0. It has no gradient.
+        slope: A Python number. It has no gradient.
+
+    Returns:
+        The sigmoid, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> ScaledSigmoid.apply(torch.tensor([0.0]), 4.0)
+        tensor([2.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gain: float = 1.0, slope: float = 1.0) -> Tensor:
-        """Return ``gain · σ(slope · x)``, saving the result."""
+        """Return ``gain · σ(slope · x)`` and save it."""
         y = gain * torch.sigmoid(slope * x)
         ctx.save_for_backward(y)
         ctx.gain, ctx.slope = gain, slope
@@ -27,6 +38,6 @@ class ScaledSigmoid(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return ``slope · y · (1 - y / gain) · grad_output``, and ``None`` for the two numbers."""
+        """Return ``slope · y · (1 - y / gain) · grad_output``, and None for the two numbers."""
         (y,) = ctx.saved_tensors
         return ctx.slope * y * (1 - y / ctx.gain) * grad_output, None, None

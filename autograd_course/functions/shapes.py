@@ -1,4 +1,4 @@
-"""Shapes that a backward has to go back to: before broadcasting, before a reduction."""
+"""Shapes that a backward has to restore: before broadcasting, and before a reduction."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
-    """Sum ``gradient`` over what broadcasting has repeated, down to ``shape``.
+    """Sum ``gradient`` over the dims that broadcasting has added or expanded, to ``shape``.
 
-    The VJP of ``x.expand(gradient.shape)``: axes that broadcasting put in front are summed away,
-    axes that it stretched from length 1 are summed and kept. The dtype stays.
+    This is the VJP of ``x.expand(gradient.shape)``. Dims that broadcasting added in front are
+    summed and removed. Dims that it expanded from size 1 are summed and kept. The dtype stays the
+    same. ``gradient.sum_to_size(shape)`` does the same.
 
-    Raises ``RuntimeError`` if ``shape`` does not broadcast to the gradient's. The same as
-    ``gradient.sum_to_size(shape)``, written out.
+    Raises ``RuntimeError`` if ``shape`` does not broadcast to the shape of the gradient.
     """
     shape = torch.Size(shape)
     added = gradient.dim() - len(shape)
@@ -28,10 +28,10 @@ def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
 
 
 def kept_shape(shape: Iterable[int], dim: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that a reduction over ``dim`` gives with ``keepdim=True``.
+    """Return the shape that a reduction over ``dim`` has with ``keepdim=True``.
 
-    A reduced tensor reshaped to it broadcasts against the input, whether it was made with
-    ``keepdim`` or without. ``dim`` is one axis or several, negative ones from the end.
+    A reduced tensor that you reshape to it broadcasts against the input, whether the reduction used
+    ``keepdim`` or not. ``dim`` is one dim or several. Negative dims count from the end.
     """
     lengths = tuple(shape)
     dims = {d % max(len(lengths), 1) for d in ((dim,) if isinstance(dim, int) else dim)}

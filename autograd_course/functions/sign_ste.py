@@ -1,4 +1,4 @@
-"""A sign whose gradient passes as if it were not there."""
+"""A sign with a straight-through gradient."""
 
 from typing import Any
 
@@ -7,20 +7,31 @@ from torch import Tensor
 
 
 class SignSTE(torch.autograd.Function):
-    """Binarize every element; straight through backward.
+    """Replace each element by its sign, with a straight-through gradient.
 
-    Forward: ``y = +1`` where ``x ≥ 0``, else ``-1``. Declared surrogate: ``h(x) = x``, so
-    ``∂L/∂x := ∂L/∂y`` by design; the true derivative is 0 wherever it exists.
+    Forward: ``y = +1`` where ``x ≥ 0``, and ``-1`` elsewhere. Declared surrogate: ``h(x) = x``, so
+    ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it exists.
 
-    At 0 the value is +1, so that two values suffice; ``torch.sign`` has a third one, 0, there.
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
-    ``x``. Saves nothing. Twice differentiable (the surrogate's second derivative is 0).
-    Source: Hinton 2012 (lectures), Bengio, Léonard and Courville 2013, arXiv:1308.3432.
+    At 0 the value is +1, so that there are only two values. ``torch.sign`` returns 0 there. The
+    Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The signs, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> SignSTE.apply(torch.tensor([-0.3, 0.0, 2.0]))
+        tensor([-1.,  1.,  1.])
+
+    Sources: Hinton's lectures of 2012; Bengio, Léonard and Courville, arXiv:1308.3432, 2013.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return the sign of each element, +1 at 0."""
+        """Return the sign of each element, which is +1 at 0."""
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
     @staticmethod

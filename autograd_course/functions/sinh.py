@@ -7,22 +7,32 @@ from torch import Tensor
 
 
 class Sinh(torch.autograd.Function):
-    """Hyperbolic sine, element by element, saving nothing but its output.
+    """Compute the hyperbolic sine, and save only the output.
 
-    Forward: ``y = sinh(x)``. Backward: ``∂L/∂x = √(1 + y²) ∂L/∂y``, which is ``cosh(x) ∂L/∂y``
-    because ``cosh² - sinh² = 1``.
+    Forward: ``y = sinh(x)``. Backward: ``∂L/∂x = √(1 + y²) · ∂L/∂y``, which equals
+    ``cosh(x) · ∂L/∂y`` because ``cosh² - sinh² = 1``.
 
-    ``cosh(x)`` computed in forward would be a constant to backward, and the second derivative
-    zero. Written with the output it has a graph, so every order is right.
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
-    ``x``. ``torch.hypot`` squares without overflow.
+    If ``forward`` saved ``cosh(x)``, it would be a constant for backward, and the second derivative
+    would be 0. The output has a graph, so derivatives of every order are right. ``torch.hypot``
+    computes the root without an overflow of ``y²``.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The hyperbolic sine, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Sinh.apply(torch.tensor([0.0, 1.0]))
+        tensor([0.0000, 1.1752])
 
     Source: NIST Digital Library of Mathematical Functions, 4.35.11.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``sinh(x)``, saving it."""
+        """Return ``sinh(x)`` and save it."""
         y = torch.sinh(x)
         ctx.save_for_backward(y)
         return y

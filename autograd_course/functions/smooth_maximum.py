@@ -1,4 +1,4 @@
-"""A maximum with a temperature, in the form that every transform takes."""
+"""A maximum with a temperature, written for the transforms of torch.func."""
 
 from typing import Any
 
@@ -7,18 +7,28 @@ from torch import Tensor
 
 
 class SmoothMaximum(torch.autograd.Function):
-    """The maximum over the last axis, made smooth by a temperature.
+    """Compute a maximum over the last dim that a temperature makes smooth.
 
-    Forward: ``y = t · log Σ exp(x / t)``, which tends to ``max x`` as ``t → 0``. With
-    ``p = softmax(x / t)``, backward is ``∂L/∂x = p · g`` and ``∂L/∂t = Σ g · (y - Σ p x) / t``, and
-    forward mode ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
+    Forward: ``y = t · log Σ exp(x / t)``, which tends to ``max x`` as ``t → 0``. Backward, with
+    ``p = softmax(x / t)`` and ``g = ∂L/∂y``: ``∂L/∂x = p · g`` and
+    ``∂L/∂t = Σ g · (y - Σ p x) / t``. Forward mode: ``ẏ = Σ p ẋ + ṫ · (y - Σ p x) / t``.
 
-    ``forward`` and ``setup_context`` are separate, the vmap rule is generated, and there is a
-    ``jvp``, for the transforms of ``torch.func``. ``torch.compile`` breaks the graph here because
-    of the ``jvp``. Shapes: ``x``
-    any but 0-dim, ``y`` without its last axis, ``temperature`` a positive 0-dim tensor. Real
-    floating dtypes, one for both. A gradient is computed only for an input that asks for one. Twice
-    differentiable, forward over reverse too.
+    For the transforms of ``torch.func``, ``forward`` and ``setup_context`` are separate, the vmap
+    rule is generated, and there is a ``jvp``. Because of the ``jvp``, ``torch.compile`` breaks the
+    graph here. A gradient is computed only for an input that requires one. Twice differentiable,
+    also by forward over reverse mode.
+
+    Args:
+        x: At least one dim, real floating dtype.
+        temperature: ``t``, a positive 0-dim tensor with the dtype of ``x``.
+
+    Returns:
+        The smooth maximum, without the last dim.
+
+    Example:
+        >>> import torch
+        >>> SmoothMaximum.apply(torch.tensor([1.0, 3.0]), torch.tensor(0.1))
+        tensor(3.)
     """
 
     generate_vmap_rule = True
@@ -36,7 +46,7 @@ class SmoothMaximum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return ``p · g``, and the temperature's share summed over all rows."""
+        """Return ``p · g``, and the gradient of the temperature, summed over all rows."""
         x, t, y = ctx.saved_tensors
         needs_x, needs_t = ctx.needs_input_grad
         p = torch.softmax(x / t, -1)

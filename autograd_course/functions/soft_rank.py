@@ -7,28 +7,41 @@ from torch import Tensor
 
 
 class SoftRank(torch.autograd.Function):
-    """Rank the elements of each row, softly: 1 for the smallest, n for the largest.
+    """Compute smooth ranks of each row, from 1 for the smallest element to n for the largest.
 
-    Forward: ``r_i = ½ + Σ_j σ((x_i - x_j) / τ)``; each sigmoid asks how far ``x_i`` stands above
-    ``x_j``, the one of ``i`` with itself is ½, and as ``τ → 0`` the ranks become those of sorting.
-    Backward, with ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
-    ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``: ``x_k`` moves its own rank, and everyone else's.
+    Forward: ``r_i = ½ + Σ_j σ((x_i - x_j) / τ)``. Each sigmoid compares two elements, and that of
+    an element with itself is ½. As ``τ → 0``, the result becomes the exact ranks. Backward, with
+    ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
+    ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. ``x_k`` changes its own rank and all other ranks.
 
-    Shapes: ``x`` and ``r`` are ``(..., n)``; memory is of the order n² a row. ``temperature`` τ > 0
-    is a Python number and receives no gradient. Real floating dtypes. Twice differentiable. Source:
-    Qin, Liu and Li 2010 (the sum of sigmoids).
+    A row needs memory of order n². Twice differentiable.
+
+    Args:
+        x: ``(..., n)``, real floating dtype.
+        temperature: ``τ``, a positive Python number. It has no gradient.
+
+    Returns:
+        The ranks, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> SoftRank.apply(torch.tensor([30.0, 10.0, 20.0]), 0.1)
+        tensor([3., 1., 2.])
+
+    Source: Qin, Liu and Li, "A general approximation framework for direct optimization of
+    information retrieval measures", 2010.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, temperature: float = 1.0) -> Tensor:
-        """Return the soft ranks along the last axis, saving ``x``."""
+        """Return the soft ranks along the last dim, and save ``x``."""
         ctx.save_for_backward(x)
         ctx.temperature = temperature
         return 0.5 + above(x, temperature).sum(-1)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the row term minus the column term."""
+        """Return the term of the own rank minus that of the other ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature
@@ -38,5 +51,5 @@ class SoftRank(torch.autograd.Function):
 
 
 def above(x: Tensor, temperature: float) -> Tensor:
-    """Return ``σ((x_i - x_j) / τ)`` for all pairs: ``(..., n, n)``."""
+    """Return ``σ((x_i - x_j) / τ)`` for all pairs, with the shape ``(..., n, n)``."""
     return torch.sigmoid((x[..., :, None] - x[..., None, :]) / temperature)

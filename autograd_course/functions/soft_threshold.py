@@ -1,4 +1,4 @@
-"""Soft thresholding: shrink toward zero, and stop there."""
+"""Soft thresholding: shrink each element toward zero."""
 
 from typing import Any
 
@@ -9,20 +9,31 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class SoftThreshold(torch.autograd.Function):
-    """Shrink every element by a threshold; what is smaller becomes 0.
+    """Shrink each element by a threshold, and set smaller elements to 0.
 
     Forward: ``y = sign(x) · max(|x| - t, 0)``. Backward, with ``g = ∂L/∂y``: where ``|x| > t``,
-    ``∂L/∂x = g`` and ``∂L/∂t`` collects ``-sign(x) · g``; elsewhere both are 0, at the kinks
-    ``|x| = t`` too, as in ``torch.nn.functional.softshrink``.
+    ``∂L/∂x = g``, and ``-sign(x) · g`` is added to ``∂L/∂t``. Elsewhere both are 0. This includes
+    the kinks ``|x| = t``, as in ``torch.nn.functional.softshrink``.
 
-    Shapes: ``x`` and ``y`` alike; ``threshold`` (not negative) broadcasts to ``x``. Real floating
-    dtypes, one for both. Saves the sign of the output: all that backward needs. A gradient is
-    computed only for an input that asks for one. Twice differentiable (the second derivative is 0).
+    The Function saves the sign of the output. A gradient is computed only for an input that
+    requires one. Twice differentiable: the second derivative is 0.
+
+    Args:
+        x: Any shape, real floating dtype.
+        threshold: Not negative, with the dtype of ``x`` and a shape that broadcasts to ``x``.
+
+    Returns:
+        The shrunken tensor, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> SoftThreshold.apply(torch.tensor([-3.0, 0.5, 2.0]), torch.tensor(1.0))
+        tensor([-2.,  0.,  1.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, threshold: Tensor) -> Tensor:
-        """Return the shrunken ``x``, saving where it was not cut to 0, and on which side."""
+        """Return the shrunken ``x``, and save the sign of the output."""
         beyond = torch.where(x.abs() > threshold, x.sign(), 0)
         ctx.save_for_backward(beyond)
         ctx.shape = threshold.shape

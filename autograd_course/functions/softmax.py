@@ -7,20 +7,31 @@ from torch import Tensor
 
 
 class Softmax(torch.autograd.Function):
-    """Turn scores along one axis into weights that sum to 1.
+    """Turn scores along one dim into weights that sum to 1.
 
     Forward: ``y_i = exp(x_i) / Σ_j exp(x_j)``. Backward, with ``g = ∂L/∂y``:
     ``∂L/∂x = y ∘ (g - Σ_j g_j y_j)``.
 
-    The Jacobian ``diag(y) - y yᵀ`` is a diagonal and an outer product, so its product with ``g``
-    needs one inner product a row and never the matrix. The output is saved, not the input.
-    Shapes: ``x`` and ``y`` alike; ``dim`` is one axis. Real floating dtypes. Twice differentiable:
-    a saved *output* carries its own graph.
+    The Jacobian ``diag(y) - y yᵀ`` is a diagonal minus an outer product. So its product with ``g``
+    needs one inner product for each row, and never the matrix. The Function saves the output, not
+    the input. Twice differentiable, because a saved output has a graph.
+
+    Args:
+        x: Real floating dtype.
+        dim: The dim along which the weights sum to 1.
+
+    Returns:
+        The weights, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Softmax.apply(torch.zeros(4))
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int = -1) -> Tensor:
-        """Return the weights, saving them."""
+        """Return the weights and save them."""
         y = torch.softmax(x, dim)
         ctx.save_for_backward(y)
         ctx.dim = dim

@@ -7,24 +7,33 @@ from torch import Tensor
 
 
 class Softplus(torch.autograd.Function):
-    """Smooth ``max(x, 0)``, element by element, saving nothing but its output.
+    """Compute a smooth ``max(x, 0)``, and save only the output.
 
-    Forward: ``y = log(1 + exp(x))``. Backward: ``∂L/∂x = σ(x) ∂L/∂y`` with
+    Forward: ``y = log(1 + exp(x))``. Backward: ``∂L/∂x = σ(x) · ∂L/∂y``, where
     ``σ(x) = 1 - exp(-y)``.
 
-    The logistic ``σ(x)`` would be at hand in forward, but as an intermediate it is a constant to
-    backward, and the second derivative would be incomplete. The output carries a graph: backward
-    differentiates through this Function again, so every order is right.
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
-    ``x``.
+    If ``forward`` saved ``σ(x)``, it would be an intermediate and so a constant for backward, and
+    the second derivative would be incomplete. The output has a graph, so derivatives of every order
+    are right: differentiating ``backward`` leads through this Function again.
 
-    Source: C. Dugas et al., "Incorporating second-order functional knowledge for better option
-    pricing", 2001 (softplus).
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The activation, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Softplus.apply(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([0.3133, 0.6931, 1.3133])
+
+    Source: Dugas et al., "Incorporating second-order functional knowledge for better option
+    pricing", 2001.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``log(1 + exp(x))``, saving it."""
+        """Return ``log(1 + exp(x))`` and save it."""
         y = torch.nn.functional.softplus(x)
         ctx.save_for_backward(y)
         return y

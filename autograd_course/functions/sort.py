@@ -1,4 +1,4 @@
-"""Sorting along the last axis: one output with a gradient, one without."""
+"""Sorting along the last dim: one output has a gradient, the other does not."""
 
 from typing import Any
 
@@ -7,21 +7,32 @@ from torch import Tensor
 
 
 class Sort(torch.autograd.Function):
-    """Sort the last axis; return the values and where each of them was.
+    """Sort along the last dim, and return the values and their original indices.
 
-    Forward: ``values[..., i] = x[..., indices[..., i]]``, in order. Backward takes each gradient
-    back to where its value came from: ``∂L/∂x[..., indices[..., i]] = ∂L/∂values[..., i]``. The
-    indices have no gradient.
+    Forward: ``values[..., i] = x[..., indices[..., i]]``, in order. Backward returns each gradient
+    to the place of its value: ``∂L/∂x[..., indices[..., i]] = ∂L/∂values[..., i]``. The indices
+    have no gradient.
 
-    Shapes: ``x``, ``values`` and ``indices`` alike, one axis or more. ``descending`` is a flag.
-    Real floating dtypes; ``indices`` are int64. Equal elements keep their order, and so each has
-    the gradient of its own place. Saves the indices only. Twice differentiable (backward is linear
-    in its argument and does not depend on the values of ``x``).
+    Equal elements keep their order, so each one gets the gradient of its own place. The Function
+    saves only the indices. Twice differentiable: ``backward`` is linear in its argument and does
+    not depend on the values of ``x``.
+
+    Args:
+        x: At least one dim, real floating dtype.
+        descending: Whether the largest value comes first.
+
+    Returns:
+        The sorted values and their indices (int64), both with the shape of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Sort.apply(torch.tensor([3.0, 1.0, 2.0]))
+        (tensor([1., 2., 3.]), tensor([1, 2, 0]))
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-        """Return sorted values and indices, saving the indices."""
+        """Return sorted values and indices, and save the indices."""
         values, indices = torch.sort(x, dim=-1, descending=descending, stable=True)
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices)
@@ -29,6 +40,6 @@ class Sort(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_values: Tensor, grad_indices: Tensor) -> tuple[Tensor, None]:
-        """Return every gradient to its place; ``grad_indices`` means nothing."""
+        """Return each gradient to the place of its value. ``grad_indices`` has no meaning."""
         (indices,) = ctx.saved_tensors
         return torch.zeros_like(grad_values).scatter(-1, indices, grad_values), None

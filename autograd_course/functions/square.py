@@ -7,24 +7,35 @@ from torch import Tensor
 
 
 class Square(torch.autograd.Function):
-    """Square every element.
+    """Square each element.
 
-    Forward: ``y = x²``. Backward: ``∂L/∂x = 2·x·∂L/∂y``.
+    Forward: ``y = x²``. Backward: ``∂L/∂x = 2·x·∂L/∂y``. For complex ``x``, the factor is the
+    conjugate of ``2·x``.
 
-    Shapes: ``x`` and ``y`` alike, any shape. Any floating or complex dtype; the gradient has the
-    dtype of ``x``. Twice differentiable: backward composes differentiable operations on the saved
-    input.
+    You can differentiate this Function as often as you like, because ``backward`` applies
+    differentiable operations to a saved input.
+
+    Args:
+        x: Any shape, floating or complex.
+
+    Returns:
+        The squares, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Square.apply(torch.tensor([1.0, -2.0, 3.0]))
+        tensor([1., 4., 9.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``x²``, saving ``x``."""
+        """Return ``x²`` and save ``x``."""
         ctx.save_for_backward(x)
         return x * x
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
-        """Return ``2·x·grad_output`` (``x`` conjugated, as PyTorch's complex convention asks)."""
+        """Return ``2·x·grad_output``, with ``x`` conjugated if it is complex."""
         (x,) = ctx.saved_tensors
         gradient: Tensor = 2 * x.conj() * grad_output
         return gradient

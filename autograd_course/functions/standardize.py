@@ -1,4 +1,4 @@
-"""Batch normalization without parameters: mean 0, variance 1."""
+"""Batch normalization without parameters: mean 0 and variance 1."""
 
 from typing import Any
 
@@ -7,22 +7,36 @@ from torch import Tensor
 
 
 class Standardize(torch.autograd.Function):
-    """Subtract the mean and divide by the standard deviation, along one or several axes.
+    """Subtract the mean and divide by the standard deviation, along one dim or several.
 
-    Forward: ``y = (x - μ) / √(v + ε)``, with mean ``μ`` and biased variance ``v`` over ``dim``.
-    Backward, with ``g = ∂L/∂y`` and means over ``dim``:
+    Forward: ``y = (x - μ) / √(v + ε)``, with the mean ``μ`` and the biased variance ``v`` over
+    ``dim``. Backward, with ``g = ∂L/∂y`` and means over ``dim``:
     ``∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + ε)``.
 
-    For ``ε = 0`` the bracket is a projection: it takes from ``g`` what points along the ones
-    (shifting all of ``x`` changes nothing) and along ``y`` (stretching changes nothing).
-    Shapes: ``x`` and ``y`` alike; ``dim`` is one axis or several, 0 (the batch) by default. Real
-    floating dtypes. Twice differentiable: ``y`` is an output, the deviation is computed anew.
-    Source: Ioffe and Szegedy 2015.
+    For ``ε = 0`` the bracket is a projection. It removes from ``g`` the component along a vector of
+    ones, because adding a constant to ``x`` changes nothing. It also removes the component along
+    ``y``, because scaling ``x`` changes nothing. Twice differentiable: ``y`` is an output, and
+    backward recomputes the deviation.
+
+    Args:
+        x: Any shape, real floating dtype.
+        dim: One dim or several. The default is the batch dim 0.
+        eps: ``ε``, a small positive number.
+
+    Returns:
+        The normalized tensor, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Standardize.apply(torch.tensor([1.0, 2.0, 3.0]))
+        tensor([-1.2247,  0.0000,  1.2247])
+
+    Source: Ioffe and Szegedy, "Batch normalization", 2015.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int | tuple[int, ...] = 0, eps: float = 1e-5) -> Tensor:
-        """Return ``x`` with mean 0 and variance 1 along ``dim``, saving input and output."""
+        """Return ``x`` with mean 0 and variance 1 along ``dim``, and save input and output."""
         y = (x - x.mean(dim, keepdim=True)) / deviation(x, dim, eps)
         ctx.save_for_backward(x, y)
         ctx.dim, ctx.eps = dim, eps
@@ -38,5 +52,5 @@ class Standardize(torch.autograd.Function):
 
 
 def deviation(x: Tensor, dim: int | tuple[int, ...], eps: float) -> Tensor:
-    """Return ``√(v + eps)``, with the biased variance ``v`` (divided by N, not N - 1)."""
+    """Return ``√(v + eps)``, where the biased variance ``v`` divides by N and not by N - 1."""
     return torch.sqrt(x.var(dim, correction=0, keepdim=True) + eps)

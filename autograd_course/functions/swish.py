@@ -9,18 +9,30 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class Swish(torch.autograd.Function):
-    """Gate every element by its own sigmoid.
+    """Multiply each element by its own sigmoid.
 
     Forward: ``y = x · σ(x)``. Backward: ``∂L/∂x = (σ(x) + y · (1 - σ(x))) · ∂L/∂y``.
 
-    The output does not determine the input (two ``x`` have the same ``y``), so ``x`` is saved.
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes. Twice differentiable: the
-    sigmoid is computed anew in backward. Sources: Elfwing et al. 2017, Ramachandran et al. 2017.
+    The output does not determine the input, because two values of ``x`` can have the same ``y``. So
+    the Function saves ``x``. Twice differentiable, because backward recomputes the sigmoid.
+
+    Args:
+        x: Any shape, real floating dtype.
+
+    Returns:
+        The activation, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> Swish.apply(torch.tensor([-1.0, 0.0, 1.0]))
+        tensor([-0.2689,  0.0000,  0.7311])
+
+    Sources: Elfwing, Uchibe and Doya 2017; Ramachandran, Zoph and Le 2017.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return ``x · σ(x)``, saving ``x``."""
+        """Return ``x · σ(x)`` and save ``x``."""
         ctx.save_for_backward(x)
         return x * torch.sigmoid(x)
 
@@ -34,20 +46,33 @@ class Swish(torch.autograd.Function):
 
 
 class LearnedSwish(torch.autograd.Function):
-    """A Swish whose slope is a parameter.
+    """Compute a Swish whose slope is a parameter.
 
     Forward: ``y = x · σ(βx)``. Backward, with ``s = σ(βx)`` and ``g = ∂L/∂y``:
-    ``∂L/∂x = (s + βx · s · (1 - s)) · g`` and ``∂L/∂β = sum_to_shape(x² · s · (1 - s) · g)``: all
-    elements share ``β``, which collects from all of them.
+    ``∂L/∂x = (s + βx · s · (1 - s)) · g`` and ``∂L/∂β = sum_to_shape(x² · s · (1 - s) · g)``. All
+    elements that share a ``β`` contribute to its gradient.
 
-    Shapes: ``x`` and ``y`` alike; ``beta`` broadcasts to ``x``: no axes for one slope, ``(C,)`` for
-    one a channel. Real floating dtypes, one for both. A gradient is computed only for an input that
-    asks for one. Twice differentiable. Source: Ramachandran et al. 2017.
+    A gradient is computed only for an input that requires one. Twice differentiable.
+
+    Args:
+        x: Any shape, real floating dtype.
+        beta: The slope, with the dtype of ``x`` and a shape that broadcasts to ``x``: a 0-dim
+            tensor for one slope, or ``(C,)`` for one slope for each channel in the last dim.
+
+    Returns:
+        The activation, with the shape and the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> LearnedSwish.apply(torch.tensor([1.0]), torch.tensor(2.0))
+        tensor([0.8808])
+
+    Source: Ramachandran, Zoph and Le, "Searching for activation functions", 2017.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, beta: Tensor) -> Tensor:
-        """Return ``x · σ(βx)``, saving both."""
+        """Return ``x · σ(βx)`` and save both."""
         ctx.save_for_backward(x, beta)
         return x * torch.sigmoid(beta * x)
 

@@ -1,4 +1,4 @@
-"""Triangular linear systems, solved by SciPy; backward is one more such system."""
+"""Triangular linear systems, solved by SciPy. Backward solves another such system."""
 
 from typing import Any
 
@@ -8,24 +8,40 @@ from torch import Tensor
 
 
 class TriangularSolve(torch.autograd.Function):
-    """The ``X`` with ``T X = B``, where ``T`` is triangular.
+    """Solve ``T X = B`` for ``X``, where ``T`` is triangular.
 
-    Forward: forward substitution, or from below where ``lower`` is false. Backward, with
-    ``G = ∂L/∂X``: ``Tᵀ U = G``, ``∂L/∂B = U`` and ``∂L/∂T = -U Xᵀ``, of which the half counts that
-    is read. ``Tᵀ`` is triangular the other way round, so that backward calls this Function: every
-    order is right.
+    Forward: SciPy solves the system. Backward, with ``G = ∂L/∂X``: solve ``Tᵀ U = G``. Then
+    ``∂L/∂B = U`` and ``∂L/∂T = -U Xᵀ``, of which the triangle that forward does not read is set to
+    0. ``Tᵀ`` is triangular, too, so backward calls this Function, and derivatives of every order
+    are right.
 
-    Shapes: ``T`` is ``(n, n)``, ``B`` and ``X`` are ``(n, k)``, one right-hand side a column. The
-    other half of ``T`` is not read, whatever it holds. float32 and float64, one for both; solved on
-    the CPU. Saves ``T`` and ``X``. Raises SciPy's ``LinAlgError`` where ``T`` is singular.
+    The Function saves ``T`` and ``X``. SciPy computes on the CPU.
 
-    Source: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
-    differentiation" (2008), 2.2.1; ``scipy.linalg.solve_triangular``.
+    Args:
+        T: ``(n, n)``, float32 or float64. Forward reads only one triangle.
+        B: ``(n, k)``, with the dtype of ``T``. Each column is a right-hand side.
+        lower: Whether ``T`` is lower triangular.
+
+    Returns:
+        ``X``, ``(n, k)``.
+
+    Raises:
+        scipy.linalg.LinAlgError: ``T`` is singular.
+
+    Example:
+        >>> import torch
+        >>> T = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
+        >>> TriangularSolve.apply(T, torch.tensor([[4.0], [5.0]]))
+        tensor([[2.],
+                [3.]])
+
+    Sources: Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
+    differentiation", 2008, section 2.2.1; ``scipy.linalg.solve_triangular``.
     """
 
     @staticmethod
     def forward(ctx: Any, T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-        """Return ``T⁻¹ B``, saving it and ``T``."""
+        """Return ``T⁻¹ B``, and save it with ``T``."""
         found = scipy.linalg.solve_triangular(T.numpy(force=True), B.numpy(force=True), lower=lower)
         X = torch.as_tensor(found, device=B.device)
         ctx.save_for_backward(T, X)
@@ -34,7 +50,7 @@ class TriangularSolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        """Solve the transposed system; return the gradients of ``T`` and ``B``."""
+        """Solve the transposed system, and return the gradients of ``T`` and ``B``."""
         T, X = ctx.saved_tensors
         U = TriangularSolve.apply(T.mT, grad_output, not ctx.lower)  # type: ignore[no-untyped-call]
         half = torch.tril if ctx.lower else torch.triu

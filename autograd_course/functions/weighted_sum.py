@@ -1,4 +1,4 @@
-"""A weighted sum of two tensors, with a weight for every element."""
+"""A weighted sum of two tensors, with a weight for each element."""
 
 from typing import Any
 
@@ -7,21 +7,34 @@ from torch import Tensor
 
 
 class WeightedSum(torch.autograd.Function):
-    """Blend two tensors by a third.
+    """Blend two tensors, with a weight for each element.
 
-    Forward: ``z = w·x + (1 - w)·y``. Backward: ``∂L/∂x = w·g``, ``∂L/∂y = (1 - w)·g`` and
-    ``∂L/∂w = (x - y)·g``, where ``g = ∂L/∂z``.
+    Forward: ``z = w·x + (1 - w)·y``. Backward, with ``g = ∂L/∂z``: ``∂L/∂x = w·g``,
+    ``∂L/∂y = (1 - w)·g`` and ``∂L/∂w = (x - y)·g``.
 
-    Shapes: ``x``, ``y``, ``w`` and ``z`` alike; it does not broadcast. Real floating dtypes; each
-    gradient has its input's dtype. A gradient is computed only for an input that asks for one.
-    Twice differentiable.
+    A gradient is computed only for an input that requires one. Twice differentiable.
 
-    Raises ``ValueError`` if the shapes differ.
+    Args:
+        x: Any shape, real floating dtype.
+        y: The shape of ``x``.
+        w: The shape of ``x``. The Function does not broadcast.
+
+    Returns:
+        ``z``, with the shape of the inputs.
+
+    Raises:
+        ValueError: The shapes differ.
+
+    Example:
+        >>> import torch
+        >>> x, y, w = torch.tensor([4.0]), torch.tensor([8.0]), torch.tensor([0.75])
+        >>> WeightedSum.apply(x, y, w)
+        tensor([5.])
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        """Return ``w·x + (1 - w)·y``, saving the three inputs."""
+        """Return ``w·x + (1 - w)·y`` and save the three inputs."""
         if not x.shape == y.shape == w.shape:
             raise ValueError(
                 f"WeightedSum needs three tensors of one shape, "

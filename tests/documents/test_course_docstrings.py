@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from docstrings import failures, missing
 
 import autograd_course
-from autograd_course import lesson, visualize
+from autograd_course import functions, lesson, visualize
 
 CALLS: list[Callable[..., Any]] = [
     autograd_course.explain,
@@ -44,13 +45,24 @@ CALLS: list[Callable[..., Any]] = [
     visualize.tangent,
 ]
 
+PARTS = ("AdditiveCoupling", "Checkpoint", "LinearCrossEntropy")  # of callables that explain them
+FUNCTIONS = [getattr(functions, name) for name in functions.__all__ if name not in PARTS]
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+
+@pytest.mark.parametrize("call", [*CALLS, *FUNCTIONS], ids=lambda call: call.__name__)
 def test_a_docstring_names_parameters_and_result_and_its_example_runs(
     call: Callable[..., Any],
 ) -> None:
     assert not list(missing(call))
     assert not failures(call)
+
+
+@pytest.mark.parametrize("call", FUNCTIONS, ids=lambda call: call.__name__)
+def test_a_docstring_of_a_function_gives_the_formula(call: Any) -> None:
+    if isinstance(call, type) and issubclass(call, torch.autograd.Function):
+        text = call.__doc__ or ""
+        assert "Forward" in text
+        assert "Backward" in text or "∂L/∂x := " in text
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)

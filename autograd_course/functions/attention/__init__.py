@@ -1,4 +1,4 @@
-"""Attention: whole, by tiles, and on a GPU in one kernel; once and twice differentiable."""
+"""Attention as a whole, in tiles, and in GPU kernels. All are twice differentiable."""
 
 from autograd_course.functions.attention.calls import attention, tiled_attention
 from autograd_course.functions.attention.dropout import dropped

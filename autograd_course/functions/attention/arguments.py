@@ -1,4 +1,4 @@
-"""What attention can be called with: the checks, and how queries, keys and masks are matched."""
+"""The arguments of attention: checks, and how queries, keys and masks match."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class How:
-    """What attention is asked for beside its tensors; ``scale`` is ``1/√E`` if not given."""
+    """The settings of a call of attention. ``scale`` is ``1/√E`` by default."""
 
     causal: bool
     scale: float
@@ -20,7 +20,7 @@ class How:
 
     @property
     def kept(self) -> float:
-        """The factor ``1 / (1 - p)`` of a weight that dropout leaves."""
+        """Return the factor ``1 / (1 - p)`` of a weight that dropout keeps."""
         return 1 / (1 - self.dropout_p)
 
 
@@ -32,7 +32,7 @@ def how(
     seed: int,
     block: tuple[int, int] | None = None,
 ) -> How:
-    """Check what is asked for beside the tensors, and fill in the scale."""
+    """Check the settings, and fill in the scale."""
     if not 0 <= dropout_p < 1:
         raise ValueError(f"dropout_p is a probability from 0 to below 1, got {dropout_p}")
     if block is not None and min(block) < 1:
@@ -85,15 +85,15 @@ def groups(q: Tensor, k: Tensor) -> int:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to compute in: sums over keys need more digits than 16 bits hold."""
+    """Return the dtype to compute in. Sums over keys need more precision than 16 bits."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def finite(shift: Tensor) -> Tensor:
-    """Return ``shift`` with 0 for ``-∞``: ``-∞ - (-∞)`` would be nan in a row without keys."""
+    """Return ``shift`` with 0 for ``-∞``: in a row without keys, ``-∞ - (-∞)`` would be nan."""
     return torch.where(shift == -math.inf, 0, shift)
 
 
 def normalized(mixed: Tensor, total: Tensor) -> Tensor:
-    """Divide by the sum of the weights; where there was no weight, the result is 0."""
+    """Divide by the sum of the weights. If there are no weights, the result is 0."""
     return mixed / torch.where(total == 0, 1, total)

@@ -1,4 +1,4 @@
-"""Attention as it is called: keywords, axes that broadcast, a seed that is drawn."""
+"""Attention with keyword arguments, dims that broadcast, and a random seed."""
 
 from typing import Any
 
@@ -21,21 +21,36 @@ def attention(
     dropout_p: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Return ``O = softmax(scale · Q Kᵀ) V``, keeping for backward the inputs, ``O`` and ``L``.
+    """Return ``O = softmax(scale · Q Kᵀ) V``, and save the inputs, ``O`` and ``L`` for backward.
 
-    ``q`` is ``(..., H, N, E)``, ``k`` ``(..., G, M, E)``, ``v`` ``(..., G, M, F)``; the result is
-    ``(..., H, N, F)``. Leading axes broadcast, and ``H`` may be a multiple of ``G`` (grouped
-    queries). A boolean ``mask`` is True where a query attends; a floating one is added to the
-    scores and may ask for a gradient; both broadcast to ``(..., H, N, M)``. ``causal`` lets query
-    ``i`` see the keys up to ``i``, counted from the first of each. A query that sees no key gets
-    zeros. ``scale`` is ``1/√E`` if not given.
+    :class:`ScaledDotProductAttention` explains the equations. Leading dims broadcast, and ``H`` may
+    be a multiple of ``G`` (grouped queries). A query that sees no key gets zeros. You can
+    differentiate the result as often as you like.
 
-    With ``dropout_p`` weights are set to 0, the others multiplied by ``1 / (1 - dropout_p)``; which
-    ones, ``seed`` decides, here as in :func:`tiled_attention`. Without a seed one is drawn from
-    PyTorch's global generator.
+    Args:
+        q: The queries, ``(..., H, N, E)``.
+        k: The keys, ``(..., G, M, E)``.
+        v: The values, ``(..., G, M, F)``.
+        mask: A boolean mask is True where a query attends to a key. A floating mask is added to the
+            scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
+        causal: Whether query ``i`` sees only the keys up to ``i``.
+        scale: The factor of the scores, ``1/√E`` by default.
+        dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
+            by ``1 / (1 - dropout_p)``.
+        seed: It decides which weights dropout sets to 0, the same ones as in
+            :func:`tiled_attention`. By default a seed is drawn from PyTorch's global generator.
 
-    Raises ``ValueError`` with a sentence if arguments do not fit. Differentiable as often as you
-    like. See :class:`ScaledDotProductAttention` for the equations.
+    Returns:
+        ``O``, ``(..., H, N, F)``.
+
+    Raises:
+        ValueError: The arguments do not fit together.
+
+    Example:
+        >>> import torch
+        >>> q, k, v = torch.ones(2, 5, 8), torch.ones(2, 7, 8), torch.ones(2, 7, 3)
+        >>> attention(q, k, v).shape
+        torch.Size([2, 5, 3])
     """
     q, k, v = broadcast(q, k, v)
     seed = drawn(dropout_p) if seed is None else seed
@@ -55,10 +70,33 @@ def tiled_attention(
     dropout_p: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Return what :func:`attention` returns; no tensor has the size of the scores, in any pass.
+    """Return what :func:`attention` returns, without a tensor that has the size of the scores.
 
-    Arguments and errors are the same. See :class:`TiledAttention` for the equations. On a CUDA GPU
-    with triton, and without a mask, :class:`TritonAttention` computes it.
+    :class:`TiledAttention` explains the equations. On a CUDA GPU with triton, and without a mask,
+    :class:`TritonAttention` computes the result.
+
+    Args:
+        q: As in :func:`attention`, and so are the other arguments.
+        k: The keys.
+        v: The values.
+        mask: A boolean or a floating mask.
+        causal: Whether query ``i`` sees only the keys up to ``i``.
+        scale: The factor of the scores.
+        dropout_p: The probability of dropout.
+        seed: The seed of dropout.
+        block: The numbers of queries and keys in a tile. By default the function chooses them.
+
+    Returns:
+        ``O``, ``(..., H, N, F)``.
+
+    Raises:
+        ValueError: The arguments do not fit together.
+
+    Example:
+        >>> import torch
+        >>> q, k, v = torch.ones(2, 5, 8), torch.ones(2, 7, 8), torch.ones(2, 7, 3)
+        >>> tiled_attention(q, k, v, block=(2, 4)).shape
+        torch.Size([2, 5, 3])
     """
     q, k, v = broadcast(q, k, v)
     seed = drawn(dropout_p) if seed is None else seed
@@ -72,10 +110,10 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading axes to what they have in common; what does not fit is left for later.
+    """Expand the leading dims to their common shape. Other checks report what does not fit.
 
-    The heads (axis -3) of ``k`` and ``v`` become alike; that those of ``q`` are a multiple of them
-    is attention's own affair: no key is repeated.
+    The heads (dim -3) of ``k`` and ``v`` get the same number. That the heads of ``q`` are a
+    multiple of it is checked later, and no key is repeated.
     """
     dims = max(x.dim() for x in (q, k, v))
     if min(q.dim(), k.dim(), v.dim()) < 2 or dims < 3:
@@ -95,5 +133,5 @@ def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def drawn(dropout_p: float) -> int:
-    """Return a seed from the global generator, which moves on only where there is dropout."""
+    """Return a seed from the global generator, which advances only if there is dropout."""
     return int(torch.randint(2**62, ())) if dropout_p else 0

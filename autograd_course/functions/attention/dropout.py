@@ -1,4 +1,4 @@
-"""Dropout that need not be remembered: which weights go is a function of a seed and their place."""
+"""Dropout without a saved mask: a hash of the seed and the position decides about each weight."""
 
 from typing import TypeVar
 
@@ -13,18 +13,17 @@ FIRST, SECOND = 0x21F0AAAD, 0x735A2D97
 def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tensor:
     """Return which attention weights dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
 
-    An entry depends only on its row, its column and the seed. So you can make each tile alone, in
-    any order and on any device, and make it again in backward, which keeps no mask. Multiply the
-    weights that stay by ``1 / (1 - p)``.
+    The result for an entry depends only on its row, its column and the seed. So you can compute
+    each tile alone, in any order and on any device, and recompute it in backward, which needs no
+    saved mask. Multiply the weights that stay by ``1 / (1 - p)``.
 
-    Rows and columns are mixed alone, and one more round mixes each pair: that is all that is done
-    for every element. Sources: Salmon et al. 2011 (random numbers by counter), the search for good
-    integer hashes "hash-prospector" (the constants).
+    Rows and columns are hashed separately, and each pair needs only one more round. So the work for
+    each element is small.
 
     Args:
         rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
         columns: The numbers of their keys: int64, shape ``(m,)``.
-        dropout_p: The probability of a weight to be dropped.
+        dropout_p: The probability that a weight is dropped.
         seed: Another seed drops other weights.
 
     Returns:
@@ -34,6 +33,9 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
         >>> import torch
         >>> dropped(torch.arange(100), torch.arange(100), 0.25, seed=0).float().mean()
         tensor(0.25...)
+
+    Sources: Salmon et al., "Parallel random numbers", 2011; the constants are from
+    "hash-prospector", a search for good integer hashes.
     """
     pairs = row_words(rows, seed)[..., None] ^ column_words(columns, seed)
     pairs.mul_(FIRST)
@@ -42,17 +44,17 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
 
 
 def threshold(dropout_p: float) -> int:
-    """Return the word under which a weight is dropped, as a signed number of 32 bits."""
+    """Return the word below which a weight is dropped, as a signed 32-bit number."""
     return min(int(dropout_p * 2**32), WORD) - 2**31
 
 
 def row_words(rows: Tensor, seed: int) -> Tensor:
-    """Return a random word of 32 bits for each row number."""
+    """Return a random 32-bit word for each row number."""
     return _words(rows, _mixed(seed & WORD) ^ _mixed(seed >> 32 & WORD))
 
 
 def column_words(columns: Tensor, seed: int) -> Tensor:
-    """Return a random word of 32 bits for each column number; others than the rows' words."""
+    """Return a random 32-bit word for each column number. They differ from those of the rows."""
     return _words(columns, _mixed(~seed & WORD) + _mixed(seed >> 32 & WORD))
 
 
@@ -62,7 +64,7 @@ def _words(numbers: Tensor, key: int) -> Tensor:
 
 
 def _mixed(word: Word) -> Word:
-    """Scramble words of 32 bits that lie in 64, so that no product overflows."""
+    """Scramble 32-bit words that are stored in 64 bits, so that no product overflows."""
     word = (word ^ (word >> 16)) * FIRST & WORD
     word = (word ^ (word >> 15)) * SECOND & WORD
     return word ^ (word >> 15)

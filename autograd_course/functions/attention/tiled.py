@@ -1,4 +1,4 @@
-"""Attention tile by tile: the score matrix never exists as a whole, in no pass."""
+"""Attention in tiles, which never computes the whole score matrix in any pass."""
 
 import math
 from collections.abc import Sequence
@@ -24,32 +24,52 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class TiledAttention(torch.autograd.Function):
-    """Attention as :class:`ScaledDotProductAttention`, by tiles of ``block`` queries and keys.
+    """Compute attention as :class:`ScaledDotProductAttention` does, in tiles.
 
-    Forward (online softmax) keeps for the queries of a row of tiles the running maximum ``m``, the
-    running sum ``l`` and the unnormalized output ``A``. A tile with scores ``S`` does
+    Forward (online softmax): for the queries of a row of tiles it keeps the running maximum ``m``,
+    the running sum ``l`` and the unnormalized output ``A``. A tile with scores ``S`` updates them:
 
     ``m' = max(m, rowmax S)``, ``r = exp(m - m')``, ``W = exp(S - m')``,
-    ``l' = r·l + rowsum W``, ``A' = r·A + W V``;
+    ``l' = r·l + rowsum W``, ``A' = r·A + W V``.
 
-    after the last one ``O = A / l`` and ``L = m + log l``. If the maximum rises, what was summed
-    before is rescaled by ``r``, never computed again. Backward goes by columns of tiles: it
-    rebuilds ``P = exp(S - L)`` of each tile and accumulates ``dQ``, ``dK`` and ``dV``.
+    After the last tile, ``O = A / l`` and ``L = m + log l``. If the maximum rises, ``r`` rescales
+    the earlier sums, and nothing is recomputed. Backward goes through the columns of tiles. It
+    recomputes ``P = exp(S - L)`` of each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
-    Arguments, shapes, dtypes, masked rows and the second output are those of
-    ``ScaledDotProductAttention``. ``block`` may be larger than the sequence and need not divide it;
-    ``None`` lets the module choose. With ``causal``, tiles above the diagonal are skipped. Beside
-    inputs, outputs and gradients, memory is that of some tiles, whatever the sequence: nothing of
-    the size of ``S`` is ever made, but by a ``mask`` of that size and its gradient.
+    With ``causal``, tiles above the diagonal are skipped. In addition to inputs, outputs and
+    gradients, the memory is that of a few tiles, whatever the length of the sequence. The only
+    tensors with the size of ``S`` are a ``mask`` of this size and its gradient. Twice
+    differentiable in the same memory: backward is a Function of its own,
+    :class:`TiledAttentionBackward`, whose backward goes through the tiles once.
 
-    Twice differentiable, in the same memory: backward is a Function of its own,
-    :class:`TiledAttentionBackward`, whose backward goes once through the tiles.
+    Args:
+        q: As in :class:`ScaledDotProductAttention`, and so are the arguments up to ``seed``.
+        k: The keys.
+        v: The values.
+        mask: A boolean or a floating mask.
+        causal: Whether query ``i`` sees only the keys up to ``i``.
+        scale: The factor of the scores.
+        dropout_p: The probability of dropout.
+        seed: The seed of dropout.
+        block: The numbers of queries and keys in a tile. They may be larger than the sequence and
+            need not divide it. With None, the module chooses them.
+        observer: It is called with a :class:`Tile` after each tile, in forward and in backward.
 
-    ``observer`` is called with a :class:`Tile` after each tile's turn, in forward and in backward.
+    Returns:
+        ``O`` and the log-sum-exp of each row.
 
-    Raises ``ValueError`` as ``ScaledDotProductAttention``, and for a block without elements.
-    Sources: Milakov and Gimelshein 2018 (online softmax), Rabe and Staats 2021 (attention by
-    chunks), Dao et al. 2022 and Dao 2023 (FlashAttention).
+    Raises:
+        ValueError: The arguments do not fit together, or a block has no elements.
+
+    Example:
+        >>> import torch
+        >>> q, k, v = torch.zeros(2, 5, 8), torch.zeros(2, 7, 8), torch.ones(2, 7, 3)
+        >>> out, lse = TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (2, 4))
+        >>> out.shape, lse.shape
+        (torch.Size([2, 5, 3]), torch.Size([2, 5]))
+
+    Sources: Milakov and Gimelshein 2018 (online softmax); Rabe and Staats 2021 (attention in
+    chunks); Dao et al. 2022 and Dao 2023 (FlashAttention).
     """
 
     @staticmethod
@@ -66,7 +86,7 @@ class TiledAttention(torch.autograd.Function):
         block: tuple[int, int] | None = None,
         observer: Observer | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``O`` and the log-sum-exp of each row, saving both with the inputs."""
+        """Return ``O`` and the log-sum-exp of each row, and save both with the inputs."""
         fitting(q, k, v, mask)
         ctx.how, ctx.observer = how(q, causal, scale, dropout_p, seed, block), observer
         grid = Grid(q, k, mask, ctx.how)
@@ -96,9 +116,10 @@ def forward_tiles(
     lse: Tensor,
     observer: Observer | None,
 ) -> None:
-    """Write ``O`` and ``L`` of every row of tiles; show each tile to the observer.
+    """Write ``O`` and ``L`` of every row of tiles, and show each tile to the observer.
 
-    ``out`` comes as zeros and ``lse`` as ``-∞``, which they stay where there are no keys.
+    At the start ``out`` contains zeros and ``lse`` contains ``-∞``. They keep these values where
+    there are no keys.
     """
     buffers = grid.buffers(observer, beside_weights=0)
     for row in grid.places.by_rows():
@@ -127,28 +148,31 @@ def forward_tiles(
 class TiledAttentionBackward(torch.autograd.Function):
     """The gradients of tiled attention, by columns of tiles, and their derivative.
 
-    Forward: ``P = exp(S - L)``, ``D = rowsum(dO ∘ O) - dL``, ``dP = dO Vᵀ``,
-    ``dS = P ∘ (dP - D)``; ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``, and the
-    mask's gradient is ``dS``, summed where the mask broadcasts.
+    Forward: ``P = exp(S - L)``, ``D = rowsum(dO ∘ O) - dL``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D)``;
+    ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. The gradient of the mask is
+    ``dS``, summed where the mask broadcasts.
 
-    Backward, where ``A``, ``B``, ``C`` and ``T`` arrive for ``dQ``, ``dK``, ``dV`` and the mask's
-    gradient. ``O`` and ``L`` count as inputs; then no term needs a whole row before the next can be
-    taken, and one pass over the tiles does:
+    Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` of ``dQ``, ``dK``, ``dV`` and the
+    mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term needs a whole row before the
+    next term can be computed, so one pass over the tiles is enough. With
 
-    ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, and for
+    ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, the
+    gradient of
 
-    - ``Q``: ``scale · (Y K + dS B)``; ``K``: ``scale · (Yᵀ Q + dSᵀ A)``; ``V``: ``Xᵀ dO``;
-    - the mask: ``Y``; ``O``: ``-rowsum X ∘ dO``; ``L``: ``-rowsum Y``;
-    - ``dO``: ``X V + P C - rowsum X ∘ O``; ``dL``: ``rowsum X``.
+    - ``Q`` is ``scale · (Y K + dS B)``; of ``K`` ``scale · (Yᵀ Q + dSᵀ A)``; of ``V`` ``Xᵀ dO``;
+    - the mask is ``Y``; of ``O`` ``-rowsum X ∘ dO``; of ``L`` ``-rowsum Y``;
+    - ``dO`` is ``X V + P C - rowsum X ∘ O``; of ``dL`` ``rowsum X``.
 
-    What arrives so for ``O`` and ``L`` goes on through the Function that made them, which adds the
+    The gradients of ``O`` and ``L`` go on through the Function that computed them, which adds the
     rest of the second derivative. With dropout, ``dO Vᵀ``, ``dO Cᵀ``, ``P`` in ``Pᵀ dO`` and
     ``P C``, and ``X`` in ``X V`` and ``Xᵀ dO`` have the factor ``Z'``.
 
-    A third derivative differentiates plain operations instead, and keeps what they make.
+    A third derivative differentiates plain operations instead, and keeps their intermediate
+    results.
 
-    Shapes, dtypes and errors are those of ``TiledAttention``. Source: taken by hand; the tests
-    compare it with differences and with autograd's derivative of ``ScaledDotProductAttention``.
+    Shapes, dtypes and errors are those of ``TiledAttention``. The formulas are derived by hand. The
+    tests compare them with finite differences, and with autograd's derivative of
+    ``ScaledDotProductAttention``.
     """
 
     @staticmethod
@@ -166,7 +190,7 @@ class TiledAttentionBackward(torch.autograd.Function):
         needs: Sequence[bool],
         observer: Observer | None = None,
     ) -> Grads:
-        """Return the gradients of q, k, v and mask, None where ``needs`` says no."""
+        """Return the gradients of q, k, v and mask, or None where ``needs`` is False."""
         ctx.how, ctx.needs = how, needs
         ctx.save_for_backward(q, k, v, mask, out, lse, grad_out, grad_lse)
         grid = Grid(q, k, mask, how)
@@ -180,7 +204,7 @@ class TiledAttentionBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Grads:
-        """Return what arrives at the tensors that backward was computed from."""
+        """Return the gradients of the tensors from which forward computed the gradients."""
         if torch.is_grad_enabled():
             found = _plainly(ctx.saved_tensors, ctx.how, ctx.needs, cotangents)
         else:
@@ -196,10 +220,11 @@ def backward_tiles(
     of_mask: TiledMask | None,
     observer: Observer | None,
 ) -> None:
-    """Add each tile's part to the gradients of q, k, v and of the mask; show it to the observer.
+    """Add the part of each tile to the gradients, and show the tile to the observer.
 
-    ``keys`` are ``K`` and ``V``; ``queries`` are ``Q``, ``dO / (1 - p)``, ``L`` and ``D - dL``;
-    ``found`` are ``dQ``, ``dK`` and ``dV``, zeros at first, None where not asked for.
+    ``keys`` contains ``K`` and ``V``. ``queries`` contains ``Q``, ``dO / (1 - p)``, ``L`` and
+    ``D - dL``. ``found`` contains ``dQ``, ``dK`` and ``dV``, which are zeros at first, or None if
+    not needed.
     """
     grad_q, grad_k, grad_v = found
     buffers = grid.buffers(observer, beside_weights=1)
@@ -243,7 +268,7 @@ def given_by_query(
 
 
 def zeros(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return room for a gradient; not ``zeros_like``, which would keep the strides of ``x``."""
+    """Return zeros for a gradient. ``zeros_like`` would keep the strides of ``x``."""
     return torch.zeros(x.shape, dtype=dtype, device=x.device)
 
 
@@ -296,11 +321,12 @@ def second_order_tiles(
     by_query: Tensors,
     by_key: Tensors,
 ) -> None:
-    """Add each tile's part to what is found; letters are those of ``TiledAttentionBackward``.
+    """Add the part of each tile to the second-order gradients.
 
-    ``queries`` are ``Q``, ``dO / (1 - p)``, ``L``, ``D`` and ``A``; ``keys`` are ``K``, ``V``,
-    ``B`` and ``C``; ``masks`` read ``T`` and collect ``Y``. Found, zeros at first, are ``by_query``
-    for ``Q``, for ``dO``, ``rowsum X`` and ``rowsum Y``, and ``by_key`` for ``K`` and ``V``.
+    The letters are those of ``TiledAttentionBackward``. ``queries`` contains ``Q``,
+    ``dO / (1 - p)``, ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``.
+    ``masks`` reads ``T`` and collects ``Y``. The results are zeros at first. ``by_query`` is for
+    ``Q``, for ``dO``, ``rowsum X`` and ``rowsum Y``, and ``by_key`` is for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():
@@ -357,7 +383,7 @@ def _add_dropped(
     for_grad: Tensor,
     for_v: Tensor,
 ) -> None:
-    """Add what dropout thins out: ``X V + P C`` for ``dO``, ``Xᵀ dO`` for ``V``."""
+    """Add the terms with dropout: ``X V + P C`` for ``dO``, and ``Xᵀ dO`` for ``V``."""
     p, x = without(square[1], gone), without(square[2], gone)
     for_grad.baddbmm_(x, keys[1]).baddbmm_(p, keys[3])
     for_v.baddbmm_(x.mT, queries[1])

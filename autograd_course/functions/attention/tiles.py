@@ -1,4 +1,4 @@
-"""A score matrix in tiles: which there are, in which order, and how each is computed and masked."""
+"""The tiles of a score matrix: their order, and how each one is computed and masked."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -19,13 +19,13 @@ ELEMENTS = 2**18  # of the tiles of several heads, which are computed together
 
 @dataclass(frozen=True)
 class Tile:
-    """One tile's turn: which it is, and the tensors that are alive at its end.
+    """A tile that has just been processed: its position, and the tensors that exist at this moment.
 
-    ``row`` and ``column`` count blocks of queries (group after group) and of keys. ``live`` of a
-    forward tile holds ``q k v scores weights rescale max sum out``; of a backward tile ``q k v
-    grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet divided
-    by ``sum``. All have three axes, the first for the heads. They are views of buffers that the
-    next turn overwrites: an observer clones what it keeps.
+    ``row`` and ``column`` count blocks of queries (group after group) and blocks of keys. In
+    forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
+    ``q k v grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet
+    divided by ``sum``. All have three dims, the first for the heads. They are views of buffers that
+    the next tile overwrites, so an observer clones what it keeps.
     """
 
     row: int
@@ -40,7 +40,7 @@ Observer = Callable[[Tile], None]
 
 
 class At(NamedTuple):
-    """Where a tile lies: its number, the heads of keys, the member of their group, both slices."""
+    """The position of a tile: its number, the heads of keys, their group member, both slices."""
 
     row: int
     column: int
@@ -51,17 +51,17 @@ class At(NamedTuple):
 
     @property
     def heads_of_query(self) -> tuple[slice, int]:
-        """The index of what has an entry for each head of queries."""
+        """The index into tensors that have an entry for each head of queries."""
         return self.heads, self.member
 
     @property
     def of_query(self) -> tuple[slice, int, slice]:
-        """The index of what has an entry for each query."""
+        """The index into tensors that have an entry for each query."""
         return self.heads, self.member, self.queries
 
     @property
     def of_key(self) -> tuple[slice, slice]:
-        """The index of what has an entry for each key."""
+        """The index into tensors that have an entry for each key."""
         return self.heads, self.keys
 
 
@@ -69,9 +69,9 @@ class At(NamedTuple):
 class Places:
     """The tiles of ``heads`` score matrices, each of ``members`` times ``n`` queries by ``m`` keys.
 
-    Queries of a group share their keys: they are more rows over the same columns. ``together``
-    heads are worked on at once. With ``causal``, tiles of which no query may see a key are left
-    out.
+    The queries of a group share their keys, so they are additional rows over the same columns.
+    ``together`` heads are processed at once. With ``causal``, tiles in which no query may see a key
+    are left out.
     """
 
     heads: int
@@ -83,7 +83,7 @@ class Places:
     causal: bool
 
     def by_rows(self) -> Iterator[list[At]]:
-        """Return the tiles of each row of tiles; a row that sees no key is left out."""
+        """Return the tiles of each row of tiles, except for rows that see no key."""
         for heads in _cut(self.heads, self.together):
             for row in range(self.members * self._height):
                 tiles = (self._at(heads, row, column) for column in range(self._width))
@@ -91,7 +91,7 @@ class Places:
                     yield seen
 
     def by_columns(self) -> Iterator[list[At]]:
-        """Return the tiles of each column of tiles; a column that no query sees is left out."""
+        """Return the tiles of each column of tiles, except for columns that no query sees."""
         for heads in _cut(self.heads, self.together):
             for column in range(self._width):
                 rows = range(self.members * self._height)
@@ -128,10 +128,10 @@ def _part(number: int, step: int, size: int) -> slice:
 
 
 class TiledMask:
-    """Reads the tiles of a mask, or adds tiles to its gradient.
+    """Read the tiles of a mask, or add tiles to its gradient.
 
-    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading axes of the queries.
-    It is seen as some tables ``(N or 1, M or 1)``, and each head, ``(heads, members)``, has the
+    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading dims of the queries. It
+    is viewed as several tables ``(N or 1, M or 1)``, and each head, ``(heads, members)``, has the
     number of one of them.
     """
 
@@ -142,12 +142,12 @@ class TiledMask:
         self._of_head = numbers.view(mask.shape[:-2]).expand(lead).reshape(-1, members)
 
     def tile(self, at: At) -> Tensor:
-        """Return what is masked in a tile; it broadcasts to the tile's scores."""
+        """Return the mask of a tile. It broadcasts to the scores of the tile."""
         found = self._seen(at)
         return found if len(found) == 1 else found.index_select(0, self._of_head[at.heads_of_query])
 
     def add(self, at: At, tile: Tensor) -> None:
-        """Add a tile of gradients to the mask's own, summed where the mask broadcasts."""
+        """Add a tile of gradients to the mask's gradient, summed where the mask broadcasts."""
         place = self._seen(at)
         summed = tile.sum_to_size(len(tile), *place.shape[1:])
         place.index_add_(0, self._of_head[at.heads_of_query], summed)
@@ -158,7 +158,7 @@ class TiledMask:
 
 
 def unexpanded(mask: Tensor) -> Tensor:
-    """Return the mask with a single entry along each axis that only repeats one in memory."""
+    """Return the mask with size 1 in each dim that only repeats one entry in memory."""
     return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
 
 
@@ -166,7 +166,7 @@ def unexpanded(mask: Tensor) -> Tensor:
 
 
 class Grid:
-    """The tiles of one call: where they lie (``places``), and what is done in each."""
+    """The tiles of one call: their positions (``places``), and the computation in each."""
 
     def __init__(self, q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> None:
         members, n, m = groups(q, k), q.shape[-2], k.shape[-2]
@@ -182,19 +182,19 @@ class Grid:
         self._like = torch.empty(0, dtype=wide(q.dtype), device=q.device)
 
     def rows(self, x: Tensor | None) -> Any:
-        """Return a view ``(heads, members, N, ...)`` of what has a row for each query."""
+        """Return a view ``(heads, members, N, ...)`` of a tensor that has a row for each query."""
         return None if x is None else x.reshape(*self.lead, self.places.n, x.shape[-1])
 
     def numbers(self, x: Tensor) -> Tensor:
-        """Return a view ``(heads, members, N, 1)`` of what has one number for each query."""
+        """Return a view ``(heads, members, N, 1)`` of a tensor that has a number for each query."""
         return x.reshape(*self.lead, self.places.n, 1)
 
     def columns(self, x: Tensor | None) -> Any:
-        """Return a view ``(heads, M, ...)`` of what has a row for each key."""
+        """Return a view ``(heads, M, ...)`` of a tensor that has a row for each key."""
         return None if x is None else x.reshape(self.lead[0], self.places.m, x.shape[-1])
 
     def tables(self, x: Tensor | None) -> Any:
-        """Return a mask, or the room for its gradient, for its tiles to be taken."""
+        """Return a mask, or the space for its gradient, as tiles."""
         return None if x is None else TiledMask(x, self._shape, self.lead[1])
 
     def buffers(self, observer: Observer | None, beside_weights: int) -> list[Tensor]:
@@ -213,11 +213,11 @@ class Grid:
         return (room[: math.prod(sizes)].view(sizes) for room in buffers)
 
     def cut(self, at: tuple[slice | int, ...], *tensors: Tensor) -> Iterable[Tensor]:
-        """Return a tile's part of some tensors, in the dtype to compute in."""
+        """Return the parts of some tensors that belong to a tile, in the dtype to compute in."""
         return (x[at].to(self._like.dtype) for x in tensors)
 
     def scores(self, q: Tensor, k: Tensor, at: At, out: Tensor) -> None:
-        """Write ``scale · Q Kᵀ`` of a tile, ``-∞`` where masked."""
+        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` where it is masked."""
         torch.baddbmm(out, q, k.mT, beta=0, alpha=self.how.scale, out=out)
         if self.how.causal and at.keys.stop - 1 > at.queries.start:
             seen = torch.ones(out.shape[1:], dtype=torch.bool, device=out.device)
@@ -239,5 +239,5 @@ class Grid:
 
 
 def without(weights: Tensor, gone: Tensor | None) -> Tensor:
-    """Write 0, in place, where dropout takes a weight."""
+    """Write 0, in place, where dropout drops a weight."""
     return weights if gone is None else weights.masked_fill_(gone, 0)

@@ -1,4 +1,4 @@
-"""Tiled attention on a GPU: one kernel forward, two backward."""
+"""Tiled attention on a GPU: one kernel for forward, two for backward."""
 
 import importlib.util
 from typing import Any
@@ -16,7 +16,7 @@ WIDEST = 128  # features, with which a block has still the 16 rows that a produc
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels serve this call: a CUDA GPU, triton, at most 32 bits, no mask."""
+    """Whether the kernels accept this call: a CUDA GPU, triton, at most 32 bits, no mask."""
     return (
         q.is_cuda
         and mask is None
@@ -28,18 +28,33 @@ def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
 
 
 class TritonAttention(torch.autograd.Function):
-    """:class:`TiledAttention` without mask and observer, in kernels where a GPU takes the tiles.
+    """Compute :class:`TiledAttention` in GPU kernels, without mask and observer.
 
-    Equations, shapes, masked rows, dropout's pattern and both outputs are the same; float16,
-    bfloat16 and float32 (products in full float32, not TF32). Each block of rows has its own
-    program, so that no sum depends on the order in which they run: two runs are bit for bit the
-    same.
+    Equations, shapes, fully masked rows, the dropout pattern and both outputs are those of
+    :class:`TiledAttention`. float32 products use full float32, not TF32. Each block of rows has its
+    own program, so no sum depends on the order in which the programs run, and two runs give the
+    same bits. Twice differentiable: under ``create_graph``, backward is
+    :class:`TiledAttentionBackward`.
 
-    Twice differentiable: asked for a graph, backward is :class:`TiledAttentionBackward`.
+    Args:
+        q: The queries, ``(..., H, N, E)``: float16, bfloat16 or float32, on a GPU.
+        k: The keys, ``(..., G, M, E)``.
+        v: The values, ``(..., G, M, F)``.
+        causal: Whether query ``i`` sees only the keys up to ``i``.
+        scale: The factor of the scores, ``1/√E`` by default.
+        dropout_p: The probability of dropout.
+        seed: The seed of dropout.
 
-    Errors are those of ``TiledAttention``; a tensor that is not on a GPU is refused by triton,
-    unless it interprets (``TRITON_INTERPRET=1``), which is how the tests run it. Sources: Dao 2023
-    (FlashAttention-2), Tillet et al. 2019 (Triton).
+    Returns:
+        ``O`` and the log-sum-exp of each row.
+
+    Raises:
+        ValueError: The arguments do not fit together.
+
+    Triton raises an error if a tensor is not on a GPU, except with ``TRITON_INTERPRET=1``, which
+    the tests use.
+
+    Sources: Dao, "FlashAttention-2", 2023; Tillet, Kung and Cox, "Triton", 2019.
     """
 
     @staticmethod
@@ -53,7 +68,7 @@ class TritonAttention(torch.autograd.Function):
         dropout_p: float = 0.0,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``O`` and the log-sum-exp of each row, saving both with the inputs."""
+        """Return ``O`` and the log-sum-exp of each row, and save both with the inputs."""
         from autograd_course.functions.attention.triton_kernels import forward_kernel
 
         fitting(q, k, v, None)
@@ -107,7 +122,7 @@ def _by_kernels(
 
 
 class Launch:
-    """What every kernel of a call is started with."""
+    """The arguments that every kernel of a call gets."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, how: How) -> None:
         grid = Grid(q, k, None, how)
@@ -132,7 +147,7 @@ class Launch:
 
 
 def rows_of_block(row_bytes: int, roomy: bool) -> int:
-    """Return how many rows and keys a tile has, so that a kernel's tiles fit into fast memory."""
+    """Return how many queries and keys a tile has, so that it fits into fast memory."""
     return max(16, min(64, (BYTES if roomy else BYTES // 2) // row_bytes))
 
 

@@ -1,10 +1,11 @@
-"""Attention's tiles as GPU kernels: forward by rows, backward by columns and by rows.
+"""The tiles of attention as GPU kernels: forward by rows, backward by columns and by rows.
 
-Every kernel has one program for each block of rows (or of keys) of each head. Tensors lie
-contiguous: ``q`` ``(heads · members, N, E)``, ``k`` ``(heads, M, E)``, what is known of a row
-``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded up to powers of 2: tiles
-have no other sizes; what is beyond is loaded as 0. Sums are in float32. The letters are those of
-``TiledAttention``. This module needs the package triton, which comes with PyTorch for CUDA.
+Every kernel has one program for each block of queries (or keys) of each head. All tensors are
+contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and numbers of a row
+are ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded up to powers of 2,
+because tiles have no other sizes. What is beyond the end is loaded as 0. Sums are computed in
+float32. The letters are those of ``TiledAttention``. This module needs the package triton, which
+comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
@@ -21,7 +22,7 @@ FIRST, SECOND = tl.constexpr(_FIRST), tl.constexpr(_SECOND)
 
 @triton.jit
 def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
-    """Return some rows of a head, zeros outside."""
+    """Return some rows of a head, and zeros outside."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -30,7 +31,7 @@ def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
-    """Write some rows of a head, as far as there are any."""
+    """Write some rows of a head, as far as they exist."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -39,7 +40,7 @@ def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
-    """Return ``scale · Q Kᵀ`` of a tile, ``-∞`` where there is no pair or it is masked."""
+    """Return ``scale · Q Kᵀ`` of a tile, and ``-∞`` where there is no pair or it is masked."""
     s = scale * tl.dot(q, tl.trans(k), input_precision="ieee")
     visible = (rows < n)[:, None] & (keys < m)[None, :]
     if CAUSAL:
@@ -49,7 +50,7 @@ def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
 
 @triton.jit
 def thinned(w, row_words, column_words, head, rows, keys, n, m, below, DROPOUT: tl.constexpr):
-    """Return the weights without those that dropout takes; the hash is ``dropped``'s."""
+    """Return the weights after dropout. The hash is that of ``dropped``."""
     if DROPOUT:
         row = tl.load(row_words + head.to(tl.int64) * n + rows, mask=rows < n, other=0)
         column = tl.load(column_words + keys, mask=keys < m, other=0)
@@ -67,7 +68,7 @@ def forward_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``O`` and ``L`` of a block of rows: the online softmax."""
+    """Write ``O`` and ``L`` of a block of queries by an online softmax."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)
@@ -101,7 +102,7 @@ def grad_scores_of(
     q, k, v, grad, lse_ptr, delta_ptr, row_words, column_words, head, rows, keys, n, m,
     scale, below, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Return ``P``, thinned by dropout, and ``dS`` of a tile."""
+    """Return ``P`` after dropout, and ``dS``, of a tile."""
     place = head.to(tl.int64) * n + rows
     lse = tl.load(lse_ptr + place, mask=rows < n, other=0.0)
     delta = tl.load(delta_ptr + place, mask=rows < n, other=0.0)
@@ -120,7 +121,7 @@ def backward_keys_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``dK`` and ``dV`` of a block of keys: the sum over all heads that read them."""
+    """Write ``dK`` and ``dV`` of a block of keys, summed over all heads that read them."""
     block, shared = tl.program_id(0), tl.program_id(1)
     keys = block * KEYS + tl.arange(0, KEYS)
     k = tile_of(k_ptr, shared, keys, m, e, WIDE)
@@ -153,7 +154,7 @@ def backward_rows_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``dQ`` of a block of rows."""
+    """Write ``dQ`` of a block of queries."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)

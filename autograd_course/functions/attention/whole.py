@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that keeps its result and one number a row, not its weights."""
+"""Scaled dot-product attention that saves its result and one number for each row."""
 
 import math
 from collections.abc import Sequence
@@ -22,39 +22,59 @@ Grads = tuple[Tensor | None, ...]
 
 
 class ScaledDotProductAttention(torch.autograd.Function):
-    """Mix the values of all keys for every query.
+    """Average the values of all keys for each query, weighted by a softmax of the scores.
 
-    Forward: scores ``S = scale · Q Kᵀ``, ``-∞`` where masked; ``L = log Σ exp S`` by rows;
-    weights ``P = exp(S - L)``; outputs ``O = P V`` and ``L``. Backward, with ``dO = ∂L/∂O``,
-    ``dL`` what arrives for the log-sum-exp, and ``P`` rebuilt from ``L``:
+    Forward: the scores are ``S = scale · Q Kᵀ``, and ``-∞`` where masked. With the log-sum-exp
+    ``L = log Σ exp S`` of each row, the weights are ``P = exp(S - L)``. The outputs are ``O = P V``
+    and ``L``. Backward recomputes ``P`` from ``L``. With ``dO = ∂L/∂O`` and the gradient ``dL`` of
+    the log-sum-exp:
 
     ``dV = Pᵀ dO``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D + dL)`` where ``D = rowsum(dO ∘ O)``,
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``.
 
-    ``D`` is the softmax Jacobian's ``rowsum(P ∘ dP)``: ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward
-    needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing of the size of ``S`` is kept for it.
+    ``D`` is the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because
+    ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing
+    of the size of ``S`` is saved.
 
-    With dropout, a pattern ``Z`` (:func:`dropped`: made again in backward, from ``seed``) and
-    ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``, ``dP = Z' ∘ dO Vᵀ``. ``D`` is
-    ``rowsum(dO ∘ O)`` as before, which is ``rowsum(P ∘ dP)`` still; ``L`` knows nothing of it.
+    With dropout, the pattern ``Z`` comes from :func:`dropped`, and backward recomputes it from
+    ``seed``. With ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``,
+    ``dP = Z' ∘ dO Vᵀ``. ``D`` is still ``rowsum(dO ∘ O)``, which still equals ``rowsum(P ∘ dP)``.
+    ``L`` does not depend on dropout.
 
-    Shapes: ``q`` is ``(..., H, N, E)``, ``k`` ``(..., G, M, E)``, ``v`` ``(..., G, M, F)``, where
-    ``H`` is a multiple of ``G`` (grouped queries: head ``h`` reads the keys of head ``h // (H/G)``,
-    whose gradient is the sum over its group); or two axes only. The outputs are ``(..., H, N, F)``
-    and ``(..., H, N)``. ``mask`` broadcasts to ``(..., H, N, M)``: boolean, True where a key takes
-    part, or added to the scores, and then it has a gradient. ``causal`` lets query ``i`` see the
-    keys up to ``i``. ``scale`` is ``1/√E`` if not given. Real floating dtypes, one for all; 16 bits
-    are computed, and their ``L`` returned, in float32. A gradient is computed only for an input
-    that asks for one.
+    A query that sees no key has weights, output and gradients of 0 and ``L = -∞``, as in
+    ``torch.nn.functional.scaled_dot_product_attention``. A gradient is computed only for an input
+    that requires one. 16-bit inputs are computed in float32, and their ``L`` is float32. Twice
+    differentiable, because ``L`` is an output, and a saved output has a graph. If ``L`` were a
+    saved intermediate, it would be a constant, and the second derivative would be wrong without an
+    error.
 
-    A query that sees no key has weights, output and gradients of 0, and ``L = -∞``, as in
-    ``torch.nn.functional.scaled_dot_product_attention``. Twice differentiable: ``L`` is an output,
-    and a saved *output* carries its own graph; as a saved intermediate it would be a constant, and
-    the second derivative wrong without a word.
+    Args:
+        q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating dtype.
+        k: The keys, ``(..., G, M, E)``. ``H`` is a multiple of ``G`` (grouped queries): head ``h``
+            reads the keys of head ``h // (H/G)``, whose gradient is the sum over its group.
+        v: The values, ``(..., G, M, F)``.
+        mask: It broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query attends to a
+            key. A floating mask is added to the scores, and it has a gradient.
+        causal: Whether query ``i`` sees only the keys up to ``i``.
+        scale: The factor of the scores, ``1/√E`` by default.
+        dropout_p: The probability that dropout sets a weight to 0.
+        seed: It decides which weights dropout sets to 0.
 
-    Raises ``ValueError`` if shapes or dtypes do not fit. Sources: Vaswani et al. 2017 (the
-    formula), Rabe and Staats 2021, Dao et al. 2022 (backward from ``O`` and ``L``), Ainslie et al.
-    2023 (grouped queries).
+    Returns:
+        ``O``, ``(..., H, N, F)``, and ``L``, ``(..., H, N)``.
+
+    Raises:
+        ValueError: Shapes or dtypes do not fit together.
+
+    Example:
+        >>> import torch
+        >>> q, k, v = torch.zeros(2, 5, 8), torch.zeros(2, 7, 8), torch.ones(2, 7, 3)
+        >>> out, lse = ScaledDotProductAttention.apply(q, k, v)
+        >>> out.shape, lse.shape
+        (torch.Size([2, 5, 3]), torch.Size([2, 5]))
+
+    Sources: Vaswani et al. 2017 (the formula); Rabe and Staats 2021, and Dao et al. 2022 (backward
+    from ``O`` and ``L``); Ainslie et al. 2023 (grouped queries).
     """
 
     @staticmethod
@@ -69,7 +89,7 @@ class ScaledDotProductAttention(torch.autograd.Function):
         dropout_p: float = 0.0,
         seed: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Return ``O`` and the log-sum-exp of each row, saving both with the inputs."""
+        """Return ``O`` and the log-sum-exp of each row, and save both with the inputs."""
         fitting(q, k, v, mask)
         ctx.how = how(q, causal, scale, dropout_p, seed)
         s = scores(q, k, mask, ctx.how)
@@ -93,9 +113,9 @@ class ScaledDotProductAttention(torch.autograd.Function):
 def gradients(
     saved: Sequence[Any], arrived: Sequence[Tensor], how: How, needs: Sequence[bool]
 ) -> Grads:
-    """Return the gradients of q, k, v and mask that are needed, by operations autograd knows.
+    """Return the gradients of q, k, v and mask that are needed, by operations that autograd knows.
 
-    ``saved`` are q, k, v, mask, ``O`` and ``L``; ``dO`` and ``dL`` have ``arrived``.
+    ``saved`` contains q, k, v, mask, ``O`` and ``L``. ``arrived`` contains ``dO`` and ``dL``.
     """
     (q, k, v, mask, out, lse), (grad_out, grad_lse) = saved, arrived
     grad = grad_out.to(lse.dtype)
@@ -125,7 +145,7 @@ def scores(q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> Tensor:
 
 
 def row_max(s: Tensor) -> Tensor:
-    """Return each row's largest score, ``-∞`` if there are no keys."""
+    """Return the largest score of each row, or ``-∞`` if there are no keys."""
     return s.amax(-1, keepdim=True) if s.shape[-1] else s.new_full((*s.shape[:-1], 1), -math.inf)
 
 
@@ -146,7 +166,7 @@ def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
 
 
 def gathered(grad: Tensor, k: Tensor) -> Tensor:
-    """Return the gradient of shared keys: the sum over the heads that read them."""
+    """Return the gradient of shared keys, summed over the heads that read them."""
     if grad.dim() > 2 and grad.shape[-3] != k.shape[-3]:
         grad = grad.unflatten(-3, (k.shape[-3], -1)).sum(-3)
     return grad.to(k.dtype)
