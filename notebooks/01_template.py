@@ -10,8 +10,8 @@
 #
 # **You need** the chain rule and one PyTorch training loop that you have written yourself.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 25. You
+# solve two exercises here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -47,12 +47,13 @@ from autograd_course.visualize import function_lab, knowledge_check
 # %% [markdown]
 # ## A wrong gradient looks like a right one
 #
-# A flood wall should hold nine floods out of ten. A colleague fitted its height to 200 storms with
+# A town puts up a mobile flood wall before each storm. The more rain is forecast, the higher the
+# wall, and it should hold nine floods out of ten. A colleague fitted the height to 200 storms with
 # a custom Function: `forward` computes the loss, and `backward` computes its gradient. The loss
-# fell and flattened out (left). But the wall that was built holds only about half of the floods
-# (right). One line of `backward` is wrong, and PyTorch did not notice, because PyTorch never
-# compares a `backward` with its `forward`. That comparison is your job, and this lesson teaches it.
-# At the end you will repair the colleague's Function.
+# fell and flattened out (left). But the wall holds only about half of the floods (right). One line
+# of `backward` is wrong, and PyTorch did not notice, because PyTorch never compares a `backward`
+# with its `forward`. That comparison is your job, and this lesson teaches it. At the end you will
+# repair the colleague's Function. You do not need to read the code of the picture now.
 
 
 # %% jupyter={"source_hidden": true}
@@ -116,7 +117,7 @@ with figure(columns=2, height=3.6) as (watched, built):
         built.plot(ends, line[0] + line[1] * ends, color=color, linestyle=dash)
     note(built, f"right gradient: holds {share_held(true_line):.0%}", (0.02, 4.9), BLUE)
     note(built, f"built: holds {share_held(custom_line):.0%}, × go over it", (0.33, 0.5), ORANGE)
-    built.set(title="what was built", xlabel="rain", ylabel="river level", ylim=(0, 10))
+    built.set(title="what was built", xlabel="forecast rain", ylabel="river level", ylim=(0, 10))
 
 # %% [markdown]
 # ## Your first Function
@@ -165,6 +166,7 @@ class Square(Function):
         return 0 * x  # type the gradient here
 
 
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 Square.apply(x).sum().backward()
 print("gradient of the sum:", x.grad.tolist())
 
@@ -173,7 +175,7 @@ print("gradient of the sum:", x.grad.tolist())
 #
 # Most people type `2 * x` and see the three numbers that they expect. The next cell computes the
 # gradients of two losses, the sum of the three squares and a sum with the weights 1, 10 and 100.
-# Before you run it, vote for what you expect. Some of the beliefs in this lesson are true.
+# Before you run it, vote for what you expect. Some of the sentences that you vote on are true.
 
 # %%
 vote("01", "only-the-derivative")
@@ -292,8 +294,8 @@ class Stretch(Function):
         return grad_output / (1 + 3 * y**2)
 
 
-Stretch.apply(force).sum().backward()
-print("gradient: ", force.grad.numpy().round(4).tolist())
+(gradient,) = grad(Stretch.apply(force).sum(), force)
+print("gradient: ", gradient.numpy().round(4).tolist())
 print("gradcheck:", gradcheck(Stretch.apply, force))
 
 # %% [markdown]
@@ -372,8 +374,9 @@ print("g + h", backward(g + h))
 # %% [markdown]
 # ## See it flow
 #
-# The next picture shows a graph of three nodes. A square takes $x = 2$, a clipped ReLU takes
-# $y = 3$, and the loss is the sum of the two results. Both are custom Functions of the course.
+# The next picture shows a graph with three operations. A square takes $x = 2$, a clipped ReLU takes
+# $y = 3$, and the loss is the sum of the two results. The square and the clipped ReLU are custom
+# Functions of the course.
 
 
 # %%
@@ -471,8 +474,10 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where grad
 #
 # *Extra: too few values, a missing gradient and a wrong shape. PyTorch accepts two of them.*
 #
-# `None` for an input that needs a gradient means that the input has no influence. A wrong shape is
-# summed to the input's shape if broadcasting could have produced it. (Any other shape raises.)
+# If `backward` returns `None` for an input that needs a gradient, autograd takes it to mean that
+# the loss does not depend on this input. If it returns a gradient that is too large, for example
+# (2, 3) for an input of shape (3,), autograd sums it to (3,). If no sum gives the input's shape,
+# autograd raises an error.
 
 
 # %%
@@ -506,8 +511,8 @@ for function in (Scale, ScaleReturnsNone, ScaleReturnsTwoRows):
 
 # %% [markdown]
 # A parameter with the second Function never moves. The third Function returned two rows for an
-# input of one row. Autograd added them up, and the gradient is twice too large. One value too few
-# raises an error:
+# input of one row. Autograd added them up, so the gradient is twice as large as it should be. One
+# value too few raises an error:
 
 
 # %% tags=["raises-exception"]
@@ -651,11 +656,12 @@ s.sum().backward()
 # \begin{cases} g & 0 < x < c \\ 0 & \text{otherwise.}\end{cases}$$
 #
 # At the two *kinks*, 0 and $c$, no derivative exists. Which gradient should `backward` return
-# there? PyTorch documents [a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
+# there? PyTorch documents
+# [a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
 #
-# - If the function is convex around the kink, take the *subgradient of minimum norm*. Of all slopes
-#   between the left and the right one, this is the slope closest to 0.
-# - If it is concave, do the same (the slope is then called a *supergradient*).
+# - If the function is convex or concave around the kink, take the slope closest to 0 of all slopes
+#   between the left one and the right one. For a convex function this is called the *subgradient of
+#   minimum norm*, and for a concave one the *supergradient of minimum norm*.
 # - Otherwise, take the limit of the gradients nearby, which may be infinite.
 
 # %%
@@ -702,18 +708,19 @@ print("ClippedReLU:", gradcheck(ClippedReLU.apply, (x, 6.0)))
 gradcheck(ForgetfulReLU.apply, (x, 6.0))
 
 # %% [markdown]
-# `analytical` is what `backward` returned, and `numerical` is what `forward` does. Each row belongs
-# to an input element. The matrices disagree at the third one, 7, which is above the ceiling. Now
-# leave it out and check the same buggy Function again.
+# `analytical` is what `backward` returned, and `numerical` is what `forward` does. `gradcheck`
+# prints $J$ transposed, so each row belongs to an input element. The matrices disagree at the third
+# one, 7, which is above the ceiling. Now leave it out and check the same buggy Function again.
 
 # %%
 below = torch.tensor([-2.0, 3.0], dtype=torch.float64, requires_grad=True)
 print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6.0)))
 
 # %% [markdown]
-# `gradcheck` tests the inputs that you pass and no others. Pass a few float64 elements, with one on
-# each side of each kink. Stay away from the kinks themselves, because a finite difference across a
-# kink mixes the slopes of both sides.
+# `gradcheck` tests the inputs that you pass and no others. Pass a few elements, with one on each
+# side of each kink. Pass float64, because float32 rounds too coarsely for finite differences. Stay
+# away from the kinks themselves, because a finite difference across a kink mixes the slopes of both
+# sides.
 #
 # Check each Function before you write the next one. The check of a whole network only tells you
 # that something is wrong, not where.
@@ -873,16 +880,16 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
 # It returns `True`, so a passed `gradcheck` does not prove that `backward` is right. `gradcheck`
-# calls `backward` only with gradients of zeros and a single one, and clipping does not change
-# those. This `backward` is not linear in $g$, so it is not a vector-Jacobian product. With a factor
-# of ten after the square, the gradient is a tenth of what it should be.
+# calls `backward` only with a $g$ that is 1 at one element and 0 at all others, and clipping does
+# not change these numbers. This `backward` is not linear in $g$, so it is not a vector-Jacobian
+# product. With a factor of ten after the square, the gradient is a tenth of what it should be.
 #
 # ### The slope under your hand
 #
 # *Extra: the same bug in the Function lab.*
 #
-# On its own the Function looks right. Select it below, drag `grad_output` past 1, and watch the
-# slope that `backward` claims fall, although `forward` has not changed.
+# On its own the Function looks right. Choose `CalmSquare` in the menu below, drag `grad_output`
+# past 1, and watch the slope that `backward` claims fall, although `forward` has not changed.
 
 
 # %%
@@ -973,7 +980,7 @@ class RepairedLoss(Function):
 
 line, losses = fit(RepairedLoss.apply)
 print(f"the wall holds {share_held(line):.0%} of the floods")
-prediction = (4 * rain[:9]).requires_grad_()
+prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the level
 
 # %% [markdown]
 # If you are stuck, run `diagnose(RepairedLoss, (prediction, level[:9], 0.9))` in a new cell.
@@ -988,6 +995,9 @@ prediction = (4 * rain[:9]).requires_grad_()
 # too_high = (prediction > target).to(prediction.dtype)
 # slope = too_high - ctx.q
 # ```
+#
+# `torch.where(prediction > target, 1 - ctx.q, -ctx.q)` gives the same numbers, but in float32 for
+# every dtype of the prediction, and `diagnose` warns about that.
 #
 # </details>
 #
@@ -1039,7 +1049,7 @@ knowledge_check("01")
 # | --- | --- |
 # | `backward` computes | $g^\top J$, never $J$: upstream × local, summed over every path |
 # | write one for | code that autograd cannot see, a gradient by design, stability, memory |
-# | do not write one for | what composes; look for a built-in first |
+# | do not write one for | a composition of PyTorch operations; look for a built-in first |
 # | return | one value for each argument, in order, in the input's shape |
 # | save | the output if it determines the derivative, else the input; a mask is a byte an element |
 # | several outputs | one `grad_output` each; an unused one arrives as zeros; contributions add up |

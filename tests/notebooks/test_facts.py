@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
+import jupytext
 import pytest
 import torch
 from made import CLAMP_AT_BOUNDS, leaf, make, price, squaring
+from repository import ROOT
 from torch import Tensor
 from torch.autograd import Function, gradcheck
 from torch.nn.functional import leaky_relu, relu6
@@ -337,3 +340,22 @@ def test_diagnose_needs_an_example_that_visits_every_branch() -> None:
     assert not diagnose(forgetful, (leaf(-2.0, 3.0),)).findings
     (finding,) = diagnose(forgetful, (leaf(-2.0, 3.0, 7.0),)).findings
     assert finding.rule == "wrong-region"
+
+
+# The colleague's Function
+
+
+def test_diagnose_finds_the_colleagues_mistake_by_the_call_that_checkpoint_2_suggests() -> None:
+    lesson = jupytext.read(ROOT / "notebooks" / "01_template.py").cells
+    needed = ("from autograd_course import", "class PinballLoss", "rain = ", "class RepairedLoss")
+    names: dict[str, Any] = {}
+    for cell in lesson:
+        if cell.cell_type == "code" and any(text in cell.source for text in needed):
+            exec(cell.source, names)
+    (call,) = {*re.findall(r"`(diagnose\(RepairedLoss.*?)` in a new cell", str(lesson))}
+
+    finding = eval(call, names).findings[0]
+
+    assert finding.rule == "wrong-region"
+    assert "prediction > target" in finding.message
+    assert "9 times" in finding.message
