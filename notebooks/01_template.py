@@ -388,8 +388,8 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
 # Click on the picture and press → to start at the beginning. First the values travel to the loss.
-# Then the gradient 1 travels back, and each edge multiplies it by a local factor.
-# `loss.backward()` does exactly this in a network of any size.
+# Then the gradient 1 travels back against the arrows, and each edge multiplies it by a local
+# factor. `loss.backward()` does exactly this in a network of any size.
 #
 # ### Two things to try
 #

@@ -43,6 +43,17 @@ ELSEWHERE = {
     'CONTRIBUTING.md: # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, '
     '"schema_version": 3, "solution": true}':
         "documents/test_readme.py::test_the_example_of_an_exercise_becomes_a_stub",
+    **dict.fromkeys(
+        (
+            "from_formula_to_ci.md: import scipy.special",
+            "from_formula_to_ci.md: def dispersion(x: Tensor, *, center: Tensor | float = 0.0, "
+            "width: Tensor | float = 1.0) -> Tensor:",
+            "from_formula_to_ci.md: class Dispersion(nn.Module):",
+            "from_formula_to_ci.md: import pytest",
+            "from_formula_to_ci.md: name: Test",
+        ),
+        "documents/test_readme.py::test_the_formula_reaches_ci",
+    ),
     "programs.md: import torch":
         "documents/test_readme.py::test_a_test_run_ends_with_the_table_shown",
     "programs.md: Function  where defined       calls  verdict":
@@ -171,6 +182,26 @@ def test_a_test_run_ends_with_the_table_shown(tmp_path: Path) -> None:
 
     assert ran.returncode == 0, ran.stdout
     assert shown in ran.stdout
+
+
+def test_the_formula_reaches_ci(tmp_path: Path) -> None:
+    function, signature, module, tests, workflow = (
+        block.text for block in blocks(ROOT / "docs" / "from_formula_to_ci.md")
+    )
+    (tmp_path / "dawson.py").write_text(
+        "\n\n".join((function, signature, module)), encoding="utf-8"
+    )
+    (tmp_path / "test_dawson.py").write_text(tests, encoding="utf-8")
+    (command,) = re.findall(r"- run: (pytest .*)", workflow)
+
+    run = subprocess.run(
+        [sys.executable, "-m", *command.split(), "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{tests.count('def test_')} passed" in run.stdout
+    assert re.search(r"Dawson +dawson.py:7 +\d+ +✓", run.stdout)
 
 
 def test_the_declarations_shown_are_understood() -> None:
