@@ -143,7 +143,7 @@ EXERCISE = RoutineExercise(
     points=3,
     difficulty="medium",
     minutes=10,
-    section="Never build it: Hessian-vector products",
+    section="Hessian-vector products",
     constraints="its cost is that of two backward passes, whatever the size, f is evaluated at the "
     "inputs alone, and the inputs stay as they are",
     reference=hvp,
