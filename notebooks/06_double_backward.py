@@ -310,8 +310,8 @@ x = torch.tensor([-1.0, 2.0], requires_grad=True)
 # zero but *incomplete*, which is harder to notice. This is what happened on the hill.
 #
 # Take $L = y^2/2$. Then $g = y$ and $v = y\,\sigma(x)$. Autograd recorded the backward pass, so you
-# can look at its graph. The next cell shows the graph of $v$ for both Functions. Step through it
-# with → and ←.
+# can look at its graph. The next cell shows the graph of $v$ for both Functions. The picture calls
+# $v$ `loss`. Step through it with → and ←.
 
 
 # %%
@@ -542,7 +542,8 @@ class WithSecondFunction(Function):
 # *Reference: look here when you choose one of these repairs.*
 #
 # All versions are right to any order. The next cell prints the first four derivatives at $x = 1$,
-# and the bytes that each version keeps for backward, for each float32 element.
+# and the bytes that each version keeps for backward per float32 element. The input is the result of
+# another operation, `1 * x`, so it counts, too.
 
 
 # %%
@@ -564,13 +565,17 @@ ways = {
     "second Function": WithSecondFunction.apply,
 }
 for name, f in ways.items():
-    kept = kept_bytes(f, torch.ones(64, requires_grad=True)) // 64
+
+    def after_a_layer(x, f=f):
+        return f(1 * x)
+
+    kept = kept_bytes(after_a_layer, torch.ones(64, requires_grad=True)) // 64
     print(f"{name:16} {derivatives(f)}   {kept} bytes")
 
 # %% [markdown]
 # | repair | choose it if |
 # | --- | --- |
-# | recompute from the output | the output determines the derivative; costs almost nothing |
+# | recompute from the output | the output determines the derivative; it is often saved anyway |
 # | recompute from the input | the derivative is cheap to recompute; the usual choice |
 # | one more output | the intermediate is expensive and has a simple derivative |
 # | a second Function | autograd cannot record `backward` |
@@ -1175,7 +1180,7 @@ for options in ({}, {"retain_graph": True}, {"create_graph": True}):
     total_energy = SmoothMax.apply(layer(x)).sum()
     (slope,) = grad(total_energy, x, **options)
     print(options)
-    with show_error():
+    with show_error(characters=500):
         (0 * total_energy + slope.square().sum()).backward()
         print(f"norm of the gradient of W: {layer.weight.grad.norm():.2f}")
 

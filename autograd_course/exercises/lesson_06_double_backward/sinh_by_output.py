@@ -1,4 +1,4 @@
-"""Hyperbolic sine by its output
+"""Hyperbolic sine from its output
 
 1. The derivative of sinh is cosh. Which identity connects the two, as sin² + cos² = 1 connects sine
    and cosine?
@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=8,
     section="Recompute",
-    constraints="nothing but the output is kept for backward",
+    constraints="nothing but the output is saved for backward",
     reference=sinh,
     samplers=shaped(normal),
     double_backward=True,
