@@ -124,15 +124,14 @@ def error_in_cm(hill):
 
 
 # %% [markdown]
-# Train the network twice, once with this Function and once with PyTorch's own softplus:
+# `fit`, which the hidden cell defines, trains the network. Call it with this Function and with
+# PyTorch's own softplus:
 
 # %%
 custom_hill, custom_losses = fit(Softplus.apply)
 true_hill, true_losses = fit(softplus)
-print(
-    f"colleague's softplus: loss {custom_losses[-1]:.2f}, error {error_in_cm(custom_hill):.0f} cm"
-)
-print(f"PyTorch's softplus:   loss {true_losses[-1]:.2f}, error {error_in_cm(true_hill):.0f} cm")
+print(f"colleague's: loss {custom_losses[-1]:.2f}, error {error_in_cm(custom_hill):.0f} cm")
+print(f"PyTorch's:   loss {true_losses[-1]:.2f}, error {error_in_cm(true_hill):.0f} cm")
 
 # %% jupyter={"source_hidden": true}
 with figure(columns=2, height=3.6) as (watched, built):
@@ -236,9 +235,10 @@ for create_graph in (False, True):
     print("  the gradient has a graph:    ", g.requires_grad)
 
 # %% [markdown]
-# In `forward` and `setup_context` grad mode is always off. In `backward` it is on only if the
-# caller passes `create_graph=True`. Then `backward` is ordinary code: autograd records every
-# operation on a tensor that has a graph, and you can differentiate the result again.
+# In `forward` and `setup_context`, grad mode is always off. In `backward` it is on only if the
+# caller passes `create_graph=True` (or uses `torch.func.grad`, see lesson 11). Then `backward` is
+# ordinary code: autograd records every operation on a tensor that has a graph, and you can
+# differentiate the result again.
 #
 # So you can differentiate a Function as often as you like, without extra code, if its `backward`
 # consists of differentiable operations on tensors that have a graph. Which tensors have one?
@@ -254,6 +254,10 @@ vote("06", "saved-output")
 
 
 # %%
+def node_name(tensor):
+    return tensor.grad_fn.name() if tensor.grad_fn else "no graph"
+
+
 class PrintsSaved(Function):
     @staticmethod
     def forward(ctx, x):
@@ -269,10 +273,6 @@ class PrintsSaved(Function):
         print("intermediate σ:", node_name(sigma))
         print("output y:      ", node_name(y))
         return grad_output * sigma
-
-
-def node_name(tensor):
-    return tensor.grad_fn.name() if tensor.grad_fn else "no graph"
 
 
 x = torch.tensor([-1.0, 2.0], requires_grad=True)
@@ -366,9 +366,9 @@ grade("cube-twice", Cube)
 #
 # ### Recompute
 #
-# The simplest repair is the one that you have seen. Save inputs or outputs, and recompute the rest
-# in `backward`. First find out whether the *output* is enough, because the next layer usually saves
-# it anyway (lesson 01). Here it is enough: from $e^{-y} = 1/(1 + e^x)$ follows
+# You have already seen the simplest repair: save inputs or outputs, and recompute the rest in
+# `backward`. First check whether the *output* is enough. The next layer usually saves it anyway
+# (lesson 01). Here the output $y$ is enough, because $e^{-y} = 1/(1 + e^x)$, and so
 # $\sigma(x) = 1 - e^{-y}$. `torch.expm1(t)` computes $e^t - 1$ accurately even for a small $t$.
 
 
@@ -426,7 +426,7 @@ grade("exp-twice", Exp)
 # %% [markdown]
 # ### Return the intermediate as an output
 #
-# *Extra: for readers whose intermediate is too expensive to recompute. Lesson 08 returns one.*
+# *Extra: for readers whose intermediate is too expensive to recompute. Lesson 08 uses this repair.*
 #
 # Outputs have a graph. So if you do not want to compute an intermediate twice, return it as a
 # second *output*. Then `backward` receives a gradient for it and must use this gradient. A plain
@@ -541,9 +541,9 @@ class WithSecondFunction(Function):
 #
 # *Reference: look here when you choose one of these repairs.*
 #
-# All versions are right to any order. The next cell prints the first four derivatives at $x = 1$,
-# and the bytes that each version keeps for backward per float32 element. The input is the result of
-# another operation, `1 * x`, so it counts, too.
+# The derivatives of all versions are right to any order. The next cell prints the first four
+# derivatives at $x = 1$, and the bytes that each version keeps for backward per float32 element.
+# The input is the result of another operation, `1 * x`, so it counts, too.
 
 
 # %%
@@ -614,14 +614,14 @@ for function in (Softplus, UsingDetach, UsingData, Recomputed):
 # $v$ with respect to $x$ *and* $g$, and compares the result with finite differences of $v$. If your
 # Function supports double backward, put this line into its tests.
 #
-# `diagnose` checks second derivatives, too. It reports a wrong one as a note, because most
-# Functions are differentiated only once. If you pass `double_backward=True`, it reports an error.
+# `diagnose` checks second derivatives, too. It reports a wrong one as a note, because most programs
+# differentiate a Function only once. If you pass `double_backward=True`, it reports an error.
 #
 # ### Checkpoint 1: repair it
 #
 # Here is $y = \arctan x$, with the derivative $1/(1 + x^2)$. This Function is not twice
-# differentiable. Change it so that it supports double backward, and run the cell until the report
-# has no error.
+# differentiable. Change it so that it supports double backward, and run the cell again. The report
+# should then contain no error.
 
 
 # %%
@@ -657,9 +657,9 @@ diagnose(Arctan, (x,), double_backward=True, repair=False)
 # *Extra: for readers whose `backward` cannot be differentiated.*
 #
 # [PyTorch's note on extending autograd](https://docs.pytorch.org/docs/stable/notes/extending.html)
-# says that a Function without double backward should decorate its `backward` with
-# `@once_differentiable`, and that double backward then raises an error. The decorator runs
-# `backward` with grad mode off. But the error does not always come.
+# says that a Function that does not support double backward should decorate its `backward` with
+# `@once_differentiable`, so that double backward raises an error. The decorator runs `backward`
+# with grad mode off. But PyTorch does not always raise the error.
 #
 # Here is a cube with the decorator. The next cell computes the gradient $v$ of a loss with
 # `create_graph=True`, and then differentiates $x + v^2$. In a training loop, $v^2$ would be a
@@ -720,7 +720,7 @@ for loss in (linear_loss, square_loss):
 # %% [markdown]
 # PyTorch raises an error in one of the four cases. In the other three it drops $v^2$, so only the
 # derivative of $x$ remains, which is 1. The decorator adds a node to the graph, and this node
-# raises an error when a gradient arrives. There are two ways to miss it:
+# raises the error when a gradient arrives. In two situations no gradient arrives:
 #
 # - If `grad_output` does not require grad, the decorator adds no node. This is the case for every
 #   loss that is linear in $y$, such as a plain sum. Then the gradient has no graph, and everything
@@ -756,7 +756,7 @@ with show_error():
 #
 # ### A fast path
 #
-# For the same reason, `backward` can have two versions: one that saves memory when the caller wants
+# With the same check, `backward` can have two versions: one that saves memory when the caller wants
 # no graph, and one that can be differentiated. In-place arithmetic saves memory, but it overwrites
 # a value that the graph of the gradient still needs.
 
@@ -1025,9 +1025,9 @@ with show_error():
     torch.func.jvp(torch.func.grad(custom_energy), (x,), (v,))
 
 # %% [markdown]
-# You may read that forward over reverse takes less memory, because it keeps no graph of the
-# gradient. But it keeps a tangent for every tensor. Here are twenty layers, and the most memory in
-# use at once. (`peak_bytes` needs a result with a graph, so `run` adds `0 * x`.)
+# You may have read that forward over reverse takes less memory, because it keeps no graph of the
+# gradient. But it keeps a tangent for every tensor. The next cell measures the peak memory of both
+# ways for twenty layers. (`peak_bytes` needs a result with a graph, so `run` adds `0 * x`.)
 
 
 # %%
@@ -1057,7 +1057,7 @@ for product in (reverse_over_reverse, forward_over_reverse):
     print(f"{product.__name__}: {peak / 2**20:.1f} MiB")
 
 # %% [markdown]
-# So measure before you choose. `torch.compile` may change the result, because it can drop tensors
+# So measure before you choose. `torch.compile` may change the result, because it can free tensors
 # that it does not need.
 
 # %% [markdown]
@@ -1109,10 +1109,10 @@ with figure(width=6.6, height=3.4) as (axes,):
 # ## A gradient penalty
 #
 # Some networks should not become steep, for example the critic of a Wasserstein GAN. So the
-# training adds a *gradient penalty* to the loss: the norm of the gradient with respect to the
-# *input*. Take the energy $E(x) = \log\sum\exp(Wx + b)$ for each row of a batch, and the penalty
-# $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty has an effect only if its gradient
-# reaches $W$ and $b$.
+# training adds a *gradient penalty* to the loss: the squared norm of the gradient with respect to
+# the *input*. Take the energy $E(x) = \log\sum\exp(Wx + b)$ for each row of a batch, and the
+# penalty $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty has an effect only if its
+# gradient reaches $W$ and $b$.
 #
 # The next cell computes this penalty in four ways. One of them uses PyTorch's decorator
 # `once_differentiable`, which runs `backward` with grad mode off.
@@ -1160,9 +1160,9 @@ for name, (penalty, weight, bias) in ways.items():
 #
 # None of the three raises an error. [PyTorch's
 # note](https://docs.pytorch.org/docs/stable/notes/extending.html) says that double backward raises
-# an error if you use `@once_differentiable`. But it raises only if `grad_output` requires grad, and
-# after a plain sum it does not. So test each penalty: is its gradient there, and does it agree with
-# finite differences?
+# an error if you use `@once_differentiable`. But the decorator can raise an error only if
+# `grad_output` requires grad. After a plain sum it does not, so the term is lost silently. So test
+# the gradient of each penalty: is it there, and does it agree with finite differences?
 #
 # ### retain_graph does not repair it
 #
@@ -1233,7 +1233,7 @@ knowledge_check("06")
 # | test | `gradgradcheck`; `gradcheck` sees the first derivative only |
 # | `@once_differentiable` | often silent; raise an error if `torch.is_grad_enabled()` |
 # | `jvp` | forward mode; double backward does not call it |
-# | Hessian | one pass a row; $Hv$ takes two passes in all |
+# | Hessian | one pass per row; $Hv$ takes two passes in all |
 # | penalty | `create_graph=True`; `retain_graph=True` only hides the error |
 
 # %% [markdown]

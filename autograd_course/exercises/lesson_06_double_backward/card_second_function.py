@@ -16,6 +16,7 @@ EXERCISE = LocatingExercise(
     difficulty="medium",
     minutes=10,
     section="A second Function for backward",
+    section_is_on_backward=True,
     rule="silent-double-backward",
     wrong_lines="52",
     lines={
