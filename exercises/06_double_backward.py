@@ -3,7 +3,7 @@
 #
 # # 06 · Gradients of gradients: exercises
 #
-# Lesson 06 showed which saved tensors a second derivative can use. Here you write four Functions that support double backward, and two routines that differentiate a gradient. Then you repair a Function, predict a second derivative, and find the wrong line in somebody else's code. You may have solved `cube-twice` and `exp-twice` in the lesson already.
+# Lesson 06 showed which saved tensors a second derivative can use. Here you write four Functions that support double backward, and two routines that differentiate a gradient. Then you repair a Function, predict a second derivative, and find the wrong line in a colleague's code. You may have solved `cube-twice` and `exp-twice` in the lesson already.
 #
 # **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each new class has a separate `forward` and `setup_context`.
 #
@@ -112,7 +112,7 @@ grade("exp-twice", Exp)
 #
 # **Write** the three methods.
 #
-# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. An identity connects sinh and cosh, as another one connects sine and cosine.
+# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. The functions sinh and cosh satisfy an identity, just like sine and cosine.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -179,7 +179,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # $$(Hv)_k = \sum_l \frac{\partial^2 f}{\partial x_k \, \partial x_l} \, v_l .$$
 #
-# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zeros.
+# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zero.
 #
 # **Write** the function. It returns a tuple.
 #
@@ -221,7 +221,7 @@ grade("gradient-penalty", gradient_penalty)
 # %% [markdown]
 # ## 7 · Repair: a Hessian of zeros (2 points · medium · 10 minutes)
 #
-# This Function is a fused cross entropy. For each row of `logits` and its class in `target`, it computes $\log\sum_j e^{x_j} - x_\text{target}$. Training with it gives the right result to the last digit. But an engineer who wants to quantize the model needs the Hessian of the loss, and autograd returns zeros.
+# This Function is a fused cross entropy. For each row of `logits` and its class in `target`, it computes $\log\sum_j e^{x_j} - x_\text{target}$. Its values and gradients are right. But an engineer who wants to quantize the model needs the Hessian of the loss, and autograd returns zeros.
 
 
 # %%
@@ -301,7 +301,7 @@ grade("predict-second-derivative", prediction)
 # %% [markdown]
 # ## 9 · A copied pattern ★ (1 point · medium · 10 minutes · needs "A second Function for backward")
 #
-# A colleague wants to replace the leaky ReLU in a critic by the swish $y = x\,\sigma(x)$. For this she copied the project's leaky ReLU, whose `backward` calls a second Function, and changed the formulas. `gradcheck` passes the new Function, but the gradient of a gradient penalty with respect to the weight `w` is wrong.
+# A colleague wants to replace the leaky ReLU in a critic by the swish $y = x\,\sigma(x)$. For this she copied the project's leaky ReLU, whose `backward` calls a second Function, and changed the formulas. `gradcheck` passes the new Function, but a gradient penalty now has a wrong gradient with respect to the weight `w`.
 
 
 # %%

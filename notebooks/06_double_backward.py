@@ -12,7 +12,7 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 35. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 35. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -1192,7 +1192,8 @@ for options in ({}, {"retain_graph": True}, {"create_graph": True}):
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer ten questions. If an answer is wrong, you read why and can try again.
+# Answer ten questions. If an answer is wrong, you read why and can try again. The questions on a
+# second output, on forward over reverse and on `retain_graph` are about extra sections.
 
 # %%
 knowledge_check("06")

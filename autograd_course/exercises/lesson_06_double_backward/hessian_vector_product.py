@@ -1,7 +1,7 @@
 """Hessian-vector product
 
 1. The Hessian is the Jacobian of the gradient. Which operation multiplies a Jacobian by a vector
-   without building it? (Here it does not matter from which side. Why?)
+   without building it? (Does it matter from which side you multiply a Hessian?)
 2. Compute all gradients in one call with create_graph=True. Multiply each gradient by its vector,
    add everything up to one number, and differentiate this number. (If you pass the vectors as
    grad_outputs instead, a constant gradient raises an error, because it has no graph. In the sum,

@@ -1,4 +1,4 @@
-"""Predict: a second derivative without one path
+"""Predict: a path is missing
 
 1. Write L = y² with y = x³ as a function of x alone. This gives you both true derivatives.
 2. The first derivative that autograd computes is 3s · 2y, where s is the saved x². Which of its two
