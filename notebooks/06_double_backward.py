@@ -12,7 +12,7 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 35. Two exercises are part of it,
+# **It takes** about 55 minutes; the *extra* sections take another 35. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -206,8 +206,7 @@ hill, losses = fit(Recomputed.apply)
 print(f"loss {losses[-1]:.2f}, error {error_in_cm(hill):.0f} cm")
 
 # %% [markdown]
-# The number $\sigma(x)$ is the same in both Functions. Why does it matter where you compute it? The
-# next three sections answer this question.
+# The number $\sigma(x)$ is the same in both Functions. Why does it matter where you compute it?
 
 # %% [markdown]
 # ## When backward is recorded
@@ -297,7 +296,7 @@ x = torch.tensor([-1.0, 2.0], requires_grad=True)
 # %% [markdown]
 # ## Two paths through a gradient
 #
-# What exactly is lost? Let $y = f(x)$, and let $g = \partial L/\partial y$ be the upstream
+# What is lost? Let $y = f(x)$, and let $g = \partial L/\partial y$ be the upstream
 # gradient. `backward` returns $v = g \, f'(x)$. Both factors depend on $x$, so the derivative has
 # two terms:
 #
@@ -1161,8 +1160,8 @@ for name, (penalty, weight, bias) in ways.items():
 # None of the three raises an error. [PyTorch's
 # note](https://docs.pytorch.org/docs/stable/notes/extending.html) says that double backward raises
 # an error if you use `@once_differentiable`. But the decorator can raise an error only if
-# `grad_output` requires grad. After a plain sum it does not, so the term is lost silently. So test
-# the gradient of each penalty: is it there, and does it agree with finite differences?
+# `grad_output` requires grad. After a plain sum it does not, so the term is lost silently. So
+# compare the gradient of each penalty with finite differences.
 #
 # ### retain_graph does not repair it
 #
@@ -1192,8 +1191,8 @@ for options in ({}, {"retain_graph": True}, {"create_graph": True}):
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer ten questions. If an answer is wrong, you read why and can try again. The questions on a
-# second output, on forward over reverse and on `retain_graph` are about extra sections.
+# Answer ten questions. If an answer is wrong, you read why and can try again. Three questions are
+# about extra sections.
 
 # %%
 knowledge_check("06")
