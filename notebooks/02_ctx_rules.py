@@ -135,7 +135,7 @@ with figure(columns=2, height=3.5) as (descent, motion):
 # %% [markdown]
 # With `Pull` the loss stops falling, and the swing turns back at 110° (dashed). PyTorch raised no
 # error, and the motor seems too weak. But with the right gradient the swing goes up (solid). To
-# find the reason, replace `Pull` by PyTorch's own sine:
+# find the reason, replace `Pull` with PyTorch's own sine:
 
 # %%
 with show_error():
@@ -504,17 +504,16 @@ collected = gc.collect()
 #
 # ### Values that are not tensors
 #
-# *Reference: look here when `save_for_backward` raises an error, or when `ctx.saved_tensors` is
-# empty.*
+# *Reference: look here when you save a number, or when `ctx.saved_tensors` is empty.*
 #
 # `save_for_backward` accepts only tensors, and `None` for an optional tensor. If you pass a number,
 # PyTorch raises a `TypeError`, but not in this line. `save_for_backward` only stores its arguments,
 # and PyTorch checks them after `forward` and `setup_context` have returned. Therefore the traceback
 # points to `apply`.
 #
-# For the same reason `ctx.saved_tensors` is empty before the backward pass, and unpacking it fails
-# with "not enough values to unpack". A second call of `save_for_backward` replaces the first one,
-# so call it once.
+# For the same reason `ctx.saved_tensors` is still empty inside `forward` and `setup_context`, and
+# unpacking it fails with "not enough values to unpack". A second call of `save_for_backward`
+# replaces the first one, so call it once.
 
 # %% [markdown]
 # ## needs_input_grad, measured
@@ -696,7 +695,7 @@ for gate in (Gate, MarkedGate):
 #
 # `forward` sorts `x` along the last dimension and returns the pair `(values, indices)`, like
 # `torch.sort`. Save only the indices, and mark them as non-differentiable. `backward` moves each
-# gradient back to where its value came from.
+# gradient back to where its value came from, and `scatter` can do this.
 
 
 # %%
@@ -776,7 +775,7 @@ for heads in (TwoHeads, TwoHeadsWithNone):
 # PyTorch raises a `TypeError` about `NoneType` as soon as a loss does not use this output.
 
 # %% [markdown]
-# ## What says nothing at all
+# ## Bugs that raise no error
 #
 # Most bugs of this lesson raise no error: `ctx.x = x`, a changed `grad_output`, an unmarked mask.
 # `diagnose` looks for them. It names the bug in the colleague's Function and proposes a repair:
@@ -908,8 +907,8 @@ for reverse in (Reverse, ReverseCopy):
 
 # %% [markdown]
 # A write into the view would bypass your `backward`, so PyTorch forbids it. `x.clone()` costs a
-# copy, but then callers may change the output. The same is true for a slice or a `reshape` of the
-# input. Do not return `x.detach()`: PyTorch then allows the write, and it silently changes the
+# copy, but then callers may change the output. A slice of the input is a view, too, and usually a
+# `reshape`. Do not return `x.detach()`: PyTorch then allows the write, and it silently changes the
 # caller's `x`.
 
 # %% [markdown]
@@ -957,7 +956,7 @@ diagnose(FrozenTarget, (x, target), reference=frozen_target, repair=False)
 # the `None`.
 
 # %% [markdown]
-# ## Around the alarm: .data and .detach()
+# ## In-place changes through .data and .detach()
 #
 # *Extra: for readers whose Functions use `.data` or `.detach()`.*
 #
@@ -979,7 +978,7 @@ print(f"gradient {grad(y, x)[0].item():.3f}, should be {1 - math.tanh(0.5) ** 2:
 # does not notice. Lesson 06 is about second derivatives.
 
 # %% [markdown]
-# ## Eight messages, and what they want
+# ## Eight error messages
 #
 # *Reference: look here when one of these messages appears. You do not have to learn them.*
 #
@@ -1020,14 +1019,14 @@ knowledge_check("02")
 #     def forward(x, weight, stride):          # returns new tensors, or an x marked dirty
 #         return y, mask
 #     @staticmethod
-#     def setup_context(ctx, inputs, output):  # sees no intermediate of forward
+#     def setup_context(ctx, inputs, output):  # cannot see intermediates
 #         (x, weight, stride), (y, mask) = inputs, output
 #         ctx.save_for_backward(x, weight)     # every tensor, in one call
 #         ctx.stride = stride                  # everything else
 #         ctx.mark_non_differentiable(mask)    # a float output that needs no gradient
 #     @staticmethod
 #     def backward(ctx, grad_y, grad_mask):    # one for each output; zeros if unused
-#         x, weight = ctx.saved_tensors        # read, never written
+#         x, weight = ctx.saved_tensors        # do not change them
 #         grad_x = grad_y * ... if ctx.needs_input_grad[0] else None
 #         return grad_x, grad_weight, None     # one for each input
 # ```
@@ -1043,8 +1042,8 @@ knowledge_check("02")
 # | `ctx.x = x` | hooks (checkpoint, offload) miss it; backward does not free it | silent |
 # | `ctx.y = output` | a reference cycle, until the garbage collector runs | silent |
 # | `save_for_backward(x, 3)` | `TypeError`, after forward has returned | error |
-# | `ctx.saved_tensors` before backward | an empty tuple | silent |
-# | no use of `needs_input_grad` | wasted work, and right gradients | silent |
+# | `ctx.saved_tensors` in `setup_context` | an empty tuple | silent |
+# | no use of `needs_input_grad` | wasted work, but right gradients | silent |
 # | `grad_output.mul_(…)` | another branch gets a wrong gradient | silent |
 # | a saved tensor overwritten | the caller's tensor changes; a second backward raises | late |
 # | `.data`, `.detach()` in backward | second derivatives are wrong | silent |

@@ -237,6 +237,20 @@ def test_saved_tensors_in_forward_is_an_empty_tuple() -> None:
     assert seen == [()]
 
 
+def test_save_for_backward_only_stores_its_arguments_in_setup_context_too() -> None:
+    seen: list[Any] = []
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        seen.append(ctx.saved_tensors)
+
+    power = make(lambda x, exponent: x**exponent, lambda ctx, g: (g, None))
+    power.setup_context = staticmethod(setup_context)  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="can only save variables, but argument 1 is of type int"):
+        power.apply(leaf(1.0), 3)
+    assert seen == [()]
+
+
 def test_a_second_save_for_backward_replaces_the_first() -> None:
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x)
