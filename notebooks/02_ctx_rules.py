@@ -218,8 +218,9 @@ with show_error():
 # With `Gravity`, the in-place simulation raises an error instead of giving a wrong gradient.
 #
 # `Pull` has a *combined* `forward`, which receives `ctx` and does the work of both methods. You
-# will meet this form in older code. It works with `backward()`, but the transforms in `torch.func`
-# (`grad`, `vmap`, `jvp`) run `forward` without a `ctx`. They accept only the separate form:
+# will meet this form in older code. It works with `backward()` and `torch.compile`. But the
+# transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without a `ctx`, so they accept
+# only the separate form:
 
 # %%
 for pull in (gravity, Pull.apply):
