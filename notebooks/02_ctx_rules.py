@@ -322,9 +322,9 @@ with torch.no_grad():
 # The backward pass frees only the tensors in `save_for_backward`. The node and its attributes exist
 # as long as `y` does. Under `no_grad`, Python deletes `ctx` at once.
 #
-# Each call of `apply` creates its own `ctx`. Never store anything on the class instead, because all
-# calls share the class. One backward pass visits each node once: if you use `y` twice, autograd
-# first adds up the gradients of both uses and then calls `backward`.
+# Each call of `apply` creates its own `ctx`. Do not store anything on the class, because all calls
+# share it. One backward pass visits each node once: if you use `y` twice, autograd first adds up
+# the gradients of both uses and then calls `backward`.
 #
 # To look inside a node, click on the picture, go to the custom node with ↓ and press Enter. The
 # picture shows the saved tensor with its size in bytes and, below it, `ctx.strength`.
@@ -411,8 +411,8 @@ with show_error():
 #
 # ### Memory that is not freed
 #
-# A third version stores its *output* as an attribute. The picture compares the memory of all three
-# in a network of two layers.
+# A third version stores its *output* as an attribute. The next picture compares the memory of all
+# three versions in a network of two layers.
 
 
 # %%
@@ -472,7 +472,7 @@ for version in (Saved, InputOnCtx):
     print(f"{version.__name__:10} h still exists: {hidden[0]() is not None}")
 
 # %% [markdown]
-# With `InputOnCtx` checkpointing saves no memory, and PyTorch gives no warning.
+# With `InputOnCtx`, checkpointing saves no memory, and PyTorch gives no warning.
 #
 # ### When Python cleans up
 #
@@ -646,8 +646,8 @@ with show_error():
 # ## Outputs without a gradient
 #
 # Some outputs have no meaningful gradient, for example a mask, an index or a count. Integer and
-# boolean tensors never require a gradient, so you declare nothing. A mask of floats is different:
-# autograd treats it as differentiable unless you mark it.
+# boolean tensors never require a gradient, so you need not declare them. A mask of floats is
+# different: autograd treats it as differentiable unless you mark it.
 
 
 # %%
@@ -724,8 +724,9 @@ grade("sort-with-indices", SortWithIndices)
 # ## Zeros or None: set_materialize_grads
 #
 # If the loss does not use an output, `backward` receives zeros for it (lesson 01) and turns them
-# into zeros for its inputs. What does an optimizer with weight decay do with these zeros? Below,
-# the parameters `a` and `b` go through one Function, and the loss uses only the first output.
+# into zeros for its inputs. What does an optimizer with weight decay do with these zeros? In the
+# next cell, the parameters `a` and `b` go through one Function, and the loss uses only the first
+# output.
 
 # %%
 vote("02", "zeros-or-no-gradient")
@@ -790,7 +791,7 @@ diagnose(Pull, (angles,))
 # *Extra: exercises 4 and 8 need this section. It is about Functions that overwrite their input.*
 #
 # A Function may overwrite a large input to save memory, but it has to declare this with
-# `ctx.mark_dirty`. Here is a scale, $x \leftarrow \text{factor} \cdot x$, with and without the
+# `ctx.mark_dirty`. The next cell multiplies a tensor by a factor in place, with and without the
 # declaration.
 
 
@@ -952,9 +953,9 @@ target = torch.tensor([2.0, 0.0, 3.0, 4.0], dtype=torch.float64)
 diagnose(FrozenTarget, (x, target), reference=frozen_target, repair=False)
 
 # %% [markdown]
-# The gradient of four elements is too large by a factor of 4. For a batch of 256 it is too large by
-# a factor of 256. The `reference` holds the target constant with `.detach()`, so `diagnose` accepts
-# the `None`.
+# With four elements, the gradient is too large by a factor of 4. With 256 elements, it is too large
+# by a factor of 256. The `reference` holds the target constant with `.detach()`, so `diagnose`
+# accepts the `None`.
 
 # %% [markdown]
 # ## In-place changes through .data and .detach()

@@ -88,7 +88,7 @@ grade("snake", Snake)
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #
-# along the last dimension. With `descending=True` the order is reversed. `forward` returns the pair `(values, indices)`, and it may call `torch.sort(x, dim=-1, descending=descending)`.
+# This function sorts along the last dimension, and `descending=True` reverses the order. `forward` returns the pair `(values, indices)`, and it may call `torch.sort(x, dim=-1, descending=descending)`.
 #
 # **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark only informs the reader and is not graded.
 #
@@ -141,7 +141,7 @@ grade("sort-with-indices", SortWithIndices)
 # **Constraints:**
 #
 # - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
-# - When `training` is False, nothing is saved for backward. `backward` then needs no values of `x` or `gain`.
+# - When `training` is False, save no tensor. `backward` then needs no values of `x` or `gain`.
 # - The output is a new tensor. A slice is a view, and PyTorch does not allow the caller to change it in place.
 
 
@@ -190,7 +190,7 @@ grade("strided-gain", StridedGain)
 #
 # **Write** the three methods. `setup_context` runs after `forward`, so `inputs` then contains the overwritten `x`.
 #
-# **Constraint:** `x` itself is overwritten and returned, and your code tells autograd about it.
+# **Constraint:** `forward` overwrites and returns `x` itself, and your code tells autograd about it.
 
 
 # %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -225,7 +225,7 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
-# over all $N$ elements of the prediction $p$, the target $t$ and the weight $w$. The three tensors have the same shape. When a network learns from its own output, it also computes the target, but no gradient may flow into the target. The weights are constants.
+# The mean is over all $N$ elements of the prediction $p$, the target $t$ and the weight $w$. The three tensors have the same shape. When a network learns from its own output, it also computes the target, but no gradient may flow into the target. The weights are constants.
 #
 # **Write** the three methods. `forward` returns a single number (0-dim).
 #

@@ -33,11 +33,11 @@ STATED: dict[str, dict[str, str]] = {
     "snake": {"save nothing but $x$": "saves the sine too"},
     "strided-gain": {
         "only where `ctx.needs_input_grad` says": "asks nobody what is needed",
-        "nothing is saved for backward": "saves in evaluation too",
+        "save no tensor": "saves in evaluation too",
         "a new tensor": "returns the slice",
     },
     "leaky-relu-in-place": {
-        "is overwritten and returned": "not in place",
+        "overwrites and returns `x` itself": "not in place",
         "your code tells autograd about it": "does not mark",
     },
     "sort-with-indices": {"save nothing but the indices": "saves the input too"},
