@@ -220,14 +220,8 @@ with show_error():
 # `Pull` has a *combined* `forward`, which receives `ctx` and does the work of both methods. You
 # will meet this form in older code. It works with `backward()` and `torch.compile`. But the
 # transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without a `ctx`, so they accept
-# only the separate form:
-
-# %%
-for pull in (gravity, Pull.apply):
-    with show_error():
-        print("derivative at 0:", torch.func.grad(pull)(torch.tensor(0.0)).item())
-
-# %% [markdown]
+# only the separate form. Lesson 11 uses them.
+#
 # `setup_context` cannot see intermediate results of `forward`. If `backward` needs one, recompute
 # it, return it as an additional output, or use a combined `forward`. In all other cases, write the
 # separate form.
@@ -326,8 +320,12 @@ with torch.no_grad():
 # share it. One backward pass visits each node once: if you use `y` twice, autograd first adds up
 # the gradients of both uses and then calls `backward`.
 #
-# To look inside a node, click on the picture, go to the custom node with ↓ and press Enter. The
-# picture shows the saved tensor with its size in bytes and, below it, `ctx.strength`.
+# ### Look inside a node
+#
+# *Extra: a live picture of what a node stores.*
+#
+# Click on the picture, go to the custom node with ↓ and press Enter. The picture shows the saved
+# tensor with its size in bytes and, below it, `ctx.strength`.
 
 # %%
 gradient_flow(
