@@ -94,16 +94,18 @@ x = torch.tensor([-2.0, 0.3, 5.0], dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(Softplus.apply, x))
 
 # %% jupyter={"source_hidden": true}
+device = "cuda" if torch.cuda.is_available() else "cpu"
 rng = torch.Generator().manual_seed(1)
 way = torch.linspace(0, 6, 61)[:, None]
 height = 0.5 * torch.sin(1.5 * way) + 0.1 * way
 measured = 0.75 * torch.cos(1.5 * way) + 0.1 + 0.02 * torch.randn(way.shape, generator=rng)
+way, height, measured = way.to(device), height.to(device), measured.to(device)
 
 
 def fit(activation, steps=400):
     """Train a network on the slopes. Return its heights and the loss of each step."""
     torch.manual_seed(1)
-    first, last = torch.nn.Linear(1, 32), torch.nn.Linear(32, 1)
+    first, last = torch.nn.Linear(1, 32).to(device), torch.nn.Linear(32, 1).to(device)
     optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=0.02)
     losses = []
     for _ in range(steps):
@@ -141,10 +143,10 @@ with figure(columns=2, height=3.6) as (watched, built):
     note(watched, "the colleague's softplus", (195, 0.12), ORANGE)
     note(watched, "PyTorch's softplus", (205, 0.0075), BLUE)
 
-    places = way.squeeze()
-    built.plot(places, height, color=GRAY, linewidth=6, alpha=0.45)
-    built.plot(places, true_hill, color=BLUE)
-    built.plot(places, custom_hill, color=ORANGE, linestyle="--")
+    places = way.squeeze().cpu()
+    built.plot(places, height.cpu(), color=GRAY, linewidth=6, alpha=0.45)
+    built.plot(places, true_hill.cpu(), color=BLUE)
+    built.plot(places, custom_hill.cpu(), color=ORANGE, linestyle="--")
     note(built, "the hill", (0.75, 0.7), GRAY)
     note(built, "the colleague's", (1.95, 0.62), ORANGE)
     note(built, "PyTorch's", (4.75, 1.12), BLUE)
