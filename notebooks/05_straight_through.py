@@ -255,10 +255,8 @@ for name, f in (
 # %%
 for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
     weights, losses, right = train(lambda w: w, squash=squash)
-    print(
-        f"{name:11} loss {losses[0]:.1f} → {losses[-1]:.1f}, {right:.0%} right among unseen digits"
-    )
     share = (weights[0].grad != 0).double().mean().item()
+    print(f"{name:11} loss {losses[0]:.1f} → {losses[-1]:.1f}, {right:.0%} of unseen digits right")
     print(f"            {share:.0%} of the weights in the first layer get a gradient")
 
 # %% [markdown]

@@ -49,7 +49,7 @@ class ClippedByEdges(Function):
 
 
 class QuantizeAsPublished(Function):
-    """Three masks; beyond the bounds strictly, as its learned step's paper does it."""
+    """Three masks, with strict comparisons outside the bounds, as in the paper."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
@@ -67,7 +67,7 @@ class QuantizeAsPublished(Function):
 
 
 class TernaryByTwoSigns(Function):
-    """Both masks are saved; they take a byte an element each."""
+    """Save both masks, which take one byte per element each."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, t: Any) -> Any:
@@ -349,7 +349,7 @@ WRONG = [
         "holds the rounded level against the bounds",
         "wrong-region",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
-        hint="for the gradient of x, too, hold x / step against the bounds",
+        hint="for the gradient of x, too, compare x / step with the bounds",
     ),
     backward(
         "fake-quantize",
