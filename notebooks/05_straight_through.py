@@ -57,9 +57,9 @@ from autograd_course.visualize import compare_flows, knowledge_check, ste_lab
 # ## A net that cannot move
 #
 # A classifier for handwritten digits must run on a chip that cannot multiply. So every weight must
-# be +1 or −1. Then a product is an addition or a subtraction, and a weight takes one bit. For
-# training we keep a real number behind each weight, which we call the *latent* weight. The forward
-# pass uses its *sign*, and the optimizer changes the real number.
+# be +1 or −1. Then a product is an addition or a subtraction, and a weight takes one bit. During
+# training we store a real number for each weight, the *latent* weight. The forward pass uses its
+# *sign*, and the optimizer changes the real number.
 #
 # The data are 1797 images of digits with 8 × 8 gray values each. We keep back one image in five to
 # test the net. The net has two layers and 64 hidden values, and `train` runs 100 steps of Adam.
@@ -74,7 +74,7 @@ seen, unseen = slice(0, 1437), slice(1437, None)
 
 
 def net(x, weights, binarize, squash=torch.tanh):
-    # 64 terms a sum: the division by √64 keeps it in the range of tanh
+    # each sum has 64 terms, so we divide it by √64 to stay in the range of tanh
     hidden = squash(x @ binarize(weights[0]) / 8)
     return hidden @ binarize(weights[1]) / 8
 
@@ -117,7 +117,7 @@ print(f"right among unseen digits: {sign_right:.0%}")
 # ## Your first straight-through estimator
 #
 # Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0 it
-# returns +1. `torch.sign` returns 0 there, which would be a third value.)
+# returns +1. `torch.sign` returns 0 there, which would be a third weight.)
 #
 # **Your turn.** Return `grad_output` unchanged, as if the sign were not there, and run the cell.
 
@@ -151,7 +151,7 @@ print(f"right among unseen digits: {train(Sign.apply)[2]:.0%}")
 # gradient that is wrong on purpose? And when does a wrong gradient train a net?
 #
 # The most common version is the *clipped* STE. It passes the gradient only where the latent weight
-# is inside $[-1, 1]$, so that no weight is pushed further and further out.
+# is inside $[-1, 1]$, so that the optimizer does not push a weight further and further out.
 
 
 # %%
@@ -185,7 +185,7 @@ with figure(width=7.0, height=3.4) as (axes,):
     axes.plot(ste_losses, color=BLUE)
     axes.plot(real_losses, color=GRAY, linestyle=":")
     axes.set(title="loss on the digits, weights ±1", xlabel="step", ylabel="loss", ylim=(0, 3.4))
-    note(axes, f"torch.sign: {sign_right:.0%} right, no step helps", (45, 2.75), ORANGE)
+    note(axes, f"torch.sign: {sign_right:.0%} right, no change", (45, 2.75), ORANGE)
     note(axes, f"Binarize: {ste_right:.0%} right with one bit per weight", (4, 0.12), BLUE)
     note(axes, f"real weights: {real_right:.0%} right", (31, 1.12), GRAY)
 
@@ -216,7 +216,7 @@ compare_flows({"round": plain, "round with STE": straight}, torch.tensor(1.3), t
 # In the forward pass both have the same values. In the backward pass the same gradient arrives at
 # the rounding. Without the STE it ends there.
 #
-# ### Three dead ends
+# ### Three ways to lose a gradient
 #
 # How does PyTorch treat the other functions that return steps? Vote for what you expect before you
 # run the cell. Some of the beliefs in this lesson are true.
@@ -338,7 +338,7 @@ for name, f in (("Function", Binarize.apply), ("detach", detached)):
 
 # %% [markdown]
 # The two are equal. For a quick trial, write the line. For code that stays, write a Function,
-# because it has a name and a docstring and saves only a mask of one byte per element.
+# because it has a name and a docstring and saves only a mask, one byte per element.
 #
 # Is the output of this line exactly $q(x)$? That depends on the order of the operations and on the
 # size of the values. Between 0 and 1 we can try *every* number of a format. Here $p$ is the soft
@@ -384,7 +384,7 @@ with show_error(1000):
 
 # %%
 def difference(f, surrogate, x):
-    """The largest difference between f's backward and the derivative of the surrogate."""
+    """Return the largest difference between f's backward and the derivative of the surrogate."""
     g = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     (returned,) = torch.autograd.grad(f(x), x, g)
     (declared,) = torch.autograd.grad(surrogate(x), x, g)
@@ -525,9 +525,8 @@ class SteepSign(Function):
         return grad_output * ctx.k * (1 - torch.tanh(ctx.k * x) ** 2), None
 
 
-steepness = (1, 10, 100, 1000)
-steep_right = [train(lambda w, k=k: SteepSign.apply(w, k), steps=50)[2] for k in steepness]
-for k, right in zip(steepness, steep_right, strict=True):
+for k in (1, 10, 100, 1000):
+    _, _, right = train(lambda w, k=k: SteepSign.apply(w, k), steps=50)
     print(f"k = {k:>4}: {right:.0%} right")
 
 # %% [markdown]
@@ -565,8 +564,8 @@ for name, f in (
 # this](https://github.com/pytorch/pytorch/issues/184574) and returns 0.)
 #
 # The surrogate is your own function, so you choose. `Binarize` passes the gradient at the bounds.
-# You may think that single points do not matter. These two do, because the training loop *puts*
-# weights there when it clamps them. In the net above:
+# Single points may seem unimportant. These two matter, because the training loop *puts* weights
+# there when it clamps them. In the net above:
 
 # %%
 share = (binary_weights[1].abs() == 1).double().mean().item()
@@ -574,7 +573,7 @@ print(f"output weights exactly at a bound after training: about {share:.1f} of a
 
 
 def follow(binarize, w=0.9, lr=0.3):
-    """One weight: ten steps in which the loss pushes it up, ten in which it pushes it down."""
+    """Train one weight. The loss pushes it up for ten steps and then down for ten steps."""
     w = torch.tensor(w, requires_grad=True)
     for target in [1.5] * 10 + [-1.5] * 10:
         (grad,) = torch.autograd.grad((binarize(w) - target).square(), w)
@@ -589,9 +588,9 @@ class StrictBinarize(Binarize):
         ctx.save_for_backward(x.abs() < 1)
 
 
-print("ends at, with |x| ≤ 1:", follow(Binarize.apply))
-print("ends at, with |x| < 1:", follow(StrictBinarize.apply))
-print(f"the net, with |x| < 1: {train(StrictBinarize.apply)[2]:.0%} right")
+print("with |x| ≤ 1 the weight ends at", follow(Binarize.apply))
+print("with |x| < 1 the weight ends at", follow(StrictBinarize.apply))
+print(f"with |x| < 1 the net gets {train(StrictBinarize.apply)[2]:.0%} right")
 
 # %% [markdown]
 # Most weights of the last layer are exactly on the kink. With `<`, a weight that reaches the bound
@@ -606,8 +605,8 @@ print(f"the net, with |x| < 1: {train(StrictBinarize.apply)[2]:.0%} right")
 # How wrong is an STE? The true slope of a single rounding is 0, so it is no help as a comparison.
 # But add a little noise before you round: $y = \text{round}(x + u)$, with $u$ uniform in
 # $[-\tfrac12, \tfrac12)$. As $x$ moves from one integer to the next, the higher integer becomes
-# more likely. So the *expected* loss changes smoothly, and it has a true gradient. The *bias* of
-# the estimator is the difference between its mean and this true gradient.
+# more likely. So the *expected* loss changes continuously, and it has a true gradient. The *bias*
+# of the estimator is the difference between its mean and this true gradient.
 #
 # We compare two losses: a parabola, and the same parabola with ripples, whose period is the
 # distance between two levels.
@@ -626,7 +625,7 @@ def rippled(y):
 
 
 def slopes(loss, x, h=0.02):
-    """The slope of the expected loss, and the mean of the straight-through gradient."""
+    """Return the slope of the expected loss, and the mean of the straight-through gradient."""
     up, down = (loss((x + d + noise).round()).mean() for d in (h, -h))
     leaf = x.clone().requires_grad_()
     (estimated,) = torch.autograd.grad(loss(functions.RoundSTE.apply(leaf + noise)).mean(), leaf)
@@ -657,7 +656,7 @@ with figure(columns=2, height=3.6) as panels:
 
 # %% [markdown]
 # On the left, the estimator (dashed) is a straight line through the middle of the true steps. It is
-# biased nearly everywhere, but it has the right sign, and its average over one step is right. For a
+# biased nearly everywhere, but its sign is right, and so is its average over one step. For a
 # *linear* loss the two are equal: $\mathbb E[y] = x$, so it is exact to pass the gradient through
 # unchanged.
 #
@@ -756,8 +755,7 @@ predict(..., (2 * (b - 0.49)).mean())
 # %% [markdown]
 # ## Quantize to a grid
 #
-# Most chips store two, four or eight bits per weight. Then the levels are multiples of a *step*
-# $s$:
+# In practice a weight gets two, four or eight bits. Then the levels are multiples of a *step* $s$:
 #
 # $$y = s \cdot \text{round}(x / s).$$
 #
@@ -881,7 +879,7 @@ def quantize(width, updates, learn_step):
 
 
 print(f"real weights: {real_right:.0%}\n")
-print("two bits a weight          step fits   too narrow   too wide")
+print("two bits per weight        step fits   too narrow   too wide")
 for name, updates, learn_step in (
     ("rounded, not trained", 0, False),
     ("trained, step fixed", 50, False),
