@@ -676,9 +676,6 @@ with figure(columns=2, height=3.6) as panels:
 # Tails costs 0.2401 and heads costs 0.2601, so the best coin never shows heads. The estimator
 # passes the gradient as if $b$ were $p$. To remove all noise, we average over every possible throw.
 
-# %%
-vote("05", "biased-only-slower")
-
 
 # %%
 class Coin(Function):
@@ -700,6 +697,11 @@ class Coin(Function):
         return grad_output * p * (1 - p), None
 
 
+# %%
+vote("05", "biased-only-slower")
+
+
+# %%
 def expected_loss(theta, u):
     p = torch.sigmoid(theta)
     return p * (1 - 0.49) ** 2 + (1 - p) * 0.49**2
