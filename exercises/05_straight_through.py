@@ -152,7 +152,7 @@ grade("predict-straight-through", prediction)
 #
 # This step function has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1.
 #
-# **Surrogate:** each of the two signs is replaced by the clip of exercise 2:
+# **Surrogate:** replace each of the two signs by the clip of exercise 2:
 #
 # $$\tilde y = \tfrac12\,\text{clip}(x - t) + \tfrac12\,\text{clip}(x + t), \qquad \text{clip}(v) = \min(\max(v, -1), 1)$$
 #
@@ -187,7 +187,7 @@ grade("ternary-ste", TernarySTE)
 #
 # $$y = \text{step} \cdot \operatorname{round}\!\left(\frac{x}{\text{step}}\right) \qquad\text{surrogate:}\quad \text{the same with } \operatorname{round}(v) \text{ replaced by } v$$
 #
-# `step` is a positive Python number. A number halfway between two grid points goes to the even multiple, as with `torch.round`.
+# `step` is a positive Python number. A number halfway between two grid points goes to the even multiple, as in `torch.round`.
 #
 # **Write** the three methods. Simplify the surrogate first.
 

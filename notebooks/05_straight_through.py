@@ -487,10 +487,10 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 # (Lesson 10 adds surrogates for a choice that is *sampled*.)
 #
 # In the next picture, choose a quantizer and a surrogate, and drag $x$. The left plot shows the
-# step function and the surrogate. The right plot shows the slope of the surrogate, which `backward`
-# multiplies by. The dashed *chord* connects the points of the step function one unit to the left
-# and one unit to the right of $x$. Below, small nets have learned a checkerboard, each with a
-# different surrogate. *Train again* trains them from another start.
+# step function (the *staircase*) and the surrogate. The right plot shows the slope of the
+# surrogate, which `backward` multiplies by. The dashed *chord* connects the points of the step
+# function one unit to the left and one unit to the right of $x$. Below, small nets have learned a
+# checkerboard, each with a different surrogate. *Train again* trains them from another start.
 
 # %%
 ste_lab("sign", "clipped", x=0.4)

@@ -227,7 +227,7 @@ print("noise drawn inside:", gradcheck(DrawsInside.apply, logits, raise_exceptio
 print("noise as an input: ", gradcheck(GumbelSoftmax.apply, (logits, noise), raise_exception=False))
 
 # %% [markdown]
-# Both have the same `backward`. But `DrawsInside` returns another sample at each call, so a finite
+# Both have the same `backward`. But `DrawsInside` returns a new sample at each call, so a finite
 # difference compares two different draws. Therefore a Function that samples should take its noise
 # as an argument. Then you can repeat a draw and test its gradient.
 #
