@@ -3,18 +3,18 @@
 #
 # # 10 · Sampling: exercises
 #
-# Lesson 10 let a gradient through a random choice. Here you write its three estimators.
+# In lesson 10 a gradient passed through a random choice. Here you write its three estimators.
 #
-# **Given:** for every Function the formula of `forward`, and what `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
+# **Given:** the formula of `forward` of each Function, and what `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Every Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (If you prefer `forward(ctx, logits, …)` without `setup_context`, the grader accepts it too.)
+# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, logits, …)` without `setup_context`.)
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you write down, not a call to autograd.
-# - Keep tensors for `backward` with `ctx.save_for_backward`, and numbers as attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - The choice is along the last dimension. The tensors may have any number of dimensions before it.
+# - `backward` is a formula that you derive and write down. It does not call autograd.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - The last dimension holds the classes to choose from. The tensors may have any number of dimensions before it.
 #
 # 8 points, about 40 minutes.
 
@@ -48,16 +48,16 @@ from autograd_course import grade, hint, progress
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then begin the next. Call `hint("gumbel-soft")` in a cell of its own if you are stuck. The first call gives a nudge, the second one the idea, and the third one nearly the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("gumbel-soft")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
 
 # %% [markdown]
 # ## 1 · Gumbel-softmax, soft (3 points · medium · 15 minutes)
 #
 # $$y = \operatorname{softmax}\!\left(\frac{\text{logits} + \text{noise}}{\tau}\right) \quad\text{over the last dimension}$$
 #
-# The caller draws the noise and passes it in. That makes $y$ an ordinary function of its inputs, so you can test its gradient: at fixed noise, nothing is random.
+# The caller draws the noise and passes it to `apply`. At fixed noise nothing is random, so $y$ is an ordinary function of the logits, and you can test its gradient.
 #
-# **Write** the three methods. There is no surrogate here: `backward` returns the true gradient of the logits. `temperature` is $\tau$, a positive Python number. The noise is not learned, so it gets `None`, and so does the temperature. (The gradient of the noise equals that of the logits. Returning it is not wrong either.)
+# **Write** the three methods. There is no surrogate here: `backward` returns the true gradient of the logits. `temperature` is $\tau$, a positive Python number. The noise is not learned, so it gets `None`, and so does the temperature. (The noise has the same gradient as the logits. You may return it instead of `None`.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "gumbel-soft", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -84,11 +84,11 @@ grade("gumbel-soft", GumbelSoftmax)
 # %% [markdown]
 # ## 2 · Gumbel-softmax, hard (2 points · easy · 10 minutes)
 #
-# Now `forward` decides: it returns 1 at the largest entry of $\text{logits} + \text{noise}$ along the last dimension and 0 elsewhere, in the dtype of the logits. At a tie one of the largest is chosen, not both.
+# Now `forward` chooses. It returns 1 at the largest entry of $\text{logits} + \text{noise}$ along the last dimension and 0 elsewhere, in the dtype of the logits. At a tie, one of the largest is chosen.
 #
 # **Surrogate:** the soft sample of exercise 1, at the same noise and temperature.
 #
-# **Write** the three methods. `setup_context` sees the inputs and the output, and the output is one-hot. So think about where `backward` gets the soft sample from.
+# **Write** the three methods. `setup_context` receives the inputs and the output, and the output is one-hot. How does `backward` get the soft sample?
 
 
 # %% nbgrader={"grade": false, "grade_id": "gumbel-hard", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -123,7 +123,7 @@ grade("gumbel-hard", HardGumbelSoftmax)
 #
 # $$2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
 #
-# **Write** the three methods. The noise only decides which $y$ is drawn, so it gets `None`.
+# **Write** the three methods. The noise only determines which $y$ is drawn, so it gets `None`.
 #
 # **Constraint:** the probabilities $p$ do not contain the noise.
 
@@ -160,5 +160,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed all three, you can train through a random choice, and you know which of these gradients is true: only that of the soft sample.
-# (If your hard Gumbel-softmax saves the soft sample instead of recomputing it, a penalty on its gradient is dropped in silence. Lesson 06 shows why.)
+# When you have passed all three, you can train through a random choice. You also know that only the soft sample returns a true gradient.
+# (If your hard Gumbel-softmax saves the soft sample instead of recomputing it, a penalty on its gradient has no effect, and PyTorch does not warn you. Lesson 06 shows why.)

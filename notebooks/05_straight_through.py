@@ -3,16 +3,17 @@
 #
 # # 05 · The straight-through estimator
 #
-# **You will** train networks through a sign and a rounding, which have no usable gradient, and test
-# the gradient that you put in its place.
+# **You will** train networks through a sign and a rounding, whose derivative is zero, and test the
+# gradient that you use instead.
 #
-# **You will learn** how to declare such a gradient and test it, how to choose one, where it is
-# wrong and by how much, and how to quantize with a step that is learned.
+# **You will learn** how to specify such a gradient, how to test and choose it, how wrong it is, and
+# how to quantize with a step that is learned.
 #
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
-# reports.
+# reports. From lesson 02 you need `setup_context`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 15. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 15. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -38,25 +39,34 @@ import torch
 from torch.autograd import Function, gradcheck
 from torch.nn.functional import cross_entropy, hardtanh
 
-from autograd_course import diagnose
-from autograd_course.functions import FakeQuantize, RoundSTE
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, load_digits, note, predict
+from autograd_course import diagnose, functions, grade, hint  # noqa: F401
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    figure,
+    load_digits,
+    note,
+    predict,
+    show_error,
+    vote,
+)
 from autograd_course.visualize import compare_flows, knowledge_check, ste_lab
 
 # %% [markdown]
 # ## A net that cannot move
 #
-# A classifier for handwritten digits must run on a chip without a multiplier. So every weight must
-# be +1 or −1: it takes one bit, and a product becomes an addition or a subtraction. The plan is to
-# keep a real number behind each weight, which we call the *latent* weight. The forward pass takes
-# its *sign*, and the optimizer moves the real number.
+# A classifier for handwritten digits must run on a chip that cannot multiply. So every weight must
+# be +1 or −1. Then a product is an addition or a subtraction, and a weight takes one bit. During
+# training we store a real number for each weight, the *latent* weight. The forward pass uses its
+# *sign*, and the optimizer changes the real number.
 #
-# The data are 1797 images of handwritten digits with 8 × 8 gray values each. One image in five is
-# kept back. The net has two layers and 64 hidden values, and each step uses all images. After each
-# step we clamp the latent weights to $[-1, 1]$: the sign does not depend on how large they are, and
-# a weight that is far out takes long to come back.
+# The data are 1797 images of digits with 8 × 8 gray values each. We keep back one image in five to
+# test the net. The net has two layers and 64 hidden values, and `train` runs 100 steps of Adam.
+# After each step it clamps the latent weights to $[-1, 1]$, because a weight that is far out takes
+# long to come back.
 
-# %%
+# %% jupyter={"source_hidden": true}
 images, labels = load_digits()
 order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
 images, labels = images[order], labels[order]
@@ -64,7 +74,7 @@ seen, unseen = slice(0, 1437), slice(1437, None)
 
 
 def net(x, weights, binarize, squash=torch.tanh):
-    # 64 terms a sum: the division by √64 keeps it in the range of tanh
+    # each sum has 64 terms, so we divide it by √64 to stay in the range of tanh
     hidden = squash(x @ binarize(weights[0]) / 8)
     return hidden @ binarize(weights[1]) / 8
 
@@ -89,7 +99,8 @@ def train(binarize, steps=100, squash=torch.tanh):
 
 
 # %% [markdown]
-# The forward pass needs only `torch.sign`.
+# You pass `train` the function that makes ±1 out of the latent weights. The obvious choice is
+# `torch.sign`.
 
 # %%
 sign_weights, sign_losses, sign_right = train(torch.sign)
@@ -98,17 +109,49 @@ print("largest gradient of any weight:", max(w.grad.abs().max().item() for w in 
 print(f"right among unseen digits: {sign_right:.0%}")
 
 # %% [markdown]
-# PyTorch raised no exception and gave no warning. The optimizer has run 100 times, and not one
-# weight has moved. The gradient is there, it has the right shape, and it is zero everywhere. This
-# is *true*: if you change a latent weight of 0.2 by a millionth, its sign stays the same. As a
-# function of the latent weights, the loss is a landscape of flat terraces.
+# PyTorch raised no error and gave no warning. The optimizer ran 100 times, but no weight moved,
+# because every gradient is zero. This gradient is *correct*. If you change a latent weight of 0.2
+# by a millionth, its sign stays the same, and so does the loss.
 
 # %% [markdown]
-# ## The whole thing, working
+# ## Your first straight-through estimator
 #
-# Here is a Function with the same staircase in forward and a different backward. It returns
-# `grad_output` as if the sign were not there, except where the latent weight is outside $[-1, 1]$.
-# (At 0 it returns +1. `torch.sign` returns 0 there, which would be a third value.)
+# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0 it
+# returns +1. `torch.sign` returns 0 there, which would be a third weight.)
+#
+# **Your turn.** Return `grad_output` unchanged, as if the sign were not there, and run the cell.
+
+
+# %%
+class Sign(Function):
+    """y = +1 where x ≥ 0, else −1."""
+
+    @staticmethod
+    def forward(x):
+        return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass  # backward needs nothing from forward
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 0 * grad_output  # type the new gradient here
+
+
+print(f"right among unseen digits: {train(Sign.apply)[2]:.0%}")
+
+# %% [markdown]
+# With `return grad_output` the net gets 94 % of the unseen digits right. Yet this gradient is
+# wrong: we know that the true one is zero. A Function that runs a step function in `forward` and
+# passes a gradient through it in `backward` is called a *straight-through estimator* (STE). The
+# gradient is called a *surrogate gradient*.
+#
+# The rest of the lesson answers three questions. What exactly did we claim? How can you test a
+# gradient that is wrong on purpose? And when does a wrong gradient train a net?
+#
+# The most common version is the *clipped* STE. It passes the gradient only where the latent weight
+# is inside $[-1, 1]$, so that the optimizer does not push a weight further and further out.
 
 
 # %%
@@ -116,9 +159,13 @@ class Binarize(Function):
     """y = ±1; by design, backward passes grad_output where |x| ≤ 1."""
 
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x.abs() <= 1)
+    def forward(x):
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x.abs() <= 1)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -138,18 +185,20 @@ with figure(width=7.0, height=3.4) as (axes,):
     axes.plot(ste_losses, color=BLUE)
     axes.plot(real_losses, color=GRAY, linestyle=":")
     axes.set(title="loss on the digits, weights ±1", xlabel="step", ylabel="loss", ylim=(0, 3.4))
-    note(axes, f"torch.sign: {sign_right:.0%} right, to the end", (45, 2.75), ORANGE)
-    note(axes, f"Binarize: {ste_right:.0%} right with one bit a weight", (4, 0.12), BLUE)
+    note(axes, f"torch.sign: {sign_right:.0%} right, no change", (45, 2.75), ORANGE)
+    note(axes, f"Binarize: {ste_right:.0%} right with one bit per weight", (4, 0.12), BLUE)
     note(axes, f"real weights: {real_right:.0%} right", (31, 1.12), GRAY)
 
 # %% [markdown]
-# With one bit per weight the net does as well as with sixty-four. And its gradient is wrong. It is
-# not just inaccurate: we know the true gradient, and it is zero. This is a *straight-through
-# estimator* (STE). The rest of the lesson answers three questions. What exactly did we claim? How
-# can you test a gradient that is wrong on purpose? And when does a wrong gradient train?
+# With one bit per weight the net classifies as well as with 64 bits per weight.
 #
-# Watch the gradients flow with and without an STE for the rounding. The loss is
-# $(\text{round}(x) \cdot y)^2$. Step with → and ←.
+# ### Two backward passes
+#
+# *Extra: watch the gradient with and without an STE.*
+#
+# The next picture shows how an STE changes the backward pass. The loss is
+# $(\text{round}(x) \cdot y)^2$, once with `torch.round` and once with a rounding whose `backward`
+# returns `grad_output`. Step with → and ←.
 
 
 # %%
@@ -158,87 +207,119 @@ def plain(x, y):
 
 
 def straight(x, y):
-    return (RoundSTE.apply(x) * y) ** 2
+    return (functions.RoundSTE.apply(x) * y) ** 2
 
 
 compare_flows({"round": plain, "round with STE": straight}, torch.tensor(1.3), torch.tensor(3.0))
 
 # %% [markdown]
-# In forward, the two have the same values. In backward, the same gradient arrives at the rounding.
-# Without the STE, it ends there.
+# In the forward pass both have the same values. In the backward pass the same gradient arrives at
+# the rounding. Without the STE it ends there.
 #
-# ### Three dead ends
+# ### Three ways to lose a gradient
 #
-# **Common belief: "rounding is not differentiable, so PyTorch raises an error."** Try it.
-
+# How does PyTorch treat the other functions that return steps? Vote for what you expect before you
+# run the cell. Some of the beliefs in this lesson are true.
 
 # %%
-def ask(f):
+vote("05", "rounding-raises")
+
+# %%
+for name, f in (
+    ("torch.round", torch.round),
+    ("torch.sign", torch.sign),
+    ("x > 0", lambda x: (x > 0).float()),
+    ("argmax", lambda x: x.argmax().float()),
+    ("x // 1", lambda x: x // 1),
+    ("heaviside", lambda x: torch.heaviside(x, torch.ones(3))),
+):
+    print(name)
     x = torch.tensor([-1.5, 0.2, 0.7], requires_grad=True)
-    try:
+    with show_error():
         f(x).sum().backward()
-    except RuntimeError as error:
-        return f"raises: {str(error).split(' and ')[0]}"
-    return f"x.grad = {x.grad.tolist()}"
-
-
-print("torch.round    ", ask(torch.round))
-print("torch.floor    ", ask(torch.floor))
-print("torch.ceil     ", ask(torch.ceil))
-print("torch.sign     ", ask(torch.sign))
-print("x > 0          ", ask(lambda x: (x > 0).float()))
-print("argmax         ", ask(lambda x: x.argmax().float()))
-print("int()          ", ask(lambda x: x.int().float()))
-print("x // 1         ", ask(lambda x: x // 1))
-print("heaviside      ", ask(lambda x: torch.heaviside(x, torch.ones(3))))
+        print("gradient", x.grad.tolist())
 
 # %% [markdown]
-# A gradient can end in three ways. The first four functions have a derivative, which is zero, and
-# return it without a warning. Functions that return booleans or integers leave no node in the
-# graph. Here that raises an error, because nothing else requires a gradient. In a net whose last
-# layer does, you see no error either. Only the last two always raise when you ask for a gradient.
+# A gradient can end in three ways.
 #
-# **Common belief: "the loss falls, so the gradient gets through."** We train the same net, this
-# time with real weights. The sign replaces the tanh of the hidden *activations*.
+# - `round` and `sign` have a derivative, which is zero, and return it without a warning. So do
+#   `floor`, `ceil` and `trunc`.
+# - Comparisons, `argmax` and `int()` return booleans or integers, which have no node in the graph.
+#   The cell raises an error only because nothing else requires a gradient. If a later layer of your
+#   net requires one, you see no error.
+# - `//` and `heaviside` always raise an error when you ask for a gradient.
+#
+# A falling loss does not prove that the gradient gets through, either. The next cell trains the
+# same net with real weights and *binary activations*: the sign replaces the tanh.
 
 # %%
 for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
     weights, losses, right = train(lambda w: w, squash=squash)
-    moved = "moved" if weights[0].grad.any() else "never moved"
-    print(f"{name:11} loss {losses[0]:.1f} → {losses[-1]:.1f}, {right:.0%} right", end=" ")
-    print(f"among unseen digits; the first layer {moved}")
+    share = (weights[0].grad != 0).double().mean().item()
+    print(f"{name:11} loss {losses[0]:.1f} → {losses[-1]:.1f}, {right:.0%} of unseen digits right")
+    print(f"            {share:.0%} of the weights in the first layer get a gradient")
 
 # %% [markdown]
 # With `torch.sign` the net gets four digits out of five right, and its first layer is still as
-# random as in the first step. The last layer has learned to read random features. This form of the
-# bug is more expensive, because it looks like a result. After the first step, look at the gradient
-# of the *first* layer.
+# random as before the first step. Only the last layer has learned, from random features. This form
+# of the bug is expensive, because it looks like a mediocre result. So look at the gradient of the
+# *first* layer after the first step.
 
 # %% [markdown]
 # ## Declare the surrogate
 #
-# `forward` runs a staircase $q$. `backward` returns the vector-Jacobian product of another function
-# $h$, which is called the *surrogate*:
+# An STE has two functions. `forward` runs a step function $q$. `backward` returns the
+# vector-Jacobian product of a differentiable function $h$, the *surrogate*:
 #
 # $$y = q(x), \qquad \frac{\partial L}{\partial x} := h'(x)\,\frac{\partial L}{\partial y},
 # \qquad \frac{\partial L}{\partial y}\ \text{taken at}\ q(x).$$
 #
-# For `Binarize`, $q$ is the sign and $h(x) = \min(\max(x, -1), 1)$. We write $:=$ because this is
-# not a derivative but a decision. State it in the docstring, where readers of the Function look for
-# it. The rest stays true: autograd computes the upstream gradient at the quantized value, which
-# really ran. Only this node uses $h$. So a net with an STE is not the same as a net that has $h$ in
-# place of $q$.
+# For `Sign`, $h(x) = x$. For `Binarize`, $h(x) = \min(\max(x, -1), 1)$. We write $:=$ because this
+# is a decision and not a derivative. To *declare* the surrogate is to write it into the docstring.
 #
-# A staircase with several jumps is a constant plus a weighted sum of signs, one for each jump. Each
-# of these signs can have its own surrogate.
+# Only this one node uses $h$. The rest of the net sees $q(x)$, so autograd computes
+# $\partial L / \partial y$ at the quantized value. Therefore a net with an STE is not the same as a
+# net that has $h$ in place of $q$.
 #
+# A step function with several jumps is a constant plus a weighted sum of signs, one sign for each
+# jump. Each of these signs can have its own surrogate.
+#
+# ### Exercise 1: sign, straight through
+#
+# Now write all three methods yourself. The surrogate is $h(x) = x$. The output at 0 is +1, and it
+# has the dtype of `x`. `grade` compares `forward` with its formula, and `backward` with the
+# derivative of the surrogate. If you are stuck, run `hint("sign-ste")` in a new cell.
+
+
+# %%
+class SignSTE(Function):
+    @staticmethod
+    def forward(x):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("sign-ste", SignSTE)
+
+# %% [markdown]
 # ### Without a Function
 #
-# *Extra: the same in one line, and where it breaks.*
+# *Extra: an STE in one line of plain autograd, and where it fails.*
 #
-# You can also write a surrogate in one line of plain autograd:
-# $h(x) + \text{detach}(q(x) - h(x))$. In forward, $h$ cancels. In backward, the detached part (a
-# *stop-gradient*) is a constant, and $h'$ remains.
+# You can also write $h(x) + \text{detach}(q(x) - h(x))$. In the forward pass $h$ cancels. In the
+# backward pass the detached part is a constant, and $h'$ remains. (Papers and JAX call `detach` a
+# *stop-gradient*.)
 
 # %%
 x = torch.tensor([-3.0, -0.4, 0.0, 0.9, 1.5], dtype=torch.float64, requires_grad=True)
@@ -256,12 +337,12 @@ for name, f in (("Function", Binarize.apply), ("detach", detached)):
     print(f"{name:9} y = {y.tolist()}  gradient = {grad.tolist()}")
 
 # %% [markdown]
-# The two are equal. The line is the better choice for a quick trial. For code that stays, write a
-# Function: it keeps only a mask (one byte per element), and it has a name and a docstring.
+# The two are equal. For a quick trial, write the line. For code that stays, write a Function,
+# because it has a name and a docstring and saves only a mask, one byte per element.
 #
-# **Common belief: "after the detach trick, the output of forward is only nearly hard."** That
-# depends on the size of the values and on the order of the operations. Between 0 and 1 we can try
-# *every* number of a format. Here $p$ is the soft value of the chosen entry, and 1 the hard one:
+# Is the output of this line exactly $q(x)$? That depends on the order of the operations and on the
+# size of the values. Between 0 and 1 we can try *every* number of a format. Here $p$ is the soft
+# value of the chosen entry, and 1 is the hard value:
 
 # %%
 for dtype in (torch.float16, torch.bfloat16):
@@ -276,98 +357,105 @@ x = torch.tensor([0.3, 3.0, 300.0, float("inf")], dtype=torch.bfloat16)
 print("sign by x + (sign(x) - x):", (x + (torch.sign(x) - x)).tolist())
 
 # %% [markdown]
-# If you write `hard - soft.detach() + soft`, the sample of a softmax is exactly hard. If you write
-# the plus first, it is not, and a comparison with 1 fails somewhere far away. And where $h(x)$ is
-# large, the trick breaks: the sign of 300 in bfloat16 is 0, and that of infinity is `nan`. A
-# Function returns $q(x)$ and cannot round it away.
+# If you write `hard - soft.detach() + soft`, the sample of a softmax is exactly hard. If you put
+# the plus first, it is not, and a later comparison with 1 fails. If $h(x)$ is large, the line is
+# wrong in any order: the sign of 300 in bfloat16 becomes 0, and that of infinity `nan`. A Function
+# returns $q(x)$ itself, so nothing is rounded.
 
 # %% [markdown]
 # ## Test what is wrong by design
 #
-# **Common belief: "an STE fails gradcheck, so its gradient cannot be tested."** The first half is
-# true:
+# `Binarize` does what we want. Does it pass `gradcheck`?
+
+# %%
+vote("05", "ste-fails-gradcheck")
 
 # %%
 x = torch.tensor([-1.7, -0.4, 0.3, 2.2], dtype=torch.float64, requires_grad=True)
-try:
+with show_error(1000):
     gradcheck(Binarize.apply, x)
-except RuntimeError as error:
-    print(str(error).partition("\n")[0])
 
 # %% [markdown]
-# `gradcheck` compares `backward` with the derivative of `forward`, but we want the derivative of
-# the surrogate. The surrogate is an ordinary function, and autograd differentiates it. So a
-# gradient that is wrong by design still has a right answer. By hand the test takes three lines.
-# Note the random `grad_output`: with a plain `.sum()` you would not notice if `backward` ignored
-# it.
+# It fails. `numerical` is the derivative of `forward`, which is zero, and `analytical` is what
+# `backward` returned. But you can still test an STE, because it has a right answer: the derivative
+# of the surrogate. The surrogate is an ordinary function, and autograd differentiates it. Note the
+# random `grad_output`. With a plain `.sum()` you would not notice if `backward` ignored it.
 
 
 # %%
-def agrees(f, surrogate, x):
-    """Whether f's backward is the vector-Jacobian product of the surrogate."""
+def difference(f, surrogate, x):
+    """Return the largest difference between f's backward and the derivative of the surrogate."""
     g = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
     (returned,) = torch.autograd.grad(f(x), x, g)
     (declared,) = torch.autograd.grad(surrogate(x), x, g)
-    return torch.allclose(returned, declared)
+    return (returned - declared).abs().max().item()
 
 
-print("Binarize is the clip:    ", agrees(Binarize.apply, lambda x: x.clamp(-1, 1), x))
-print("Binarize is the identity:", agrees(Binarize.apply, lambda x: 1 * x, x))
+def clip(x):
+    return x.clamp(-1, 1)
+
+
+print(f"from the clip:     {difference(Binarize.apply, clip, x):.2f}")
+print(f"from the identity: {difference(Binarize.apply, lambda x: 1 * x, x):.2f}")
 
 # %% [markdown]
-# `diagnose` runs the same test, and everything that lesson 01 showed: other inputs, linearity,
-# unusual shapes. Without a surrogate, `diagnose` reports that the Function looks like an STE and
-# asks for one.
+# `diagnose` makes the same comparison and all tests of lesson 01: other inputs, linearity and
+# unusual shapes. If you pass no surrogate, `diagnose` reports that the Function looks like an STE
+# and asks for one.
 
 # %%
 diagnose(Binarize, x)
 
 # %%
-diagnose(Binarize, x, surrogate=lambda x: x.clamp(-1, 1))
+diagnose(Binarize, x, surrogate=clip)
 
 # %% [markdown]
-# Here is a buggy variant of a kind that you will meet: its window forgets one side. Training does
-# not show the bug, but the test does.
+# Here is a buggy version. Its mask forgets the lower side. Does training show the bug?
+
+# %%
+vote("05", "half-window")
 
 
 # %%
 class HalfWindow(Binarize):
     @staticmethod
-    def forward(ctx, x):
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
         ctx.save_for_backward(x <= 1)
-        return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
 
-print(f"right among unseen digits: {train(HalfWindow.apply)[2]:.0%}")
-diagnose(HalfWindow, x, surrogate=lambda x: x.clamp(-1, 1))
+print(f"right among unseen digits: {train(HalfWindow.apply)[2]:.0%}, before {ste_right:.0%}")
+diagnose(HalfWindow, x, surrogate=clip)
 
 # %% [markdown]
-# The net does as well as before, because the training loop clamps its weights. The bug appears when
-# somebody trains without clamping.
+# Training does not show it, because the loop clamps the weights, so none is ever below −1. The bug
+# appears when somebody trains without the clamp. The test finds it at once.
 #
-# So there are two separate questions. *Does `backward` return the derivative of the surrogate?* A
-# test gives a yes-or-no answer. *Is the surrogate any good?* Only an experiment can
-# answer this, and the next sections do. If you ask only the second question, by training, then a
-# bug in `backward` looks like a poor estimator.
+# So ask two separate questions. *Does `backward` return the derivative of the surrogate?* A test
+# says yes or no. *Is the surrogate any good?* Only an experiment can answer that. If you ask only
+# the second question, a bug in `backward` looks like a poor estimator.
 #
 # ### Checkpoint 1
 #
-# Finish this sign with the surrogate $h(x) = \tanh(x)$. `backward` returns `None`. Replace it, and
-# run the cell again. (Recall $\tanh' = 1 - \tanh^2$.)
+# Finish this sign with the surrogate $h(x) = \tanh(x)$. Its `backward` returns `None`. Replace
+# `None`, and run the cell again. (Recall that $\tanh' = 1 - \tanh^2$.)
 
 
 # %%
 class TanhSign(Function):
-    """y = ±1; declared surrogate tanh(x)."""
+    """y = ±1; surrogate tanh(x)."""
 
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
     @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
     def backward(ctx, grad_output):
-        return None  # fetch x, and multiply grad_output by the slope of tanh
+        return None  # get x, and multiply grad_output by the slope of tanh
 
 
 diagnose(TanhSign, x, surrogate=torch.tanh)
@@ -380,53 +468,56 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 # return grad_output * (1 - torch.tanh(x) ** 2)
 # ```
 #
-# Saving the output is not enough: $y = \pm 1$ does not tell you what $x$ was.
+# You cannot save the output instead of $x$, because $y = \pm 1$ does not determine $x$.
 #
 # </details>
 
 # %% [markdown]
 # ## Choose a surrogate
 #
-# For a sign, these are the usual surrogates:
+# For a sign, these surrogates are common:
 #
-# | surrogate | $h'(x)$ | what it does far from the jump |
+# | surrogate | $h'(x)$ | far from the jump |
 # | --- | --- | --- |
 # | identity | 1 | passes everything, so a latent value may run away |
-# | clipped | 1 for $\lvert x\rvert \le 1$, else 0 | stops, so a value outside stays outside |
-# | tanh | $1 - \tanh^2 x$ | fades |
-# | sigmoid window | $k\,\sigma(kx)\,(1 - \sigma(kx))$, scaled | fades, faster for a larger $k$ |
+# | clipped | 1 for $\lvert x\rvert \le 1$, else 0 | passes nothing, so a value stays outside |
+# | tanh | $1 - \tanh^2 x$ | decreases smoothly to 0 |
+# | sigmoid window | $k\,\sigma(kx)\,(1 - \sigma(kx))$, scaled | decreases faster for a larger $k$ |
 #
 # (Lesson 10 adds surrogates for a choice that is *sampled*.)
 #
-# Choose a quantizer and a surrogate, and drag $x$. The plot on the left shows the staircase and the
-# surrogate. The plot on the right shows the slope of the surrogate, which `backward` returns. The
-# dashed *chord* connects two points of the staircase, one unit to the left of $x$ and one unit to
-# the right. Its slope is that of the staircase, seen from afar. Below, small nets learn a
-# checkerboard, each with a different surrogate. They are trained already. *Train again* starts
-# over.
+# In the next picture, choose a quantizer and a surrogate, and drag $x$. The left plot shows the
+# step function (the *staircase*) and the surrogate. The right plot shows the slope of the
+# surrogate, which `backward` multiplies by. The dashed *chord* connects the points of the step
+# function one unit to the left and one unit to the right of $x$. Below, small nets have learned a
+# checkerboard, each with a different surrogate. *Train again* trains them from another start.
 
 # %%
 ste_lab("sign", "clipped", x=0.4)
 
 # %% [markdown]
-# You can pass your own Function as a class, alone or next to others:
-# `ste_lab({"mine": Binarize, "beside": "tanh"})`. The net called *zero (true)* uses the true
-# derivative, so only its last layer learns. The identity, which never stops, does little better
-# here.
+# The net called *zero (true)* uses the true derivative, so only its last layer learns. The identity
+# does little better here. You can also pass your own Function, alone or next to others:
+# `ste_lab({"mine": Binarize, "tanh": "tanh"})`.
 #
-# **Common belief: "the closer the surrogate is to the staircase, the better the gradient."** If so,
-# a steep tanh, $h(x) = \tanh(kx)$ with a large $k$, should be best.
+# The surrogate $h(x) = \tanh(kx)$ comes closer to the sign as $k$ grows.
+
+# %%
+vote("05", "closer-is-better")
 
 
 # %%
 class SteepSign(Function):
-    """y = ±1; declared surrogate tanh(k·x)."""
+    """y = ±1; surrogate tanh(k·x)."""
 
     @staticmethod
-    def forward(ctx, x, k):
-        ctx.save_for_backward(x)
-        ctx.k = k
+    def forward(x, k):
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.k = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -434,26 +525,26 @@ class SteepSign(Function):
         return grad_output * ctx.k * (1 - torch.tanh(ctx.k * x) ** 2), None
 
 
-steepness = (1, 10, 100, 1000)
-steep_right = [train(lambda w, k=k: SteepSign.apply(w, k), steps=50)[2] for k in steepness]
-for k, right in zip(steepness, steep_right, strict=True):
+for k in (1, 10, 100, 1000):
+    _, _, right = train(lambda w, k=k: SteepSign.apply(w, k), steps=50)
     print(f"k = {k:>4}: {right:.0%} right")
 
 # %% [markdown]
-# The closer the surrogate is to the staircase, the closer its gradient is to zero nearly
-# everywhere. Only a weight within about $1/k$ of the jump gets a gradient. A useful surrogate is as
-# wide as the latent values are spread. It is useful *because* it is wrong.
+# The closer the surrogate is to the sign, the closer its gradient is to that of the sign, which is
+# zero nearly everywhere. Only a weight within about $1/k$ of the jump gets a gradient. A good
+# surrogate is about as wide as the latent values are spread. It is useful *because* it differs from
+# the sign.
 #
 # ### Where the gradient stops
 #
 # *Extra: why `Binarize` has `<=` and not `<`.*
 #
-# Does the clipped estimator pass the gradient at exactly $\lvert x \rvert = 1$? The clip has a kink
-# there and no derivative. PyTorch's note [Autograd
-# mechanics](https://docs.pytorch.org/docs/stable/notes/autograd.html) documents a rule for kinks.
-# Where a function is convex, PyTorch returns the subgradient of minimum norm. Where it is concave,
-# it returns the supergradient of minimum norm. Elsewhere it goes by continuity. At both bounds of a
-# clip the slopes on the two sides are 0 and 1, so the rule gives 0. Here is what the functions do:
+# Does the clipped STE pass the gradient at exactly $\lvert x \rvert = 1$? The clip has a kink there
+# and no derivative. Lesson 01 showed the rule that PyTorch
+# [documents](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
+# where a function is convex or concave, take the slope of minimum norm. At both bounds of a clip
+# the slopes on the two sides are 0 and 1, so the rule gives 0. Here is what PyTorch's functions
+# return:
 
 # %%
 bounds = torch.tensor([-1.0, 1.0], requires_grad=True)
@@ -467,16 +558,14 @@ for name, f in (
     print(f"{name:19} gradient at the bounds: {g.tolist()}")
 
 # %% [markdown]
-# `hardtanh` follows the rule. So do `minimum` and `maximum`: they have two inputs, which share the
+# `hardtanh` follows the rule. So do `minimum` and `maximum`: at a tie their two inputs share the
 # slope, and $(\tfrac12, \tfrac12)$ is the shortest vector that shares it. In PyTorch 2.13 `clamp`
-# breaks the rule. [PyTorch 2.14 corrects this](https://github.com/pytorch/pytorch/issues/184574):
-# there, `clamp` stops at both bounds.
+# does not follow the rule and returns 1. ([PyTorch 2.14 corrects
+# this](https://github.com/pytorch/pytorch/issues/184574) and returns 0.)
 #
-# A surrogate is your own function, so the choice is yours. `Binarize` passes the gradient at the
-# bounds.
-#
-# **Common belief: "single points do not matter."** These two matter, because the training loop
-# *puts* weights there: it clamps them to $[-1, 1]$ after each step. In the net above:
+# The surrogate is your own function, so you choose. `Binarize` passes the gradient at the bounds.
+# Single points may seem unimportant. These two matter, because the training loop *puts* weights
+# there when it clamps them. In the net above:
 
 # %%
 share = (binary_weights[1].abs() == 1).double().mean().item()
@@ -484,7 +573,7 @@ print(f"output weights exactly at a bound after training: about {share:.1f} of a
 
 
 def follow(binarize, w=0.9, lr=0.3):
-    """One weight: ten steps in which the loss pushes it up, ten in which it pushes it down."""
+    """Train one weight. The loss pushes it up for ten steps and then down for ten steps."""
     w = torch.tensor(w, requires_grad=True)
     for target in [1.5] * 10 + [-1.5] * 10:
         (grad,) = torch.autograd.grad((binarize(w) - target).square(), w)
@@ -494,34 +583,33 @@ def follow(binarize, w=0.9, lr=0.3):
 
 class StrictBinarize(Binarize):
     @staticmethod
-    def forward(ctx, x):
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
         ctx.save_for_backward(x.abs() < 1)
-        return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
 
-print("ends at, with |x| ≤ 1:", follow(Binarize.apply))
-print("ends at, with |x| < 1:", follow(StrictBinarize.apply))
-print(f"the net, with |x| < 1: {train(StrictBinarize.apply)[2]:.0%} right")
+print("with |x| ≤ 1 the weight ends at", follow(Binarize.apply))
+print("with |x| < 1 the weight ends at", follow(StrictBinarize.apply))
+print(f"with |x| < 1 the net gets {train(StrictBinarize.apply)[2]:.0%} right")
 
 # %% [markdown]
 # Most weights of the last layer are exactly on the kink. With `<`, a weight that reaches the bound
-# stays there: for ten steps the loss pushes it back, and its gradient is zero. (The net above does
-# not suffer. Adam continues for a while in the direction of earlier gradients, and carries weights
-# off the bound. So the bug stays hidden until somebody trains with plain gradient descent.) State
-# the convention in the docstring, and use `<=` if you clamp.
+# stays there. For ten steps the loss pushes it back, but its gradient is zero. The net above does
+# not suffer, because Adam continues for a while in the direction of earlier gradients and moves the
+# weights off the bound. With plain gradient descent the bug appears. So use `<=` if you clamp, and
+# say so in the docstring.
 
 # %% [markdown]
-# ## The bias, made visible
+# ## The bias of the estimator
 #
-# How wrong is the estimator, and what would be right? A single rounding has the slope 0, which is
-# of no use. But add a little noise before you round: $y = \text{round}(x + u)$, with $u$ uniform in
-# $[-\tfrac12, \tfrac12)$. Then the *expected* loss has a useful slope: as $x$ moves from one
-# integer to the next, the higher level becomes more likely. So there is a true gradient to compare
-# with. The difference between the mean of the estimator and the true gradient is the estimator's
-# *bias*.
+# How wrong is an STE? The true slope of a single rounding is 0, so it is no help as a comparison.
+# But add a little noise before you round: $y = \text{round}(x + u)$, with $u$ uniform in
+# $[-\tfrac12, \tfrac12)$. As $x$ moves from one integer to the next, the higher integer becomes
+# more likely. So the *expected* loss changes continuously, and it has a true gradient. The *bias*
+# of the estimator is the difference between its mean and this true gradient.
 #
-# We compare two losses: a parabola, and the same parabola with ripples that are as long as one
-# step.
+# We compare two losses: a parabola, and the same parabola with ripples, whose period is the
+# distance between two levels.
 
 # %%
 noise = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000 - 0.5  # an even grid for u
@@ -537,10 +625,10 @@ def rippled(y):
 
 
 def slopes(loss, x, h=0.02):
-    """The slope of the expected loss, and the mean of the straight-through gradient."""
+    """Return the slope of the expected loss, and the mean of the straight-through gradient."""
     up, down = (loss((x + d + noise).round()).mean() for d in (h, -h))
     leaf = x.clone().requires_grad_()
-    (estimated,) = torch.autograd.grad(loss(RoundSTE.apply(leaf + noise)).mean(), leaf)
+    (estimated,) = torch.autograd.grad(loss(functions.RoundSTE.apply(leaf + noise)).mean(), leaf)
     return (up - down).item() / (2 * h), estimated.item()
 
 
@@ -567,37 +655,40 @@ with figure(columns=2, height=3.6) as panels:
     note(right, "straight through", (-2.2, 1.35), ORANGE)
 
 # %% [markdown]
-# On the left, the estimator (dashed) is a straight line through the middle of the true stairs. It
-# is biased nearly everywhere, by up to half a stair. But it has the right sign, and on average over
-# a step it is right. For a *linear* loss the two are equal: $\mathbb E[y] = x$, so passing the
-# gradient straight through is exactly right.
+# On the left, the estimator (dashed) is a straight line through the middle of the true steps. It is
+# biased nearly everywhere, but its sign is right, and so is its average over one step. For a
+# *linear* loss the two are equal: $\mathbb E[y] = x$, so it is exact to pass the gradient through
+# unchanged.
 #
-# On the right, the true slope is the same: rounding sees the loss only at integers, where the
-# ripples are zero. But the estimator uses the *slope* of $L$ at the integers, and the ripples
-# dominate it. Training stops where the dashed line is zero, near $-1.9$. The true slope there is
-# $-0.75$, and the minimum is at 0.
+# On the right, the true slope is the same, because rounding sees the loss only at integers, where
+# the ripples are zero. But the estimator uses the *slope* of $L$ at the integers, and there the
+# ripples dominate. Training stops where the dashed line is zero, near $-1.9$. The true slope at
+# this point is $-0.75$, and the minimum is at 0.
 #
-# So the bias grows with how much $L$ bends between one level and the next. It hardly matters if the
-# levels are fine and the loss is smooth at their scale. It does matter if the levels are coarse, or
-# if something sharp follows the quantizer.
+# So the bias depends on how much $L$ bends between two levels. It is small if the levels are fine
+# and the loss is smooth at their scale. It is large if the levels are coarse, or if a sharp
+# function follows the quantizer.
 
 # %% [markdown]
-# ### Resting in the wrong place
+# ### A biased estimator stops in the wrong place
 #
-# **Common belief: "a biased estimator converges to the same point, only slower."** A coin shows
-# heads, $b = 1$, with probability $p = \sigma(\theta)$, and we pay $(b - 0.49)^2$. Tails is
-# cheaper, 0.2401 against 0.2601, so the best coin never shows heads. The estimator passes the
-# gradient as if $b$ were $p$.
+# A coin shows heads, $b = 1$, with probability $p = \sigma(\theta)$, and we pay $(b - 0.49)^2$.
+# Tails costs 0.2401 and heads costs 0.2601, so the best coin never shows heads. The estimator
+# passes the gradient as if $b$ were $p$. To remove all noise, we average over every possible throw.
 
 
 # %%
 class Coin(Function):
-    """b = 1 where u < σ(θ), else 0; declared surrogate σ(θ)."""
+    """b = 1 where u < σ(θ), else 0; surrogate σ(θ)."""
 
     @staticmethod
-    def forward(ctx, theta, u):
-        ctx.save_for_backward(theta)
+    def forward(theta, u):
         return (u < torch.sigmoid(theta)).to(theta.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        theta, _ = inputs
+        ctx.save_for_backward(theta)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -606,6 +697,11 @@ class Coin(Function):
         return grad_output * p * (1 - p), None
 
 
+# %%
+vote("05", "biased-only-slower")
+
+
+# %%
 def expected_loss(theta, u):
     p = torch.sigmoid(theta)
     return p * (1 - 0.49) ** 2 + (1 - p) * 0.49**2
@@ -630,9 +726,8 @@ print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of throws")
 print(f"straight through:      heads in {descend(drawn_loss):.0%} of throws")
 
 # %% [markdown]
-# We averaged over every possible throw, so there is no noise. Still, the estimator stops at 49 %
-# heads, where the mean of $2(b - 0.49)$ is zero. More data does not help, and neither does a
-# smaller learning rate. A bias is not noise.
+# The estimator stops at 49 % heads, where the mean of $2(b - 0.49)$ is zero. More data and a
+# smaller learning rate do not help, because a bias is not noise.
 #
 # ### Checkpoint 2
 #
@@ -648,41 +743,78 @@ predict(..., (2 * (b - 0.49)).mean())
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $2 \cdot (0.25 - 0.49) = -0.48$. This is more than twenty times too large and has the wrong sign:
-# the estimator asks for *more* heads.
+# $2 \cdot (0.25 - 0.49) = -0.48$. It is 24 times as large as the true slope and has the wrong
+# sign: the estimator asks for *more* heads.
 #
 # </details>
 #
 # Then why did the binary net train so well? Its loss depends on thousands of signs, and each of
 # them is a small part of a sum. Along each of them the loss is nearly linear, so the estimator is
-# nearly right. The loss of the coin depends on the coin alone. As a rule, an STE works with many
-# small contributions, fine levels and a smooth loss. Always check that the *quantized* net
+# nearly right. The loss of the coin depends on the coin alone. As a rule, an STE works if there are
+# many small contributions, fine levels and a smooth loss. Always check that the *quantized* net
 # improves.
+
+# %% [markdown]
+# ## Quantize to a grid
+#
+# In practice a weight gets two, four or eight bits. Then the levels are multiples of a *step* $s$:
+#
+# $$y = s \cdot \text{round}(x / s).$$
+#
+# A Function that rounds to this grid and returns floating-point numbers is called a *fake
+# quantizer*. It lets the training see the values that the chip will use.
+#
+# ### Exercise 2: round to a grid
+#
+# Write the three methods. `step` is a positive Python number. For the surrogate, replace
+# $\text{round}(v)$ by $v$ in the formula. What is left of it? If you are stuck, run
+# `hint("round-ste")`.
+
+
+# %%
+class RoundSTE(Function):
+    @staticmethod
+    def forward(x, step):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("round-ste", RoundSTE)
 
 # %% [markdown]
 # ## Quantize with a learned step
 #
-# In practice, people deploy two, four or eight bits per weight. A *fake quantizer* rounds to the
-# grid and stays in floating point, so that training sees what the chip will do:
+# With two bits there are four levels, $n \in \{-2, -1, 0, 1\}$. So the quantizer also clamps:
 #
 # $$v = x / s, \qquad n = \text{clamp}(\text{round}(v),\ \text{low},\ \text{high}), \qquad
 # y = s\,n .$$
 #
-# With two bits the levels are $n \in \{-2, -1, 0, 1\}$. How wide should the step $s$ be? The net
-# can learn it together with the weights (*learned step size quantization*, LSQ). For $x$, the
-# gradient is the clipped estimator. For $s$, treat the rounding error $n - v$ as a constant, as the
-# identity does for a rounding. Then differentiate $s\,(v + (n - v))$ with $v = x/s$ by the product
-# rule:
+# How wide should the step be? The net can learn it together with the weights (*learned step size
+# quantization*, LSQ). For $x$ the gradient is that of the clipped STE. For $s$, treat the rounding
+# error $n - v$ as a constant. Then differentiate $y = s\,(v + (n - v))$ with $v = x/s$ by the
+# product rule:
 #
 # $$\frac{\partial L}{\partial s} := \sum_i g_i \cdot
 # \begin{cases} n_i - v_i & \text{low} \le v_i \le \text{high} \\
 # n_i & \text{otherwise.}\end{cases}$$
 #
-# It is a *sum*, because one step serves all elements. (The paper divides the sum by
-# $\sqrt{N \cdot \text{high}}$, so that the step does not change faster than the weights. With Adam,
-# which we use below, such a factor makes no difference.)
+# It is a *sum*, because all elements share the step. (The paper divides it by
+# $\sqrt{N \cdot \text{high}}$, so that the step does not change faster than the weights. With Adam
+# such a factor makes no difference.)
 #
-# Here is the surrogate in plain autograd:
+# Here is the surrogate in plain autograd. `detach` makes the rounding error a constant, which
+# papers call a *stop-gradient*.
 
 
 # %%
@@ -694,17 +826,17 @@ def on_the_grid(x, step, low, high):
 x = torch.tensor([-1.1, -0.35, 0.1, 0.27, 0.9], dtype=torch.float64)
 step = torch.tensor(0.25, dtype=torch.float64)
 print("x         ", x.tolist())
-print("quantized ", FakeQuantize.apply(x, step, -2, 1).tolist())
-diagnose(FakeQuantize, (x, step, -2, 1), surrogate=on_the_grid)
+print("quantized ", functions.FakeQuantize.apply(x, step, -2, 1).tolist())
+diagnose(functions.FakeQuantize, (x, step, -2, 1), surrogate=on_the_grid)
 
 # %% [markdown]
-# **Common belief: "$y = s\,n$, so the gradient of the step is $n$."** This forgets that $n$ depends
-# on $s$ too: with a wider step, the same $x$ has a smaller level. `diagnose` reports the missing
-# term $-v$ as `missing-dependency`.
+# A common mistake is to differentiate $y = s\,n$ as if $n$ were a constant, which gives the
+# gradient $n$. But $n$ depends on $s$, too: with a wider step, the same $x$ has a smaller level.
+# `diagnose` reports the missing term $-v$ as `missing-dependency`.
 
 
 # %%
-class LevelTimesStep(FakeQuantize):
+class LevelTimesStep(functions.FakeQuantize):
     @staticmethod
     def backward(ctx, grad_output):
         x, step = ctx.saved_tensors
@@ -719,17 +851,18 @@ diagnose(LevelTimesStep, (x, step, -2, 1), surrogate=on_the_grid)
 # %% [markdown]
 # ### Down to two bits
 #
-# *Extra: the learned step at work.*
+# *Extra: the learned step in use.*
 #
 # We quantize the net with real weights from above to two bits. First we only round its weights.
-# Then we train it for 50 more steps through the quantizer (*quantization-aware training*). Each
-# time we start from three steps: one that fits, one that is fifteen times too narrow, and one that
-# is three times too wide.
+# Then we train it for 50 more steps through the quantizer (*quantization-aware training*). We start
+# from three steps: one that fits, one that is fifteen times too narrow, and one that is three times
+# too wide.
 
 
 # %%
 def quantized_net(x, weights, steps):
-    first, second = (FakeQuantize.apply(w, s, -2, 1) for w, s in zip(weights, steps, strict=True))
+    first = functions.FakeQuantize.apply(weights[0], steps[0], -2, 1)
+    second = functions.FakeQuantize.apply(weights[1], steps[1], -2, 1)
     return torch.tanh(x @ first / 8) @ second / 8
 
 
@@ -748,7 +881,7 @@ def quantize(width, updates, learn_step):
 
 
 print(f"real weights: {real_right:.0%}\n")
-print("two bits a weight          step fits   too narrow   too wide")
+print("two bits per weight        step fits   too narrow   too wide")
 for name, updates, learn_step in (
     ("rounded, not trained", 0, False),
     ("trained, step fixed", 50, False),
@@ -758,17 +891,17 @@ for name, updates, learn_step in (
     print(f"{name:25}{rights[0]:>11.0%}{rights[1]:>13.0%}{rights[2]:>11.0%}")
 
 # %% [markdown]
-# A step that fits leaves little to repair. From a narrow step, training recovers a part of what was
-# lost, and with a learned step it recovers all of it. This does not work from every start. If the
-# step is so wide that every weight rounds to zero, the hidden values are zero, and so are all
-# gradients. Then no estimator has anything to pass on. Start narrow rather than wide.
+# If the step fits, rounding alone loses little. If the step is too narrow, training recovers a part
+# of the loss, and with a learned step it recovers all of it. If the step is too wide, every weight
+# rounds to zero. Then the hidden values are zero, and so are all gradients, and no estimator can
+# help. So start with a narrow step rather than a wide one.
 #
 # ### PyTorch's fake quantizer
 #
-# *Reference: for when you compare your quantizer with PyTorch's.*
+# *Reference: look here when you compare your quantizer with PyTorch's.*
 #
-# PyTorch has a fake quantizer, whose backward is the clipped estimator for $x$. Its public form has
-# no gradient for the step, and raises an error if you ask for one:
+# The `backward` of PyTorch's fake quantizer is a clipped STE for $x$. The public function has no
+# gradient for the step, and raises an error if you ask for one:
 
 # %%
 x = torch.tensor([-0.6, 0.1, 0.3, 0.36, 0.4], dtype=torch.float32, requires_grad=True)
@@ -776,20 +909,18 @@ y = torch.fake_quantize_per_tensor_affine(x, 0.25, 0, -2, 1)
 print("x / step", *(f"{v:6.2f}" for v in (x / 0.25).tolist()))
 print("gradient", *(f"{v:6.2f}" for v in torch.autograd.grad(y.sum(), x)[0].tolist()))
 step = torch.tensor(0.25, requires_grad=True)
-try:
+with show_error():
     torch.fake_quantize_per_tensor_affine(x, step, torch.tensor(0), -2, 1)
-except RuntimeError as error:
-    print("a step that requires grad:", str(error).split("' is ")[1].split(". ")[0])
 
 # %% [markdown]
-# Compare the two lines. 1.20 and 1.44 are above `high`, which is 1, and yet the gradient passes.
-# PyTorch clips by the *rounded* level, and LSQ clips by $v$ itself. So the windows differ by half a
-# step on each side. Neither is wrong, but if you compare two implementations, they differ here.
+# Compare the two lines. 1.20 and 1.44 are above `high`, which is 1, but the gradient passes.
+# PyTorch compares the *rounded* level with the bounds, and LSQ compares $v$ itself. So the windows
+# differ by half a step on each side. Both are legitimate, but two implementations can differ here.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Eight questions, and one to write about: when does a biased estimator still train?
+# Answer eight questions, and write an answer to one more: when does a biased estimator still train?
 
 # %%
 knowledge_check("05")
@@ -802,9 +933,13 @@ knowledge_check("05")
 #     """y = q(x). Surrogate: h(x) = …; ∂L/∂x := h′(x) ∂L/∂y. At the bounds: …"""
 #
 #     @staticmethod
-#     def forward(ctx, x):
-#         ctx.save_for_backward(x.abs() <= 1)       # what h′ needs, a mask if that is all
+#     def forward(x):
 #         return q(x)                               # exactly what will be deployed
+#
+#     @staticmethod
+#     def setup_context(ctx, inputs, output):
+#         (x,) = inputs
+#         ctx.save_for_backward(x.abs() <= 1)       # what h′ needs; here a mask is enough
 #
 #     @staticmethod
 #     def backward(ctx, grad_output):
@@ -830,8 +965,8 @@ knowledge_check("05")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/05_straight_through.ipynb): you write five estimators,
-# each tested against its surrogate, and train a binary net on the digits.
+# In [the exercises of this lesson](../exercises/05_straight_through.ipynb) you write more
+# estimators, find the mistake in one, and train a binary net on the digits.
 #
-# [Lesson 06](06_double_backward.ipynb) differentiates a gradient again, and shows how a saved
-# intermediate makes the second derivative vanish without a warning.
+# [Lesson 06](06_double_backward.ipynb) differentiates a gradient, and shows how a saved
+# intermediate makes a second derivative wrong without a warning.

@@ -3,14 +3,14 @@
 #
 # # 10 · Sampling: gradients through a random choice
 #
-# **You will** train an encoder that must choose one of sixteen codes at random, although neither
-# the choice nor the randomness has a gradient.
+# **You will** train an encoder that must choose one of sixteen codes at random, although a random
+# choice has no gradient.
 #
-# **You will learn** how to test a Function that samples, when its gradient is true and when it is a
-# surrogate, and what ReinMax corrects.
+# **You will learn** how to test a Function that samples, when its gradient is the true one and when
+# it is a surrogate, and what ReinMax corrects.
 #
-# **You need** lesson 05: what a surrogate is, and `diagnose(…, surrogate=…)`. From lesson 03 you
-# need the gradient of a softmax.
+# **You need** surrogates and `diagnose(…, surrogate=…)` from lesson 05, and the gradient of a
+# softmax from lesson 03.
 #
 # **It takes** about 40 minutes. The exercises come after it.
 
@@ -40,18 +40,18 @@ from torch.nn.functional import one_hot
 
 from autograd_course import diagnose
 from autograd_course.functions import GumbelSoftmax, ReinMax
-from autograd_course.lesson import figure, gumbel_noise, load_digits, predict
+from autograd_course.lesson import figure, gumbel_noise, load_digits, predict, show_error, vote
 from autograd_course.visualize import compare_flows, knowledge_check
 
 # %% [markdown]
 # ## An encoder that never learns
 #
-# We want to store an image of a digit in four bits. An encoder looks at the 64 pixels and computes
-# sixteen *logits*. One of sixteen codes is drawn with the probabilities $\text{softmax}(\ell)$. The
-# decoder is a table of sixteen images: it returns the image of the code. We train both to make the
-# decoded image similar to the original.
+# We want to store an image of a digit in four bits. An encoder reads the 64 pixels and computes
+# sixteen *logits* $\ell$. Then we draw one of sixteen codes with the probabilities
+# $\text{softmax}(\ell)$. The decoder is a table of sixteen images, and returns the image of the
+# code. We train both so that the decoded image is similar to the original.
 #
-# The data are the digits of lesson 05. One image in five is kept back.
+# The data are the digits of lesson 05. We keep back one image in five to test the result.
 
 # %%
 images, _ = load_digits()
@@ -60,7 +60,7 @@ seen, unseen = images[order][:1437], images[order][1437:]
 
 
 def compress(choose, steps=100):
-    """Train an encoder and a decoder; return both, with their loss in training and in use."""
+    """Train an encoder and a decoder. Return both, and their loss in training and in use."""
     rng = torch.Generator().manual_seed(0)
     encoder = (0.1 * torch.randn(64, 16, generator=rng, dtype=torch.float64)).requires_grad_()
     start = 0.1 * torch.randn(16, 64, generator=rng, dtype=torch.float64)
@@ -78,8 +78,11 @@ def compress(choose, steps=100):
 
 
 # %% [markdown]
-# PyTorch draws from a distribution with `torch.multinomial`. We compare the error with that of a
-# decoder that always returns the mean image, and round it to 5 %.
+# `torch.multinomial` draws from a distribution. We divide the error by that of a decoder that
+# always returns the mean image, and round it to 5 %.
+
+# %%
+vote("10", "multinomial-raises")
 
 # %%
 blank = (seen - seen.mean(0)).square().mean().item()
@@ -95,19 +98,19 @@ def drawn(logits, rng):
 
 
 encoder, blurred, trained, used = compress(drawn)
-print("error, compared with the mean image:", percent(used))
+print("error relative to the mean image:", percent(used))
 print("gradient of the encoder:", encoder.grad)
 
 # %% [markdown]
-# Nothing raises, the optimizer runs, and the encoder has no gradient at all. `multinomial` returns
-# integers, so the graph ends there. The decoder does get a gradient, but every code is drawn for
-# every kind of digit. So all it can learn is the mean image, sixteen times.
+# PyTorch raises no error and the optimizer runs, but the encoder has no gradient at all.
+# `multinomial` returns integers, so the graph ends there. The decoder does get a gradient. But each
+# code is drawn for all kinds of digits, so each of the sixteen images becomes the mean image.
 #
 # ## The whole thing, working
 #
-# Here is a Function that makes the same random choice and lets a gradient through. It takes the
-# randomness as an argument, and the next section explains why. `backward` uses a surrogate, as in
-# lesson 05: it returns the vector-Jacobian product of a softmax.
+# Here is a Function that makes the same random choice and passes a gradient. It takes the random
+# numbers as an argument, and the next section explains why. As in lesson 05, `backward` uses a
+# surrogate. It returns the vector-Jacobian product of a softmax.
 
 
 # %%
@@ -134,7 +137,7 @@ def with_noise(choose):
 
 
 _, codes, trained, used = compress(with_noise(Choose.apply))
-print("error, compared with the mean image:", percent(used))
+print("error relative to the mean image:", percent(used))
 
 # %% jupyter={"source_hidden": true}
 with figure(columns=2, width=8.0, height=2.4) as panels:
@@ -149,13 +152,13 @@ with figure(columns=2, width=8.0, height=2.4) as panels:
         axes.axis("off")
 
 # %% [markdown]
-# On the left are the sixteen images that the decoder learned with `multinomial`: one and the same
-# blur. On the right are those that it learned with `Choose`. Most of them are digits, because now
-# the encoder learns which images to give the same code. (The noisy ones are codes that it hardly
-# uses.)
+# The left panel shows the sixteen images that the decoder learned with `multinomial`. All of them
+# are the same blur. The right panel shows the images that it learned with `Choose`. Most of them
+# are digits, because now the encoder learns which images should get the same code. (The noisy
+# images belong to codes that the encoder hardly uses.)
 #
-# Here is the gradient on a small example. A choice among three numbers goes into
-# $(y - 2)^2$, where $y$ is the chosen number. Step with → and ←.
+# The next picture shows the gradient on a small example. `Choose` chooses one of three numbers, and
+# the loss is $(y - 2)^2$, where $y$ is the chosen number. Step with → and ←.
 
 # %%
 fixed_noise = torch.tensor([0.2, -0.1, 0.4], dtype=torch.float64)
@@ -175,14 +178,15 @@ numbers = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
 compare_flows({"argmax": plain, "Choose": straight}, small_logits, numbers)
 
 # %% [markdown]
-# Both compute the same loss, and both give the numbers a gradient. With `argmax`, the logits are
-# not even in the graph. `Choose` is in the graph, and passes a gradient on to them.
+# Both compute the same loss, and in both the numbers get a gradient. With `argmax`, the logits are
+# not even in the graph. `Choose` is in the graph and passes a gradient to the logits.
 #
 # ## Noise is an input
 #
 # A random choice has no gradient for two reasons: it is discrete, and it is random. The *Gumbel-max
 # trick* separates the two. Draw independent noise $n_k = -\log(-\log u_k)$, with $u_k$ uniform
-# between 0 and 1, add it to the logits, and take the largest. This *is* a draw from the softmax:
+# between 0 and 1. Add it to the logits and choose the largest sum. The choice has exactly the
+# probabilities of the softmax:
 
 # %%
 logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
@@ -192,15 +196,17 @@ print("softmax:", *(f"{p:.2f}" for p in logits.softmax(-1).tolist()))
 print("drawn:  ", *(f"{(draws == k).double().mean():.2f}" for k in range(3)))
 
 # %% [markdown]
-# The noise does not depend on the logits, so it can be an *input*. At fixed noise, the choice is a
-# deterministic function of the logits. That is what makes it testable. A Function that draws its
-# noise inside `forward` returns something else at each call, and finite differences then compare
-# two different draws:
+# The noise does not depend on the logits, so it can be an *input*. At fixed noise the choice is a
+# deterministic function of the logits, so you can test it. The next Function draws its noise inside
+# `forward` instead. Its `backward` is right.
+
+# %%
+vote("10", "noise-drawn-inside")
 
 
 # %%
 class DrawsInside(Function):
-    """softmax(logits + noise), with noise that forward draws itself. The backward is right."""
+    """softmax(logits + noise), with noise that forward draws itself."""
 
     @staticmethod
     def forward(ctx, logits):
@@ -221,8 +227,9 @@ print("noise drawn inside:", gradcheck(DrawsInside.apply, logits, raise_exceptio
 print("noise as an input: ", gradcheck(GumbelSoftmax.apply, (logits, noise), raise_exception=False))
 
 # %% [markdown]
-# Both have the same `backward`. So a Function that samples takes its noise as an argument. Then you
-# can repeat a draw, and test its gradient.
+# Both have the same `backward`. But `DrawsInside` returns a new sample at each call, so a finite
+# difference compares two different draws. Therefore a Function that samples should take its noise
+# as an argument. Then you can repeat a draw and test its gradient.
 #
 # ### Checkpoint 1
 #
@@ -238,27 +245,28 @@ predict(..., gradient.sum())
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# Zero. If you add the same number to all logits, the softmax does not change, so neither does the
-# loss. The gradient therefore has no component in that direction: its sum is zero. You can use this
-# as a quick test of any estimator that differentiates a softmax.
+# It is zero. If you add the same number to all logits, the softmax does not change. So the gradient
+# has no component in this direction, and its sum is zero. You can use this as a quick test of every
+# estimator that differentiates a softmax.
 #
 # </details>
 
 # %% [markdown]
 # ## Soft
 #
-# The surrogate of `Choose` can also be the forward. The *soft* sample replaces the largest entry by
-# a softmax with the temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. A small $\tau$
-# brings $p$ close to one-hot, and then the slope is nearly zero almost everywhere, as with the
-# steep tanh in lesson 05. A large $\tau$ blurs the choice. For any $\tau$ the soft sample is
-# smooth, so it has a true gradient, and there is no surrogate to specify:
+# `forward` can also return the surrogate of `Choose` itself. This *soft* sample is a softmax with
+# the temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. If $\tau$ is small, $p$ is close to
+# one-hot and the slope is nearly zero almost everywhere, as with the steep tanh in lesson 05. If
+# $\tau$ is large, $p$ mixes several choices. For every $\tau$ the soft sample is smooth, so it has
+# a true gradient and needs no surrogate:
 #
 # $$\frac{\partial L}{\partial \ell} = \frac{1}{\tau}\,
 # p \odot \bigl(g - \textstyle\sum_k g_k p_k\bigr).$$
 #
-# **Common belief: "for Gumbel-softmax, `backward` returns `grad_output`, because it is a
-# straight-through estimator."** This is false for the soft sample. At fixed noise, `gradcheck`
-# shows it.
+# A straight-through estimator such as `RoundSTE` returns `grad_output`. Is that right here, too?
+
+# %%
+vote("10", "passes-grad-output")
 
 
 # %%
@@ -279,15 +287,19 @@ class PassesGrad(Function):
 
 
 for f in (PassesGrad, GumbelSoftmax):
-    print(f"{f.__name__:14}", gradcheck(f.apply, (logits, noise, 0.5), raise_exception=False))
+    print(f.__name__)
+    with show_error(100):
+        gradcheck(f.apply, (logits, noise, 0.5))
 
 # %% [markdown]
+# `return grad_output` is wrong for the soft sample, because its derivative is that of a softmax.
+#
 # ## Hard
 #
-# A soft sample is not a choice: it is a mixture. If the forward must choose, it returns the one-hot
-# vector of the largest entry, and `backward` uses the soft sample as its surrogate. This is what
-# `Choose` does, with $\tau = 1$. Note which $p$ enters the formula: the soft one. With the one-hot
-# vector in its place, the formula gives $y \odot (g - g \cdot y) = 0$, always.
+# A soft sample is not a choice but a mixture. If `forward` must choose, it returns the one-hot
+# vector of the largest entry, and `backward` uses the soft sample as its surrogate. `Choose` does
+# this with $\tau = 1$. The formula needs the soft $p$. With the one-hot $y$ instead of $p$ it
+# always gives $y \odot (g - g \cdot y) = 0$.
 
 # %%
 hard = GumbelSoftmax.apply(logits, noise, 0.5, True)
@@ -301,15 +313,19 @@ def soft_sample(logits, noise, temperature, hard):
 diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 
 # %% [markdown]
-# Does it matter which gradient you choose? We train the sixteen codes in three ways: with soft
-# samples; with hard samples and the soft surrogate; and with hard samples and the identity
-# $h(\ell) = \ell$ as the surrogate, which is what `return grad_output` means. In use there is no
-# noise and no mixture: the encoder takes the likeliest code.
+# Does it matter which gradient you choose? We train the sixteen codes in three ways:
+#
+# - with soft samples,
+# - with hard samples and the soft surrogate,
+# - with hard samples and the identity $h(\ell) = \ell$ as the surrogate, so that `backward` returns
+#   `grad_output`.
+#
+# In use there is no noise and no mixture, and the encoder takes the most likely code.
 
 
 # %%
 class IdentitySample(Choose):
-    """One-hot at the largest logit + noise; surrogate: the logits themselves."""
+    """One-hot at the largest logit + noise; surrogate: the logits."""
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -327,22 +343,22 @@ for name, sample in ways.items():
     print(f"{name:22}{percent(trained):>11}{percent(used):>9}")
 
 # %% [markdown]
-# With soft samples, the loss in training promises more than it keeps: mixtures earned it, and in
-# use there are none. With hard samples, the two losses are close.
+# With soft samples the error in use is larger than in training, because the decoder was trained
+# with mixtures, and in use there are none. With hard samples the two errors are close.
 #
-# The identity is wrong as the gradient of a soft sample, but it is a legitimate surrogate for a
-# hard one, and here it does no worse. No formula could have told you that in advance. But say which
-# surrogate you use: then you can test it, and compare it with others.
+# The identity is wrong as the gradient of a soft sample. But it is a legitimate surrogate for a
+# hard one, and here it does no worse. No formula could have told you that in advance. Say which
+# surrogate you use, so that you can test it and compare it with others.
 #
 # ## ReinMax
 #
-# For a sampled choice there is a true gradient after all: that of the *expected* loss,
-# $\sum_k p_k L(k)$. With few choices we can compute it, and also the mean of an estimator over all
-# draws. The difference between the two is the estimator's bias.
+# A sampled choice does have a true gradient: the gradient of the *expected* loss,
+# $\sum_k p_k L(k)$. If there are few choices, we can compute it, and also the mean of an estimator
+# over all draws. The difference between the two is the estimator's bias.
 #
 # The straight-through estimator with the surrogate $p = \text{softmax}(\ell)$ is right on average
-# if the loss is linear in $y$. *ReinMax* averages the slope at two points, as the trapezoidal rule
-# does. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$,
+# if the loss is linear in $y$. *ReinMax* averages the slope at two points, like the trapezoidal
+# rule. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$ it returns
 #
 # $$\frac{\partial L}{\partial \ell} := 2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
 
@@ -355,13 +371,13 @@ def straight_softmax(logits, noise):
 
 
 def gradients(loss, logits, *estimators):
-    """The gradient of the expected loss, then the mean of each estimator over all draws."""
+    """Yield the gradient of the expected loss, then the mean of each estimator over all draws."""
     leaf = logits.clone().requires_grad_()
     choices = torch.eye(len(logits), dtype=logits.dtype)
     p = leaf.softmax(-1)
     yield torch.autograd.grad(sum(p[k] * loss(choices[k]) for k in range(len(p))), leaf)[0]
     for estimator in estimators:
-        losses = [loss(estimator(leaf, 1e3 * choice)) for choice in choices]  # this noise decides
+        losses = [loss(estimator(leaf, 1e3 * choice)) for choice in choices]  # noise decides
         mean = sum(p[k].item() * losses[k] for k in range(len(p)))
         yield torch.autograd.grad(mean, leaf)[0]
 
@@ -379,16 +395,16 @@ for power in (1, 2, 3):
         print(f"   {name:9}", *(f"{v:7.2f}" for v in grad.tolist()))
 
 # %% [markdown]
-# For degree 1 all three agree. For degree 2 the straight-through estimator is off, and ReinMax is
-# exact. For degree 3 neither is exact, and ReinMax is even farther off. Its guarantee covers only
-# losses that are quadratic in $y$. ReinMax costs one more softmax. It is worth trying where there
-# are few choices and each of them has a large effect.
+# For degree 1 all three agree. For degree 2 ReinMax is exact, and the straight-through estimator is
+# not. For degree 3 neither is exact, and the error of ReinMax is even larger. ReinMax is only
+# guaranteed to be exact if the loss is at most quadratic in $y$. It costs one more vector-Jacobian
+# product. Try it if there are few choices and each of them has a large effect.
 #
 # ### Checkpoint 2
 #
-# Lesson 05 had a coin that shows heads, $b = 1$, with the probability $p$, and a loss
-# $(b - 0.49)^2$. Here it is as a choice between tails and heads, at $p = 0.25$. What is the second
-# component of ReinMax's mean gradient? (The true slope is $dL/dp = 0.02$, and
+# The coin of lesson 05 shows heads, $b = 1$, with the probability $p$, and the loss is
+# $(b - 0.49)^2$. Here the coin is a choice between tails and heads, at $p = 0.25$. What is the
+# second component of ReinMax's mean gradient? (The true slope is $dL/dp = 0.02$, and
 # $dp/d\ell_2 = p\,(1 - p)$.)
 
 # %%
@@ -400,16 +416,16 @@ predict(..., mean[1])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# The loss is quadratic, so ReinMax's mean is the true gradient:
-# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. The straight-through estimator let the coin rest at 49 %
-# heads. With ReinMax the coin ends where it should: it always shows tails.
+# The loss is quadratic, so the mean of ReinMax is the true gradient,
+# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. With the straight-through estimator the training stopped
+# at 49 % heads. With ReinMax it reaches the optimum: the coin always shows tails.
 #
 # </details>
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Five questions on choices, noise and what a gradient promises.
+# Answer five questions about choices, noise and estimators.
 
 # %%
 knowledge_check("10")
@@ -453,7 +469,7 @@ knowledge_check("10")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/10_sampling.ipynb): Gumbel-softmax, soft and hard, and
-# ReinMax.
+# In [the exercises of this lesson](../exercises/10_sampling.ipynb) you write a soft and a hard
+# Gumbel-softmax, and ReinMax.
 #
 # [Lesson 11](11_torch_func.ipynb) is about `torch.func`.

@@ -3,20 +3,20 @@
 #
 # # 05 · The straight-through estimator: exercises
 #
-# Lesson 05 gave quantizers a gradient that is wrong on purpose, and said which one. Here you write the common ones, and then train a net with one of them.
+# In lesson 05 you replaced the zero gradient of a step function by the gradient of a surrogate. Here you write five straight-through estimators (STEs), predict what they return, find the mistake in another one, and train a net. You may have solved `sign-ste` and `round-ste` in the lesson already.
 #
-# **Given:** for every Function the formula of `forward`, and its *surrogate*: the differentiable function whose derivative `backward` returns.
+# **Given:** the formula of `forward` and the *surrogate* of each Function. The surrogate is the differentiable function whose vector-Jacobian product `backward` returns.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Every Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (If you prefer `forward(ctx, x)` without `setup_context`, the grader accepts it too.)
+# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, x)` without `setup_context`.)
 #
 # **Constraints for every exercise:**
 #
-# - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact: a gradient that is wrong by design is not a gradient that is roughly right.
-# - `backward` is a formula that you write down, not a call to autograd.
-# - Keep tensors for `backward` with `ctx.save_for_backward`, and numbers as attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact.
+# - `backward` is a formula that you derive and write down. It does not call autograd.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
 #
-# 16 points, about 75 minutes (10 of them for the exercises with ★, which need an *extra* section).
+# 18 points, about 90 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -49,17 +49,17 @@ from autograd_course.lesson import load_digits
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then begin the next. Call `hint("sign-ste")` in a cell of its own if you are stuck. The first call gives a nudge, the second one the idea, and the third one nearly the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("sign-ste")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
 #
-# To look at your class before you grade it, pass the surrogate to `diagnose`:
-# `diagnose(SignSTE, (torch.randn(3, 4),), surrogate=lambda x: x.clone())`. Without `surrogate=` it would compare your gradient with the true one, which is zero.
+# To test your class before you grade it, pass the surrogate to `diagnose`:
+# `diagnose(SignSTE, (torch.randn(3, 4),), surrogate=lambda x: x.clone())`. Without `surrogate=`, `diagnose` compares your gradient with the true one, which is zero.
 
 # %% [markdown]
 # ## 1 · Sign, straight through (1 point · easy · 5 minutes)
 #
 # $$y = \begin{cases} +1 & x \ge 0 \\ -1 & x < 0 \end{cases} \qquad\text{surrogate:}\quad \tilde y = x$$
 #
-# A binary weight has two values, so zero must get one of them. Here it gets +1. (`torch.sign` has a third value: it returns 0 at 0.)
+# A binary weight has two values, so the sign of 0 must be one of them. Here it is +1. (`torch.sign` returns 0 there.)
 #
 # **Write** the three methods. `backward` returns what it would return if `forward` were the surrogate. If `backward` needs nothing from `forward`, the body of `setup_context` is `pass`.
 #
@@ -91,17 +91,17 @@ class SignSTE(Function):
 grade("sign-ste", SignSTE)
 
 # %% [markdown]
-# ## 2 · Sign, clipped straight-through ★ (2 points · easy · 7 minutes · needs "Where the gradient stops")
+# ## 2 · Sign, clipped straight-through (2 points · easy · 7 minutes)
 #
 # `forward` is the same, but the surrogate is different:
 #
 # $$\tilde y = \min(\max(x, -1), 1)$$
 #
-# With the identity as the surrogate, the optimizer pushes a latent weight further and further out, even if its sign was decided long ago. Such a weight takes just as long to come back. The clipped estimator stops the gradient as soon as $x$ has left the interval.
+# With the identity as the surrogate, the optimizer may push a latent weight further and further out, although its sign no longer changes. Such a weight takes a long time to come back. The clipped STE stops the gradient where $x$ is outside the interval.
 #
 # **Write** the three methods.
 #
-# **Constraint:** the gradient still passes at exactly $x = -1$ and $x = 1$, because a training loop that clamps its weights puts them there. (PyTorch's rule for kinks would give 0. A surrogate is your choice, so state it.)
+# **Constraint:** the gradient still passes at exactly $x = -1$ and $x = 1$, because a training loop that clamps its weights puts them there. (PyTorch's rule for kinks would give 0. A surrogate is your choice, so say what you chose.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-sign", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -131,17 +131,38 @@ class ClippedSignSTE(Function):
 grade("clipped-sign", ClippedSignSTE)
 
 # %% [markdown]
-# ## 3 · Three levels from two signs (3 points · medium · 15 minutes)
+# ## 3 · Four gradients (1 point · medium · 7 minutes)
 #
-# A chip can skip a weight that is 0. So we add a third level, and learn where it begins:
+# `SignSTE` and `ClippedSignSTE` are the Functions of exercises 1 and 2, and `x` is 0.4. What is the gradient of each loss with respect to `x`? Predict four numbers, without running anything.
+#
+# - **a** `loss = (3 * SignSTE.apply(x) - 1) ** 2`
+# - **b** `loss = x * SignSTE.apply(x)`
+# - **c** `loss = ClippedSignSTE.apply(4 * x)`
+# - **d** `loss = torch.sign(x) * SignSTE.apply(x)`
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-straight-through", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ...]
+### BEGIN SOLUTION
+prediction = [12, 1.4, 0, 1]
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "predict-straight-through-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-straight-through", prediction)
+
+# %% [markdown]
+# ## 4 · Three levels from two signs (3 points · medium · 15 minutes)
+#
+# A chip can skip a weight that is 0. So we add 0 as a third level, and let the net learn the threshold $t$ between the levels:
 #
 # $$y = \begin{cases} +1 & x \ge t \\ 0 & -t \le x < t \\ -1 & x < -t \end{cases}$$
 #
-# The threshold $t > 0$ is a tensor with one number (0-dim), which is learned like a weight.
+# The threshold $t > 0$ is a tensor with one number (0-dim). The net learns it like a weight.
 #
-# This staircase has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1. You can write every staircase as a constant plus a weighted sum of signs, and give each sign its own surrogate.
+# This step function has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1.
 #
-# **Surrogate:** each of the two signs is replaced by the clip of exercise 2:
+# **Surrogate:** replace each of the two signs by the clip of exercise 2:
 #
 # $$\tilde y = \tfrac12\,\text{clip}(x - t) + \tfrac12\,\text{clip}(x + t), \qquad \text{clip}(v) = \min(\max(v, -1), 1)$$
 #
@@ -180,13 +201,13 @@ class TernarySTE(Function):
 grade("ternary-ste", TernarySTE)
 
 # %% [markdown]
-# ## 4 · Round to a grid, straight through (2 points · easy · 5 minutes)
+# ## 5 · Round to a grid, straight through (2 points · easy · 5 minutes)
 #
 # $$y = \text{step} \cdot \operatorname{round}\!\left(\frac{x}{\text{step}}\right) \qquad\text{surrogate:}\quad \text{the same with } \operatorname{round}(v) \text{ replaced by } v$$
 #
-# `step` is a positive Python number. A number halfway between two grid points goes to the even multiple, as with `torch.round`.
+# `step` is a positive Python number. A number halfway between two grid points goes to the even multiple, as in `torch.round`.
 #
-# **Write** the three methods. The surrogate is simpler than it looks.
+# **Write** the three methods. Simplify the surrogate first.
 
 
 # %% nbgrader={"grade": false, "grade_id": "round-ste", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -214,24 +235,80 @@ class RoundSTE(Function):
 grade("round-ste", RoundSTE)
 
 # %% [markdown]
-# ## 5 · Fake quantization with a learned step (4 points · hard · 20 minutes)
+# ## 6 · A two-bit activation (1 point · medium · 8 minutes)
+#
+# This activation clips its input to $[0, \alpha]$ and rounds it to four levels. The net learns the bound $\alpha$. (The method is called *PACT*.)
+#
+# $$y = s \cdot \operatorname{round}\!\left(\frac{\min(\max(x, 0), \alpha)}{s}\right), \quad s = \frac{\alpha}{3} \qquad\text{surrogate:}\quad \tilde y = \min(\max(x, 0), \alpha)$$
+#
+# Below, two units learn to return 1. The unit that starts at 0.1 does not move, although the surrogate has the slope 1 there.
+
+
+# %%
+class QuantizedActivation(Function):
+    @staticmethod
+    def forward(x: Tensor, alpha: Tensor) -> Tensor:
+        step = alpha / 3  # 1
+        return step * torch.round(torch.minimum(x.clamp(min=0), alpha) / step)  # 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        ctx.save_for_backward(output, inputs[1])  # 3
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, alpha = ctx.saved_tensors  # 4
+        inside = (x > 0) & (x < alpha)  # 5
+        return grad_output * inside, (grad_output * (x >= alpha)).sum()  # 6
+
+
+alpha = torch.tensor(1.0)
+for start in (0.1, 0.5):
+    x = torch.tensor(start, requires_grad=True)
+    for _ in range(20):
+        loss = (QuantizedActivation.apply(x, alpha) - 1) ** 2
+        (gradient,) = torch.autograd.grad(loss, x)
+        x = (x - 0.2 * gradient).detach().requires_grad_()
+    print(f"start {start}: x = {x.item():.1f} and a loss of {loss.item():.1f} after 20 steps")
+
+# %% [markdown]
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. All experiments use $\alpha = 1$.
+#
+# - **a** Run `gradcheck` at x = −1, 0.5 and 2.
+# - **b** Compare both gradients with those of the surrogate at x = −1, 0.4, 0.6 and 2.
+# - **c** Double `grad_output`, and see whether both gradients double.
+# - **d** Compare both gradients with those of the surrogate at x = 0.9.
+
+# %% nbgrader={"grade": false, "grade_id": "card-activation", "locked": false, "schema_version": 3, "solution": true, "task": false}
+suspect = ...
+### BEGIN SOLUTION
+suspect = "3d"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "card-activation-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("card-activation", suspect)
+
+# %% [markdown]
+# ## 7 · Fake quantization with a learned step (4 points · hard · 20 minutes)
 #
 # $$y = s \cdot \operatorname{round}\bigl(\operatorname{clamp}(x / s,\ \text{low},\ \text{high})\bigr)$$
 #
 # | argument | what it is |
 # | --- | --- |
 # | `x` | a tensor of any shape |
-# | `step` | $s > 0$, the step of exercise 4, but now a tensor with one number (0-dim), which is learned like a weight |
+# | `step` | the step $s > 0$, a tensor with one number (0-dim), which the net learns like a weight |
 # | `low`, `high` | the smallest and the largest level, as Python numbers: −4 and 3 for three bits |
 #
-# The quantization is "fake" because $y$ is stored as a float, although it takes only the values that the integers from `low` to `high` can express.
+# The quantization is "fake" because $y$ is a float, although it takes only as many values as there are integers from `low` to `high`.
 #
-# **Surrogate:** treat the *derivative* of the rounding as 1, but keep using the rounded value everywhere else. Differentiate the clamp normally, and apply it before the rounding. (The order of the two does not change $y$, because the bounds are integers. But it changes the gradient. With `high` = 3 and $x/s = 3.3$ the clamp has cut something off, so no gradient passes. After the rounding, the clamp would see 3, which is within the bounds.)
+# **Surrogate:** treat the *derivative* of the rounding as 1, but keep using the rounded value everywhere else. Differentiate the clamp normally, and apply it before the rounding.
+#
+# The order of the two does not change $y$, because the bounds are integers, but it changes the gradient. Take `high` = 3 and $x/s = 3.3$. The clamp changes 3.3 to 3, so no gradient passes. If the rounding came first, the clamp would get 3, which is within the bounds.
 #
 # **Write** the three methods. `forward` returns $y$, and `backward` returns one value for each of the four arguments. To find the gradient of $s$, write $y$ as a product and differentiate both factors.
 #
 # **Constraints:** the gradient of $x$ still passes where $x/s$ is exactly `low` or `high`. The gradient of $s$ has the shape of $s$.
-# (Published recipes also scale the gradient of $s$ down to help the optimizer. That belongs in the training loop, not here.)
+# (Published recipes also divide the gradient of $s$ by a constant. That belongs in the training loop, not here.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "fake-quantize", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -264,7 +341,7 @@ class FakeQuantize(Function):
 grade("fake-quantize", FakeQuantize)
 
 # %% [markdown]
-# ## 6 · A binary net on real digits (4 points · medium · 20 minutes)
+# ## 8 · A binary net on real digits (4 points · medium · 20 minutes)
 #
 # `load_digits` returns 1797 handwritten digits of 8×8 pixels, with values from −1 to 1. We shuffle the images, because images that are next to each other come from the same writer.
 
@@ -275,7 +352,7 @@ images, labels = images[order].float(), labels[order]
 print("images:", tuple(images.shape), " labels:", tuple(labels.shape))
 
 # %% [markdown]
-# The layer is given. It owns real-valued, *latent* weights, which the optimizer changes in small steps. `forward` multiplies with their signs. The layer has no bias, and it uses *your* `ClippedSignSTE`, so solve exercise 2 first.
+# The layer is given. It has real-valued, *latent* weights, which the optimizer changes in small steps. `forward` multiplies by their signs. The layer has no bias. It uses *your* `ClippedSignSTE`, so solve exercise 2 first.
 
 
 # %%
@@ -299,9 +376,9 @@ class BinaryLinear(nn.Module):
 # - The weights were learned: gradients other than zero arrived at them.
 # - At least 90% of 400 digits that it has not seen are right. (Guessing gives 10%.)
 #
-# Training may take 30 seconds on the CPU. A net of the lesson's size takes about one. If the net is an `nn.Module`, the grader puts it into `eval()` mode before it asks for predictions.
+# Training may take 30 seconds on the CPU. A net of the lesson's size takes about one second. If the net is an `nn.Module`, the grader puts it into `eval()` mode before it asks for predictions.
 #
-# Before you grade, try your net in a cell of your own, on a split of your own:
+# Before you grade, test your net in a new cell, with a split of your own:
 #
 #     net = train_binary_net(images[:1400], labels[:1400]).eval()
 #     print((net(images[1400:]).argmax(1) == labels[1400:]).float().mean())
@@ -331,13 +408,13 @@ def train_binary_net(images: Tensor, labels: Tensor) -> nn.Module:
 grade("binary-digits", train_binary_net)
 
 # %% [markdown]
-# Two experiments for when the net has passed (you keep the points that you earned). First, return `grad_output * 0` from the backward of `ClippedSignSTE`, which is the true gradient, and grade the net again. How much of the accuracy is left, and which layer earned it?
+# When the net has passed, try two experiments. You keep your points. First, let the backward of `ClippedSignSTE` return `grad_output * 0`, which is the true gradient, and grade the net again. How accurate is it now, and which layers still learn?
 # Then use `SignSTE` in the layer. Does the clip make a difference on this small problem?
 #
 # ## In words
 #
-# All gradients that you wrote here are biased: they point where the surrogate falls, not where the loss falls. The essay at the end of lesson 05's knowledge check asks why this trains at all: when does a biased estimator still train, and when does the bias hurt?
-# The essay is not graded. `knowledge_check("05")` in the lesson opens it, with a rubric to compare your answer with.
+# All gradients that you wrote here are biased. The essay at the end of lesson 05's knowledge check asks when a biased estimator still trains, and when the bias hurts.
+# The essay is not graded. `knowledge_check("05")` in the lesson shows it, with a rubric to compare your answer with.
 
 # %% [markdown]
 # ## Where you are
@@ -350,4 +427,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed all six, you can give any step function a gradient, say which one it is, and test it. Lesson 06 differentiates twice: it shows what `backward` itself must look like so that the gradient of a gradient is right. Lesson 10 uses the estimators of this lesson for random choices.
+# When you have passed all exercises, you can give any step function a surrogate gradient, say which one it is, and test it. Lesson 06 differentiates a gradient, and shows what `backward` must look like so that the second derivative is right. Lesson 10 uses the estimators of this lesson for random choices.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_04, lesson_06
+from answers import lesson_02, lesson_04, lesson_05, lesson_06
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import silu
@@ -20,7 +20,7 @@ from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD, TWICE = lesson_02.SOLVED, lesson_04.SOLVED, lesson_06.SOLVED
+CARDS, WARD, TWICE, STEPS = lesson_02.SOLVED, lesson_04.SOLVED, lesson_06.SOLVED, lesson_05.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -175,6 +175,31 @@ def second_derivative(*, by_input: bool) -> Experiment:
     return run
 
 
+# The two-bit activation
+
+
+class TwoBits(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, alpha: Tensor) -> Tensor:
+        ctx.save_for_backward(x, alpha)
+        step = alpha / 3
+        return step * torch.round(torch.minimum(x.clamp(min=0), alpha) / step)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, alpha = ctx.saved_tensors
+        inside = (x > 0) & (x < alpha)
+        return grad_output * inside, (grad_output * (x >= alpha)).sum()
+
+
+def both_gradients(*values: float) -> Experiment:
+    def run(apply: Apply) -> list[Any]:
+        x, alpha = row(*values), row(1.0).squeeze().detach().requires_grad_()
+        return numbers(*grad(apply(x, alpha).sum(), (x, alpha)))
+
+    return run
+
+
 # The ward. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -322,6 +347,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": second_derivative(by_input=False),
             "c": second_derivative(by_input=True),
             "d": doubled(draw(4)),
+        },
+    ),
+    "card-activation": (
+        STEPS["QuantizedActivation"].apply,
+        TwoBits.apply,
+        {
+            "a": checked(row(-1.0, 0.5, 2.0), row(1.0).squeeze()),
+            "b": both_gradients(-1.0, 0.4, 0.6, 2.0),
+            "c": doubled(row(-1.0, 0.5, 2.0), row(1.0).squeeze()),
+            "d": both_gradients(0.9),
         },
     ),
     "name-temperature": (

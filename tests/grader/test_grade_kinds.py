@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02
+from answers import lesson_02, lesson_05
 
 from autograd_course import diagnose
 from autograd_course.grader.catalogue import CATALOGUE
@@ -223,19 +223,30 @@ def test_predicted_numbers_are_judged(answer: Any, status: str, says: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("card", "function", "inputs", "options"),
+    ("card", "function", "others", "options"),
     [
-        ("card-skip-connection", "Rectify", (3, 4), {}),
-        ("card-two-outputs", "MeanSpread", (3, 4), {}),
-        ("card-gradient-scale", "Tenth", (3, 4), {"intentional": ("constant-factor",)}),
-        ("card-twins", "Weigh", (3, 4), {}),
+        ("card-skip-connection", lesson_02.SOLVED["Rectify"], (), {}),
+        ("card-two-outputs", lesson_02.SOLVED["MeanSpread"], (), {}),
+        (
+            "card-gradient-scale",
+            lesson_02.SOLVED["Tenth"],
+            (),
+            {"intentional": ("constant-factor",)},
+        ),
+        ("card-twins", lesson_02.SOLVED["Weigh"], (), {}),
+        (
+            "card-activation",
+            lesson_05.SOLVED["QuantizedActivation"],
+            (torch.tensor(1.0, dtype=torch.float64),),
+            {"surrogate": lambda x, alpha: torch.minimum(x.clamp(min=0), alpha)},
+        ),
     ],
 )
 def test_a_card_breaks_the_rule_that_it_asks_for(
-    card: str, function: str, inputs: tuple[int, ...], options: dict[str, Any]
+    card: str, function: Any, others: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
-    x = torch.randn(inputs, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    diagnosis = diagnose(lesson_02.SOLVED[function], (x,), **options)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    diagnosis = diagnose(function, (x, *others), **options)
 
     assert diagnosis.findings[0].rule == CATALOGUE[card].rule, str(diagnosis)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from made import CLAMP_AT_BOUNDS, leaf
 from torch import Tensor
-from torch.autograd import gradcheck
+from torch.autograd import Function, gradcheck
 from torch.nn.functional import hardtanh
 
 from autograd_course import diagnose
@@ -97,6 +98,49 @@ def test_conventions_at_the_bounds_of_a_clip(
     assert torch.autograd.grad(f(x).sum(), x)[0].tolist() == at_bounds
 
 
+class HalfWindow(Function):
+    """The clipped estimator with a mask that forgets one side, as in the lesson."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x <= 1)
+        return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (inside,) = ctx.saved_tensors
+        return grad_output * inside
+
+
+def gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    return torch.autograd.grad(f(x).sum(), x)[0]
+
+
+def test_clamped_weights_do_not_show_a_mask_that_forgets_one_side() -> None:
+    clamped = torch.linspace(-1, 1, 101, dtype=torch.float64, requires_grad=True)
+    for f in (HalfWindow, SignSTE):  # so all three train the lesson's net to the same weights
+        assert torch.equal(gradient(f.apply, clamped), gradient(ClippedSTE.apply, clamped))
+    assert gradient(HalfWindow.apply, leaf(-2.0)) == 1
+    assert gradient(ClippedSTE.apply, leaf(-2.0)) == 0
+
+
+def test_the_upstream_gradient_is_taken_at_the_quantized_value() -> None:
+    x = leaf(0.4)
+    assert gradient(lambda x: (3 * SignSTE.apply(x) - 1) ** 2, x).item() == pytest.approx(12)
+    assert gradient(lambda x: (3 * x - 1) ** 2, x).item() == pytest.approx(1.2)
+
+
+def test_a_surrogate_close_to_the_sign_gives_few_weights_a_gradient() -> None:
+    x = torch.linspace(-0.3, 0.3, 600, dtype=torch.float64, requires_grad=True)
+    shares = []
+    for k in (1, 10, 100, 1000):
+        slopes = gradient(lambda x, k=k: torch.tanh(k * x), x)  # type: ignore[misc]
+        shares.append((slopes > 0.5).double().mean().item())
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 1
+    assert shares[-1] < 0.02
+
+
 # The detach trick
 
 
@@ -140,6 +184,15 @@ def test_with_dither_the_estimator_is_exact_for_a_linear_loss_only() -> None:
     linear, square = (torch.autograd.grad(loss.mean(), x)[0].item() for loss in (5 * y, y**2))
     assert linear == pytest.approx(5)
     assert square == pytest.approx(2 * 0.3)  # the expected loss climbs from 0² to 1²: slope 1
+
+
+def test_a_biased_estimator_stops_where_the_true_gradient_is_not_zero() -> None:
+    p = torch.tensor(0.49, dtype=torch.float64)
+    u = (torch.arange(1000).double() + 0.5) / 1000
+    b = (u < p).double()
+    assert (2 * (b - 0.49)).mean().item() == pytest.approx(0, abs=1e-12)
+    heads, tails = (1 - 0.49) ** 2, 0.49**2
+    assert heads - tails == pytest.approx(0.02)
 
 
 # Quantization

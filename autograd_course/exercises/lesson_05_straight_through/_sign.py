@@ -1,4 +1,4 @@
-"""The sign, and the clip that two exercises differentiate in its place."""
+"""The sign, and the clip that three exercises use as its surrogate."""
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ def clipped(x: Tensor) -> Tensor:
 
 
 def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return numbers of both signs, in each row both zeros and a number next to nothing."""
+    """Return numbers of both signs, with 0, -0 and a tiny negative number in each row."""
     x = normal(rng, 2, 5)
     x[:, 1:4] = torch.tensor([0.0, -0.0, -1e-15], dtype=x.dtype)
     return (x,)

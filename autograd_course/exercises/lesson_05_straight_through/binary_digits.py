@@ -1,6 +1,6 @@
 """A binary net on real digits
 
-1. Begin with an ordinary training loop: a torch.nn.Sequential, Adam, cross entropy, zero_grad,
+1. Start with an ordinary training loop: a torch.nn.Sequential, Adam, cross entropy, zero_grad,
    backward, step. Only the layers are unusual.
 2. Two BinaryLinear layers with a nonlinearity between them are enough. A sum of 64 terms of ±1 is
    large, and weights of ±1 cannot make it smaller. Divide it by 8, the root of 64, as the lesson
@@ -19,7 +19,7 @@ ASKED = 0.90
 
 
 def train_binary_net(images: Tensor, labels: Tensor) -> None:
-    """Say what the arguments are; the trial alone judges, so no training is given away."""
+    """Name the arguments. Only the trial judges an answer, so nothing trains here."""
 
 
 EXERCISE = RoutineExercise(
@@ -28,7 +28,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=20,
     section="A net that cannot move",
-    constraints=f"the net multiplies with -1 and +1 only and gets at least {ASKED:.0%} of "
+    constraints=f"the net multiplies by -1 and +1 only and gets at least {ASKED:.0%} of "
     f"{HELD_OUT} held-out digits right",
     reference=train_binary_net,
     trials=(learns_binary_digits(ASKED),),

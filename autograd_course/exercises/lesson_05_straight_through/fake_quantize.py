@@ -1,13 +1,13 @@
 """Fake quantization with a learned step
 
 1. Write v = x/s. Treat three cases separately: v below low, v from low to high, v above high.
-   In two of them y does not depend on x any more. Does it still depend on s?
-2. Beyond a bound y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
+   In two of them y no longer depends on x. Does it still depend on s?
+2. Outside the bounds y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
    product of two factors, and both depend on s. Use the product rule, with 1 as the derivative of
    the rounding: it gives round(v) minus something. One s serves all elements.
-3. With inside = (v >= low) & (v <= high), the gradient of x is g · inside. That of s is a sum over
-   all elements: g · (round(v) - v) inside, and g times the bound outside. Both cases at once are
-   torch.where(inside, v.round() - v, v.clamp(low, high)).
+3. With inside = (v >= low) & (v <= high), the gradient of x is g · inside. The
+   gradient of s is a sum over all elements: g · (round(v) - v) inside, and g times the bound
+   outside. torch.where(inside, v.round() - v, v.clamp(low, high)) gives both cases at once.
 """
 
 import torch
@@ -23,10 +23,10 @@ def fake_quantize(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 
 
 def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same, with a rounding that autograd takes for the identity.
+    """Return the surrogate: the derivative of the rounding is 1.
 
-    Inside and beyond the bounds are two paths from ``step``, so that the doctor can tell which of
-    them an answer forgot.
+    There is one path from ``step`` inside the bounds and another one outside, so that ``diagnose``
+    can tell which of them an answer forgot.
     """
     v = x / step
     inside = (v >= low) & (v <= high)
@@ -37,10 +37,10 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 def on_levels(
     rng: torch.Generator, shape: tuple[int, ...], step: float, low: int, high: int
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Return numbers inside and beyond both bounds, close to no bound and no middle of a step.
+    """Return numbers inside and outside the bounds, none close to a bound or to half a step.
 
-    Beyond a bound some are so near that they round to it: there a mask of levels and one of
-    ``x / step`` differ.
+    Some numbers outside round to a bound. There a mask of the level and a mask of ``x / step``
+    differ.
     """
     count = torch.Size(shape).numel()
     level = torch.randint(low, high + 1, (count,), generator=rng, device="cpu")
@@ -54,7 +54,7 @@ def on_levels(
 
 
 def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same, with the rounded level held against the bounds instead of ``x / step``."""
+    """Return the same, but compare the rounded level with the bounds instead of ``x / step``."""
     v = x / step
     rounded = v + (v.round() - v).detach()
     level = rounded.detach()
@@ -63,15 +63,15 @@ def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 
 
 def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same, with a gradient of ``step`` that is right."""
+    """Return the same, with the right gradient of ``step``."""
     right = straight_through(x.detach(), step, low, high)
     of_x = clamped_by_level(x, step.detach(), low, high)
     return right + of_x - of_x.detach()
 
 
 BY_LEVEL = (
-    "Beside a bound lies an x whose level is the bound, and whose x / step is beyond it. The clamp "
-    "comes before the rounding: "
+    "An x just outside the bounds rounds to a level that is a bound. The clamp comes before the "
+    "rounding: "
 )
 
 EXERCISE = FunctionExercise(
@@ -90,8 +90,8 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: on_levels(rng, (), 0.7, -2, 1),
     },
     gradient_suspects={
-        BY_LEVEL + "hold x / step against the bounds, not its level.": clamped_by_level,
-        BY_LEVEL + "for the gradient of x, too, hold x / step against the bounds, not its "
+        BY_LEVEL + "compare x / step with the bounds, not its level.": clamped_by_level,
+        BY_LEVEL + "for the gradient of x, too, compare x / step with the bounds, not its "
         "level.": clamped_by_level_for_x,
     },
     checks=(

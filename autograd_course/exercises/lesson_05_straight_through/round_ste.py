@@ -17,12 +17,12 @@ from autograd_course.grader.sampling import normal
 
 
 def round_to(x: Tensor, step: float) -> Tensor:
-    """Return the multiple of ``step`` nearest to ``x``, of two the even one."""
+    """Return the multiple of ``step`` nearest to ``x``, halfway between two the even one."""
     return step * torch.round(x / step)
 
 
 def unrounded(x: Tensor, step: float) -> Tensor:
-    """Return ``x``: its derivative stands in for that of the rounding."""
+    """Return ``x``, whose derivative replaces that of the rounding."""
     return x.clone()
 
 
@@ -31,8 +31,8 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="easy",
     minutes=5,
-    section="Quantize with a learned step",
-    constraints="a number in the middle between two goes to the even one, as in torch.round",
+    section="Quantize to a grid",
+    constraints="a number halfway between two goes to the even multiple, as in torch.round",
     reference=round_to,
     surrogate=unrounded,
     samplers={

@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal, shaped
 
 
 def identity(x: Tensor) -> Tensor:
-    """Return ``x``: its derivative stands in for that of the sign."""
+    """Return ``x``, whose derivative replaces that of the sign."""
     return x.clone()
 
 
@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=5,
-    section="The whole thing, working",
+    section="Your first straight-through estimator",
     constraints="the output at exactly 0 is +1, whatever the sign of that zero",
     reference=sign,
     surrogate=identity,

@@ -1,7 +1,7 @@
 """Three levels from two signs
 
-1. Which of the two signs jumps at t, and which at -t? Draw the two clips for t = 0.5 below each
-   other. Where is the slope of each 1, and where is it 0?
+1. Which of the two signs jumps at t, and which at -t? Draw the two clips for t = 0.5. Where is the
+   slope of each clip 1, and where is it 0?
 2. Each clip has a window of its own: |x - t| ≤ 1 and |x + t| ≤ 1. The gradient of x adds the two
    windows. By the chain rule, x - t has the derivative -1 with respect to t, and x + t has +1.
 3. With upper and lower as the two windows in the dtype of x, the gradient of x is
@@ -23,18 +23,18 @@ def ternary(x: Tensor, threshold: Tensor) -> Tensor:
 
 
 def two_clips(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return the same with each of the two signs clipped instead."""
+    """Return the surrogate: the mean of two clips in place of the two signs."""
     return (clipped(x - threshold) + clipped(x + threshold)) / 2
 
 
 def one_clip(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return a clip of ``x`` alone, with the right gradient of the threshold."""
+    """Return one clip around 0, with the right gradient of the threshold."""
     of_threshold = two_clips(x.detach(), threshold)
     return clipped(x) + of_threshold - of_threshold.detach()
 
 
 def thresholds(t: float, *shape: int) -> Sampler:
-    """Return a sampler of numbers on every side of both jumps and of the bounds of both windows."""
+    """Return a sampler of numbers on both sides of each jump and of the bounds of each window."""
     kinks = tuple(sorted(side * edge for side in (-1, 1) for edge in (t, abs(1 - t), 1 + t)))
 
     def sampler(rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -44,7 +44,7 @@ def thresholds(t: float, *shape: int) -> Sampler:
 
 
 def at_the_jumps(rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Return numbers with both thresholds and zero among them."""
+    """Return numbers that include both thresholds and zero."""
     x = around(rng, (-1.25, -0.75, 0.75, 1.25), 2, 5)
     x[:, 1:4] = torch.tensor([-0.25, 0.0, 0.25], dtype=x.dtype)
     return x, torch.tensor(0.25, dtype=torch.float64)
@@ -67,8 +67,8 @@ EXERCISE = FunctionExercise(
         "x equal to the thresholds and to 0": at_the_jumps,
     },
     gradient_suspects={
-        "Each sign has a clip of its own, around its own jump. A window around 0 belongs to "
-        "neither of them.": one_clip,
+        "Each sign has a clip of its own, around its own jump. Neither clip has a window around "
+        "0.": one_clip,
     },
     checks=(
         *CONDUCT,

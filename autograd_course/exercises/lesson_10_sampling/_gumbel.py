@@ -1,4 +1,4 @@
-"""What the estimators of a sampled choice share: values at given noise, and inputs."""
+"""References, checks and inputs that the exercises on a sampled choice share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from autograd_course.grader.sampling import normal
 
 
 def gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return ``softmax((logits + noise) / temperature)`` over the last axis."""
+    """Return ``softmax((logits + noise) / temperature)`` over the last dimension."""
     return torch.softmax((logits + noise) / temperature, -1)
 
 
@@ -27,7 +27,7 @@ def one_hot_sample(logits: Tensor, noise: Tensor) -> Tensor:
 def noise_gets_none_or_the_truth(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Ask that a gradient of the noise, which is optional, equals that of the logits."""
+    """Require that a gradient of the noise, which is optional, equals that of the logits."""
     logits, noise, temperature = inputs
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (logits, noise)]
     sample = function.apply(*leaves, temperature)
@@ -41,13 +41,13 @@ def noise_gets_none_or_the_truth(
         f"the gradient of the logits is right, but that of the noise is wrong: {came:.4g}, should "
         f"be {right:.4g}.",
         {"actual": came, "expected": right},
-        "Noise is not learned, so you can return None. Logits and noise are added, so they have "
-        "the same gradient.",
+        "The noise is not learned, so you can return None. If you return a gradient, it must be "
+        "that of the logits, because forward adds the two.",
     )
 
 
 def logits_and_noise(rng: torch.Generator, *shape: int) -> tuple[Tensor, Tensor]:
-    """Return logits that ask for a gradient, and noise that does not: it is given, not learned."""
+    """Return logits that require a gradient, and noise that does not."""
     waiting = torch.empty(shape, dtype=torch.float64, device="cpu").exponential_(generator=rng)
     return normal(rng, *shape).requires_grad_(), -waiting.log()
 

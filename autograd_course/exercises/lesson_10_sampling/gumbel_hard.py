@@ -3,10 +3,10 @@
 1. The one-hot vector has no useful gradient. Which smooth vector replaces it in backward, and what
    must be saved so that backward can compute that vector?
 2. backward uses the formula of exercise 1 at the same noise. It needs the soft sample, which is
-   neither an input nor the output, so compute it again in backward.
+   neither an input nor the output, so recompute it in backward.
 3. In forward: the one-hot vector of the argmax of logits + noise, in the dtype of the logits. In
-   setup_context: save logits and noise, and keep the temperature. In backward: soft = softmax of
-   (logits + noise)/temperature, then the formula of exercise 1 with soft.
+   setup_context: save logits and noise, and keep the temperature. In backward: compute
+   soft, the softmax of (logits + noise)/temperature, and use it in the formula of exercise 1.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Te
 
 
 def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that only one class is chosen where two share the maximum."""
+    """Require that the output chooses only one class if two share the maximum."""
     logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)
     (chosen,) = applied(function, (logits, torch.zeros_like(logits), 1.0))[1]
     if sorted(chosen.tolist()) == [0.0, 0.0, 0.0, 1.0]:
@@ -43,8 +43,7 @@ def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Findi
         f"for logits {logits.tolist()} without noise the output is {chosen.tolist()}. Two classes "
         "share the maximum, and the output must choose one of them.",
         {"actual": chosen.tolist()},
-        "At which index is the largest element? argmax returns one index, but a comparison with "
-        "the maximum marks all of them.",
+        "argmax returns one index, but a comparison with the maximum marks all of them.",
     )
 
 
@@ -54,7 +53,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="Hard",
-    constraints="the output is one-hot, also at a tie, and its gradient that of the soft sample",
+    constraints="the output is one-hot, also at a tie, and has the gradient of the soft sample",
     reference=hard_gumbel_softmax,
     surrogate=gumbel_softmax,
     samplers=GUMBEL_INPUTS,

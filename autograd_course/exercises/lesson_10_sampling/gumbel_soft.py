@@ -2,8 +2,8 @@
 
 1. Increase one logit by a little. Which entries of y change? A backward that returns g says that
    only the same entry changes, and by the same amount.
-2. Take two steps. The softmax gets (logits + noise)/τ, whose derivative is 1/τ. The softmax itself
-   has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ). Multiply it by gᵢ and sum over i on paper, before you write any code.
+2. Take two steps. The input of the softmax is z = (logits + noise)/τ, whose derivative is 1/τ. The
+   softmax has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ). Multiply this by gᵢ and sum over i, on paper.
 3. Return y · (g - (g · y).sum(-1, keepdim=True)) / temperature for the logits, and None for the
    noise and the temperature. Save y, the output.
 """

@@ -1,7 +1,7 @@
 """ReinMax
 
-1. backward applies J(q)ᵀg twice, with two different q. Where do you get each of them: is it an
-   input, the output, or can you compute it from them?
+1. backward needs J(q)ᵀg for two different q. How do you get each q: is it an input, the output, or
+   can you compute it from these?
 2. p = softmax(logits) and m = (p + y)/2. Save logits and the output y, and compute p and m in
    backward. A helper that computes q · (g - (g · q).sum(-1, keepdim=True)) saves you a line.
 3. In setup_context: ctx.save_for_backward(inputs[0], output). In backward: 2 times the helper at m,
@@ -17,9 +17,9 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return what ReinMax differentiates: a difference of two softmaxes.
+    """Return the surrogate of ReinMax, a difference of two softmaxes.
 
-    A constant moves the first one to ``m``, the middle of ``p`` and ``y``.
+    A constant moves the first one to ``m``, the mean of ``p`` and ``y``.
     """
     p = logits.softmax(-1)
     m = (p + one_hot_sample(logits, noise)) / 2
@@ -27,7 +27,7 @@ def second_order(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def first_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return what the straight-through estimator differentiates."""
+    """Return the surrogate of the straight-through estimator."""
     return logits.softmax(-1)
 
 
@@ -53,7 +53,7 @@ EXERCISE = FunctionExercise(
     },
     gradient_suspects={
         "This is the plain straight-through gradient, J(p)ᵀg. ReinMax also needs the slope at m, "
-        "the middle of p and y.": first_order,
+        "the mean of p and y.": first_order,
         "Compute p from the logits alone. The noise only decides which y is drawn.": with_the_noise,
     },
     double_backward=False,

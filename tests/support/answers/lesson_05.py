@@ -8,7 +8,7 @@ import torch
 from torch.autograd import Function
 
 from answers import lesson_05_digits as digits
-from answers.making import Spoiling, double, solved
+from answers.making import Spoiling, Wrong, double, solved
 from autograd_course import functions
 
 SOLVED = solved("05_straight_through")
@@ -19,6 +19,8 @@ RIGHT = {
     "round-ste": SOLVED["RoundSTE"],
     "fake-quantize": SOLVED["FakeQuantize"],
     "binary-digits": SOLVED["train_binary_net"],
+    "predict-straight-through": [12, 1.4, 0, 1],
+    "card-activation": "3d",
 }
 
 
@@ -47,7 +49,7 @@ class ClippedByEdges(Function):
 
 
 class QuantizeAsPublished(Function):
-    """Three masks; beyond the bounds strictly, as its learned step's paper does it."""
+    """Three masks, with strict comparisons outside the bounds, as in the paper."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
@@ -65,7 +67,7 @@ class QuantizeAsPublished(Function):
 
 
 class TernaryByTwoSigns(Function):
-    """Both masks are saved; they take a byte an element each."""
+    """Save both masks, which take one byte per element each."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, t: Any) -> Any:
@@ -82,6 +84,8 @@ class TernaryByTwoSigns(Function):
 ALSO_RIGHT = {
     "sign by arithmetic": ("sign-ste", SignByArithmetic),
     "sign of the package": ("sign-ste", functions.SignSTE),
+    "gradients as a tensor": ("predict-straight-through", torch.tensor([12.0, 1.4, 0.0, 1.0])),
+    "a card, typed freely": ("card-activation", "line 3, experiment D"),
     "clipped by writing zeros": ("clipped-sign", ClippedByEdges),
     "ternary with its masks saved": ("ternary-ste", TernaryByTwoSigns),
     "fake quantization of the package": ("fake-quantize", functions.FakeQuantize),
@@ -345,7 +349,7 @@ WRONG = [
         "holds the rounded level against the bounds",
         "wrong-region",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
-        hint="for the gradient of x, too, hold x / step against the bounds",
+        hint="for the gradient of x, too, compare x / step with the bounds",
     ),
     backward(
         "fake-quantize",
@@ -372,6 +376,19 @@ WRONG = [
         "forward-mismatch",
         lambda x, step, low, high: step * torch.round(x / step),
     ),
+    Wrong("predict-straight-through", "the net of h", "sees sign(x) = 1 and", [1.2, 1.4, 0, 1]),
+    Wrong("predict-straight-through", "no inner factor", "one more factor", [4, 1.4, 0, 1]),
+    Wrong("predict-straight-through", "true gradients", "slope of its surrogate", [0, 1, 0, 0]),
+    Wrong("predict-straight-through", "the slope of |x|", "adds the second term", [12, 1, 0, 1]),
+    Wrong("predict-straight-through", "the slope of x²", "the derivative of x²", [12, 0.8, 0, 1]),
+    Wrong("predict-straight-through", "no clip", "outside [-1, 1]", [12, 1.4, 4, 1]),
+    Wrong("predict-straight-through", "a constant loss", "its true gradient is 0", [12, 1.4, 0, 0]),
+    Wrong("predict-straight-through", "both pass", "Only one of the two", [12, 1.4, 0, 2]),
+    Wrong("card-activation", "the mask", "this mask is right for x", "5d"),
+    Wrong("card-activation", "the names", "what its name says", "4d"),
+    Wrong("card-activation", "gradcheck", "rejects a correct", "3a"),
+    Wrong("card-activation", "away from the levels", "on the same side of both bounds", "3b"),
+    Wrong("card-activation", "linearity", "as they should", "3c"),
     *digits.WRONG_DIGITS,
 ]
 

@@ -160,7 +160,7 @@ WRONG = [
             _soft(y, g) / ctx.temperature**2,
             None,
         ),
-        hint="Noise is not learned",
+        hint="The noise is not learned",
     ),
     backward(
         "gumbel-hard",
