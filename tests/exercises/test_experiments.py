@@ -302,7 +302,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-temperature": (
-        WARD["SickTempered"].apply,
+        WARD["BrokenTempered"].apply,
         tempered,
         {
             "a": lambda apply: numbers(gradient(apply, draw(3)).norm()),
@@ -312,7 +312,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-floor-log": (
-        WARD["SickFloorLog"].apply,
+        WARD["BrokenFloorLog"].apply,
         WARD["FloorLog"].apply,
         {
             "a": values(SPECTRUM, 0.1),
@@ -322,7 +322,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-distance": (
-        WARD["SickDistance"].apply,
+        WARD["BrokenDistance"].apply,
         WARD["Distance"].apply,
         {
             "a": loss_with_weights(1.0, 2.0, 3.0),
@@ -332,7 +332,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-rotation": (
-        WARD["SickRotate"].apply,
+        WARD["BrokenRotate"].apply,
         WARD["Rotate"].apply,
         {
             "a": lambda apply: [passes(apply, draw(3, 2), angle) for angle in (0.1, 0.7, 3.0)],
@@ -342,7 +342,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-solver": (
-        WARD["SickSolve"].apply,
+        WARD["BrokenSolve"].apply,
         WARD["Solve"].apply,
         {
             "a": lambda apply: [differentiated(draw(2), (0.1, 0.2))(apply) for _ in range(2)],
@@ -352,7 +352,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-dropout": (
-        WARD["SickDropout"].apply,
+        WARD["BrokenDropout"].apply,
         dropped,
         {
             "a": lambda apply: 10 <= int((seeded(apply, ones(50), 0.4)[0] == 0).sum()) <= 30,
@@ -368,7 +368,7 @@ ASKED = [name for name, it in CATALOGUE.items() if isinstance(it, LocatingExerci
 @pytest.fixture(autouse=True)
 def a_temperature_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the tensor that one Function takes from around it where its notebook has it."""
-    monkeypatch.setitem(WARD["SickTempered"].forward.__globals__, "temperature", temperature)
+    monkeypatch.setitem(WARD["BrokenTempered"].forward.__globals__, "temperature", temperature)
 
 
 @pytest.mark.parametrize("exercise_id", ASKED)

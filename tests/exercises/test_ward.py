@@ -21,18 +21,18 @@ POINTS = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2)
 PIXELS = (double(0, 1, 4, 9, 16, 25, 36), torch.tensor([0, 2, 2, 5]), double(0.2, 0.7, 0.1, 0.5))
 
 PATIENTS = {
-    "SickTempered": ((ROWS,), "captured-tensor", True),
-    "SickFiLM": ((ROWS, double(1, 2, 3), double(0, 1, 0)), "frozen-input", True),
-    "SickFloorLog": ((double(0.5, 0.02, 2.0), 0.1), "mutates-input", False),
-    "SickDistance": ((ROWS, ROWS.flip(0)), "uniform-grad-output", False),
-    "SickRotate": ((POINTS, 0.7), "grad-output-layout", True),
-    "SickShare": ((ROWS, 0), "dim-argument", False),
-    "SickLookUp": (PIXELS, "gradient-dtype", False),
-    "SickLogCosh": ((ROWS,), "overflow", True),
-    "SickSoftsign": ((ROWS,), "tensor-on-ctx", True),
-    "SickSolve": ((ROWS, (0.1, 0.2)), "not-reentrant", False),
-    "SickRMSNorm": ((ROWS,), "silent-double-backward", True),
-    "SickDropout": ((ROWS, 0.4), "rng-not-restored", False),
+    "BrokenTempered": ((ROWS,), "captured-tensor", True),
+    "BrokenFiLM": ((ROWS, double(1, 2, 3), double(0, 1, 0)), "frozen-input", True),
+    "BrokenFloorLog": ((double(0.5, 0.02, 2.0), 0.1), "mutates-input", False),
+    "BrokenDistance": ((ROWS, ROWS.flip(0)), "uniform-grad-output", False),
+    "BrokenRotate": ((POINTS, 0.7), "grad-output-layout", True),
+    "BrokenShare": ((ROWS, 0), "dim-argument", False),
+    "BrokenLookUp": (PIXELS, "gradient-dtype", False),
+    "BrokenLogCosh": ((ROWS,), "overflow", True),
+    "BrokenSoftsign": ((ROWS,), "tensor-on-ctx", True),
+    "BrokenSolve": ((ROWS, (0.1, 0.2)), "not-reentrant", False),
+    "BrokenRMSNorm": ((ROWS,), "silent-double-backward", True),
+    "BrokenDropout": ((ROWS, 0.4), "rng-not-restored", False),
 }
 each = pytest.mark.parametrize("patient", PATIENTS)
 
@@ -44,7 +44,7 @@ def temperature(monkeypatch: pytest.MonkeyPatch) -> None:
     The solved notebook's definitions have no module; one's own code has, and is looked into.
     """
     learned = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    patient = SOLVED["SickTempered"]
+    patient = SOLVED["BrokenTempered"]
     monkeypatch.setitem(patient.forward.__globals__, "temperature", learned)
     for owner in (patient, patient.forward, patient.backward):
         monkeypatch.setattr(owner, "__module__", __name__)

@@ -65,16 +65,16 @@ def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
 def _sick(solved: dict[str, Any]) -> list[Wrong]:
     """Return the patients as they came, where the repair has the same arguments."""
     rules = {
-        "repair-film": ("SickFiLM", "frozen-input"),
-        "repair-floor-log": ("SickFloorLog", "mutates-input"),
-        "repair-distance": ("SickDistance", "uniform-grad-output"),
-        "repair-rotation": ("SickRotate", "grad-output-layout"),
-        "repair-share": ("SickShare", "dim-argument"),
-        "repair-color-table": ("SickLookUp", "gradient-dtype"),
-        "repair-log-cosh": ("SickLogCosh", "overflow"),
-        "repair-softsign": ("SickSoftsign", "tensor-on-ctx"),
-        "repair-solver": ("SickSolve", "not-reentrant"),
-        "repair-rms-norm": ("SickRMSNorm", "silent-double-backward"),
+        "repair-film": ("BrokenFiLM", "frozen-input"),
+        "repair-floor-log": ("BrokenFloorLog", "mutates-input"),
+        "repair-distance": ("BrokenDistance", "uniform-grad-output"),
+        "repair-rotation": ("BrokenRotate", "grad-output-layout"),
+        "repair-share": ("BrokenShare", "dim-argument"),
+        "repair-color-table": ("BrokenLookUp", "gradient-dtype"),
+        "repair-log-cosh": ("BrokenLogCosh", "overflow"),
+        "repair-softsign": ("BrokenSoftsign", "tensor-on-ctx"),
+        "repair-solver": ("BrokenSolve", "not-reentrant"),
+        "repair-rms-norm": ("BrokenRMSNorm", "silent-double-backward"),
     }
     return [Wrong(i, "as it came", rule, solved[sick]) for i, (sick, rule) in rules.items()]
 
@@ -197,7 +197,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
     def half(exercise: str, mistake: str, rule: str, base: Any, **methods: Any) -> Wrong:
         return Wrong(exercise, mistake, rule, spoiled(base, **methods))
 
-    sick = {name: solved[f"Sick{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
+    sick = {name: solved[f"Broken{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
     rotated, dropped = sick["Rotate"].backward, right["repair-dropout"]
     return [
         half(
@@ -289,7 +289,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-softsign",
             "deletes it in backward",
             "tensor-on-ctx",
-            solved["SickSoftsign"],
+            solved["BrokenSoftsign"],
             backward=_deleting,
         ),
         half(
@@ -311,7 +311,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-solver",
             "turns the tape around",
             "not-reentrant",
-            solved["SickSolve"],
+            solved["BrokenSolve"],
             backward=_turned_around,
         ),
         half(
