@@ -7,8 +7,8 @@
 #
 # | | exercises | minutes |
 # | --- | --- | --- |
-# | **Core** | 1 to 8: start here, and solve them all | about CORE |
-# | **Optional** | 9 to 13: choose what is close to your own work | about OPTIONAL |
+# | **Core** | 1 to 8: start here, and solve them all | about 80 |
+# | **Optional** | 9 to 13: choose what is close to your own work | about 60 |
 #
 # The exercises do not depend on each other.
 #
@@ -23,7 +23,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - `forward` computes what its owner wants, also after the repair.
 #
-# 24 points, about 140 minutes (40 of them for the exercises with ★, which need an *extra* section).
+# 24 points, about 140 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -523,7 +523,7 @@ class LogCosh(BrokenLogCosh):
 grade("repair-log-cosh", LogCosh)
 
 # %% [markdown]
-# ### 10 · Memory that grows ★ (1 point · easy · 10 minutes · needs "Sentences and their answers")
+# ### 10 · Memory that grows (1 point · easy · 10 minutes)
 #
 # **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But the memory grows for a minute or two, falls, and grows again. On a bad day it does not fall in time. `del y` does not help."
 

@@ -10,8 +10,8 @@
 # a wrong Jacobian, stop inside `backward` with a debugger, and see which mistakes `gradcheck` does
 # not find.
 #
-# **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and
-# [lesson 03](03_gradient_patterns.ipynb).
+# **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
+# 03](03_gradient_patterns.ipynb).
 #
 # **It takes** about 65 minutes; the *extra* sections take another 25. Two exercises are part of it,
 # and the others come after it.
@@ -138,17 +138,17 @@ with figure(columns=2, height=3.5) as (watched, found):
     found.plot(sensor, stimulus, color=GRAY, linewidth=7, alpha=0.4)
     found.plot(sensor, by_function, color=BLUE)
     found.plot(sensor, by_module, color=ORANGE, linestyle="--")
-    note(found, "true stimulus (gray), found by the function", (0.2, 0.1), BLUE)
+    note(found, "true (gray) and found by the function", (0.2, 0.1), BLUE)
     note(found, "found by the module", (6, 3.45), ORANGE)
     found.set(title="what was found", xlabel="sensor", ylabel="excitation", ylim=(0, 3.8))
 
 # %% [markdown]
-# The module finds a stimulus that is more than twice too high at most sensors. A loss of zero only
-# says that *this* forward maps the stimulus to the readings. It does not say that this is the right
-# forward. It says little about the gradient, too: a descent that reaches zero stays there, even if
-# the gradient was wrong on the way. (This gradient is wrong, as you will see.)
+# With the module, the stimulus is more than twice too high at 13 of the 16 sensors. A loss of zero
+# only says that *this* `forward` maps the stimulus to the readings. It does not say that this is
+# the right `forward`. It also says little about the gradient: the search can reach zero with a
+# wrong gradient, and this gradient is wrong, as you will see.
 #
-# Here we had a second layer and the true stimulus. Usually you have a loss curve and a suspicion.
+# Here we knew the true stimulus. Usually you only have a loss curve and a suspicion.
 
 # %% [markdown]
 # ## Five checks at once
@@ -271,10 +271,10 @@ run_backward(UnsummedNorm, (rows, w))
 # Autograd expects a gradient in the shape of `w` and sums the result of `backward` to this shape.
 # `run_backward` calls `backward` directly, so it sees the result *before* autograd sums it, casts
 # it or fills in zeros. It checks that there is one value for each argument, with the right shape
-# and dtype, and that all numbers are finite. Repair such a gradient anyway, because other callers of
-# `backward` do not sum it.
+# and dtype, and that all numbers are finite. Repair such a gradient even if training does not need
+# it, because other callers of `backward` do not sum it.
 #
-# If `backward` raises an error, you see it in this step. The [index of error
+# If `backward` raises an error, you see it in this step, too. The [index of error
 # messages](../docs/error_messages.md) explains the cause and the repair.
 
 # %% [markdown]
@@ -450,10 +450,10 @@ with typing("p y.detach()", "p grad_output", "next", "p g", "up 5", "continue"):
     lengths.sum().backward()
 
 # %% [markdown]
-# `breakpoint()` opens Python's debugger in `backward`. (The helper `typing` types the commands,
-# because nobody sits at the prompt when this notebook is built. Leave out this line, and type them
-# yourself.) You see that `y` contains a 0. After the next line, `g` contains an `inf`, and the
-# product with the row of zeros is `nan`.
+# `breakpoint()` opens Python's debugger in `backward`. (The helper `typing` types the commands into
+# its prompt. In your own code, leave out the `with` line and type them yourself.) You see that `y`
+# contains a 0. After the next line, `g` contains an `inf`, and the product with the row of zeros is
+# `nan`.
 #
 # `up` moves to the caller. On a CPU, `backward` runs in the thread that called `.backward()`, so
 # you arrive at this line. (For operations on a GPU, autograd uses another thread, and `up` does not
@@ -467,16 +467,18 @@ def show_forward_line():
     """Print the warning of anomaly mode, and of its traceback only the lines of this notebook."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
-    for warning in caught[1:]:
-        first, *traceback = str(warning.message).splitlines()
-        print(f"{warning.category.__name__}: {first}")
-        mine = [code for place, code in pairwise(traceback) if "ipykernel" in place]
-        print("  […]", *mine[-1:], sep="\n")
+        try:
+            yield
+        finally:
+            for warning in caught[1:]:
+                first, *traceback = str(warning.message).splitlines()
+                print(f"{warning.category.__name__}: {first}\n  […]")
+                mine = [code for place, code in pairwise(traceback) if "ipykernel" in place]
+                print(*mine[-1:])
 
 
 # %%
-with show_forward_line(), show_error(), detect_anomaly():
+with show_error(), show_forward_line(), detect_anomaly():
     lengths = WeightedNorm.apply(padded_rows, torch.ones(2))
     lengths.sum().backward()
 
@@ -649,7 +651,7 @@ def window_sum(x, before=1, after=1):
 
 # By title: forward, and the gradient that a wrong backward returns.
 gallery = {
-    "not transposed": (lambda x: x.cumsum(0), lambda g: g.cumsum(0)),
+    "a forgotten transpose": (lambda x: x.cumsum(0), lambda g: g.cumsum(0)),
     "a window off by one": (window_sum, lambda g: window_sum(g, 2, 0)),
     "a slope beyond the bound": (lambda x: x.clamp(max=1.3), lambda g: g),
     "the order of the dims": (
@@ -768,9 +770,9 @@ predict(..., wrong.sum())
 # <details><summary>Why</summary>
 #
 # All 16 are wrong. You may have counted only the 12 entries off the diagonal, where `backward` has
-# zeros. But $\partial y_i / \partial x_j = \delta_{ij} / \lVert x \rVert - x_i x_j / \lVert x
-# \rVert^3$. The missing part is the outer product $x x^\top / \lVert x \rVert^3$, and its diagonal
-# is not zero.
+# zeros. But
+# $\partial y_i / \partial x_j = \delta_{ij} / \lVert x \rVert - x_i x_j / \lVert x \rVert^3$. The
+# missing part is the outer product $x x^\top / \lVert x \rVert^3$, and its diagonal is not zero.
 #
 # </details>
 #
@@ -798,8 +800,8 @@ diagnose(Unit, table, reference=unit)
 # %% [markdown]
 # ## A patient from PyTorch itself
 #
-# Back to the sensors. The class in PyTorch has 90 lines, because it writes into buffers. Here are
-# the same formulas in 30 lines, with the same two mistakes. The sum over the window is a running
+# Back to the sensors. PyTorch's class has about 100 lines, because it writes into buffers. Here are
+# the same formulas in 40 lines, with the same two mistakes. The sum over the window is a running
 # sum: from one channel to the next, one square enters the window and another one leaves it.
 
 
@@ -845,10 +847,11 @@ torch.manual_seed(0)
 x = torch.randn(1, 6, 1, 1, dtype=torch.float64)
 call = (x, n, alpha, beta, k)
 leaf = x.clone().requires_grad_()
-both = [f.apply(leaf, *call[1:]) for f in (RunningNorm, shipped.CrossMapLRN2d)]
-gradients = [grad(y.square().sum(), leaf)[0] for y in both]
-print("same values as PyTorch's class:  ", torch.allclose(*both))
-print("same gradients as PyTorch's class:", torch.allclose(*gradients))
+short, long = [f.apply(leaf, *call[1:]) for f in (RunningNorm, shipped.CrossMapLRN2d)]
+by_short, by_long = [grad(y.square().sum(), leaf)[0] for y in (short, long)]
+print("RunningNorm and PyTorch's class differ")
+print(f"by {(short - long).abs().max():.6f} in the values", end=" ")
+print(f"and by {(by_short - by_long).abs().max():.6f} in the gradient.")
 print("\nThese lines of PyTorch's class contain the mistakes:")
 for line in inspect.getsource(shipped.CrossMapLRN2d).splitlines():
     if "c > pre_pad" in line or "inversePrePad = int" in line:
@@ -859,7 +862,7 @@ for line in inspect.getsource(shipped.CrossMapLRN2d).splitlines():
 #
 # Step 1 failed, so start with `forward`. The outputs are wrong from channel 2 on. With windows of 3
 # channels, `side` is 1, and channel 2 is the first one whose window no longer contains channel 0.
-# Which line of `running_sums` is wrong? Change it above, run that cell, and then run this one.
+# Which line of `running_sums` is wrong? Change it above, run that cell, and then run the next one.
 
 # %%
 five_steps(RunningNorm, call, local_response_norm)
@@ -868,10 +871,9 @@ five_steps(RunningNorm, call, local_response_norm)
 # <details><summary>The repair</summary>
 #
 # `c > side + 1` has to be `c >= side + 1`. At channel 2, the condition $2 > 2$ is false, so the
-# square of channel 0 never leaves the window, and it damps all sensors. In the search at the
-# beginning, the stimulus is strong at sensor 0. The search raised the stimulus at all other sensors
-# to make up for the damping. The code was ported from a language that counts from 1, where the
-# comparison was right.
+# square of channel 0 never leaves the window, and it damps all other channels. In the search at the
+# beginning, the stimulus is strong at sensor 0, so the search raised it everywhere to make up for
+# the damping. The code was translated from Lua, which counts from 1.
 #
 # </details>
 #
@@ -884,7 +886,8 @@ def running_sums(squares, n):  # noqa: F811
     return pad(squares, (0, 0, 0, 0, n // 2, n // 2)).unfold(1, n, 1).sum(-1)
 
 
-five_steps(RunningNorm, call, local_response_norm)
+print(compare_forward(RunningNorm, call, local_response_norm))
+print(compare_magnitudes(RunningNorm, call))
 
 # %% [markdown]
 # Step 1 passes now, and step 3 still fails. So there is a second mistake, in `backward`. The ratio
@@ -935,7 +938,7 @@ five_steps(RepairedNorm, call, local_response_norm)
 #
 # *Extra: memory and second derivatives of the repaired class.*
 #
-# The five steps find nothing more, but `diagnose` warns about a second derivative:
+# The five steps find nothing more, but `diagnose` has a note about the second derivative:
 
 # %%
 diagnose(RepairedNorm, call, reference=local_response_norm)

@@ -1,4 +1,4 @@
-"""What lesson 04's ward says of its patients: what each has, and which of them gradcheck passes."""
+"""What lesson 04's exercises say of their broken Functions, and which of them gradcheck passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from answers.lesson_04 import RIGHT, SOLVED
-from answers.making import double
+from answers.making import SOLUTIONS, double
 from torch import Tensor
 from torch.autograd import gradcheck
 
@@ -20,7 +20,7 @@ ROWS = torch.arange(1.0, 7.0, dtype=torch.float64).reshape(2, 3) / 3
 POINTS = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2)
 PIXELS = (double(0, 1, 4, 9, 16, 25, 36), torch.tensor([0, 2, 2, 5]), double(0.2, 0.7, 0.1, 0.5))
 
-PATIENTS = {
+BROKEN = {
     "BrokenTempered": ((ROWS,), "captured-tensor", True),
     "BrokenFiLM": ((ROWS, double(1, 2, 3), double(0, 1, 0)), "frozen-input", True),
     "BrokenFloorLog": ((double(0.5, 0.02, 2.0), 0.1), "mutates-input", False),
@@ -34,50 +34,65 @@ PATIENTS = {
     "BrokenRMSNorm": ((ROWS,), "silent-double-backward", True),
     "BrokenDropout": ((ROWS, 0.4), "rng-not-restored", False),
 }
-each = pytest.mark.parametrize("patient", PATIENTS)
+each = pytest.mark.parametrize("name", BROKEN)
 
 
 @pytest.fixture(autouse=True)
 def temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the tensor that the first patient takes from around it where its cell does.
+    """Put the tensor that BrokenTempered takes from around it where its cell does.
 
     The solved notebook's definitions have no module; one's own code has, and is looked into.
     """
     learned = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    patient = SOLVED["BrokenTempered"]
-    monkeypatch.setitem(patient.forward.__globals__, "temperature", learned)
-    for owner in (patient, patient.forward, patient.backward):
+    tempered = SOLVED["BrokenTempered"]
+    monkeypatch.setitem(tempered.forward.__globals__, "temperature", learned)
+    for owner in (tempered, tempered.forward, tempered.backward):
         monkeypatch.setattr(owner, "__module__", __name__)
 
 
 @each
-def test_a_patient_has_what_its_chart_leads_to(patient: str) -> None:
-    inputs, rule, _ = PATIENTS[patient]
+def test_a_broken_function_has_the_mistake_that_its_owner_reports(name: str) -> None:
+    inputs, rule, _ = BROKEN[name]
     twice = True if rule == "silent-double-backward" else None
 
-    assert diagnose(SOLVED[patient], inputs, double_backward=twice).findings[0].rule == rule
+    assert diagnose(SOLVED[name], inputs, double_backward=twice).findings[0].rule == rule
 
 
 @each
-def test_gradcheck_passes_the_half_that_the_ward_says(patient: str) -> None:
-    inputs, _, passes = PATIENTS[patient]
+def test_gradcheck_passes_the_half_that_the_notebook_says(name: str) -> None:
+    inputs, _, passes = BROKEN[name]
     leaves = [_leaf(value) for value in inputs]
     try:
-        passed = gradcheck(SOLVED[patient].apply, leaves, raise_exception=False)
+        passed = gradcheck(SOLVED[name].apply, leaves, raise_exception=False)
     except RuntimeError:
         passed = False
 
     assert passed == passes
 
 
+def test_the_notebook_states_the_minutes_of_its_core_and_its_optional_exercises() -> None:
+    text = (SOLUTIONS / "04_debugging_clinic.py").read_text(encoding="utf-8")
+    optional = text[text.index("## Optional exercises") :]
+    of_lesson = [it for it in CATALOGUE.values() if it.lesson == "04_debugging_clinic"]
+    minutes = {"Core": 0, "Optional": 0}
+    for exercise in of_lesson:
+        part = "Optional" if f'"{exercise.id}"' in optional else "Core"
+        minutes[part] += exercise.minutes
+
+    for part, total in minutes.items():
+        stated = re.search(rf"\*\*{part}\*\* .* about (\d+) \|", text)
+        assert stated
+        assert abs(int(stated[1]) - total) <= 3
+
+
 def test_the_mistakes_to_locate_are_those_that_the_doctor_finds() -> None:
-    found = {rule for _, rule, _ in PATIENTS.values()}
+    found = {rule for _, rule, _ in BROKEN.values()}
     located = [CATALOGUE[name] for name in RIGHT if name.startswith("name-")]
 
     assert {exercise.rule for exercise in located} <= found
 
 
-def test_a_discharge_names_the_public_bug() -> None:
+def test_a_pass_names_the_public_bug() -> None:
     message = grade("repair-film", RIGHT["repair-film"]).message
 
     assert message.endswith(f" Modeled on {repaired('repair-film').modeled_on}.")

@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD = lesson_02.SOLVED, lesson_04.SOLVED
+CARDS, CLINIC = lesson_02.SOLVED, lesson_04.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -162,13 +162,13 @@ def two_calls(first: Tensor, second: Tensor) -> Experiment:
     return run
 
 
-# The ward. What an exercise asks to be repaired is the correct Function.
+# The clinic. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
 
 
 def tempered(x: Tensor) -> Any:
-    return WARD["Tempered"].apply(x, temperature)
+    return CLINIC["Tempered"].apply(x, temperature)
 
 
 def edges(apply: Apply) -> int:
@@ -219,7 +219,7 @@ def seeded(apply: Apply, x: Tensor, p: float) -> tuple[Tensor, Tensor]:
 
 
 def dropped(x: Tensor, p: float) -> Any:
-    return WARD["Dropout"].apply(x, p, 0)
+    return CLINIC["Dropout"].apply(x, p, 0)
 
 
 def ones(count: int) -> Tensor:
@@ -302,7 +302,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-temperature": (
-        WARD["BrokenTempered"].apply,
+        CLINIC["BrokenTempered"].apply,
         tempered,
         {
             "a": lambda apply: numbers(gradient(apply, draw(3)).norm()),
@@ -312,8 +312,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-floor-log": (
-        WARD["BrokenFloorLog"].apply,
-        WARD["FloorLog"].apply,
+        CLINIC["BrokenFloorLog"].apply,
+        CLINIC["FloorLog"].apply,
         {
             "a": values(SPECTRUM, 0.1),
             "b": above_the_floor,
@@ -322,8 +322,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-distance": (
-        WARD["BrokenDistance"].apply,
-        WARD["Distance"].apply,
+        CLINIC["BrokenDistance"].apply,
+        CLINIC["Distance"].apply,
         {
             "a": loss_with_weights(1.0, 2.0, 3.0),
             "b": loss_with_weights(1.0, 1.0, 1.0),
@@ -332,8 +332,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-rotation": (
-        WARD["BrokenRotate"].apply,
-        WARD["Rotate"].apply,
+        CLINIC["BrokenRotate"].apply,
+        CLINIC["Rotate"].apply,
         {
             "a": lambda apply: [passes(apply, draw(3, 2), angle) for angle in (0.1, 0.7, 3.0)],
             "b": transposed_input,
@@ -342,8 +342,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-solver": (
-        WARD["BrokenSolve"].apply,
-        WARD["Solve"].apply,
+        CLINIC["BrokenSolve"].apply,
+        CLINIC["Solve"].apply,
         {
             "a": lambda apply: [differentiated(draw(2), (0.1, 0.2))(apply) for _ in range(2)],
             "b": differentiated(draw(2), (0.1, 0.2)),
@@ -352,7 +352,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-dropout": (
-        WARD["BrokenDropout"].apply,
+        CLINIC["BrokenDropout"].apply,
         dropped,
         {
             "a": lambda apply: 10 <= int((seeded(apply, ones(50), 0.4)[0] == 0).sum()) <= 30,
@@ -368,7 +368,7 @@ ASKED = [name for name, it in CATALOGUE.items() if isinstance(it, LocatingExerci
 @pytest.fixture(autouse=True)
 def a_temperature_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the tensor that one Function takes from around it where its notebook has it."""
-    monkeypatch.setitem(WARD["BrokenTempered"].forward.__globals__, "temperature", temperature)
+    monkeypatch.setitem(CLINIC["BrokenTempered"].forward.__globals__, "temperature", temperature)
 
 
 @pytest.mark.parametrize("exercise_id", ASKED)

@@ -1,4 +1,4 @@
-"""Half repairs of lesson 04's patients, and wrong lines and experiments."""
+"""Half repairs of lesson 04's broken Functions, and wrong lines and experiments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WRONG_LOCATIONS = {
 
 
 def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
-    """Return all of them, made from the sick classes and the right answers."""
+    """Return all of them, made from the broken classes and the right answers."""
     located = [
         Wrong(exercise, typed, told, typed)
         for exercise, locations in WRONG_LOCATIONS.items()
@@ -59,11 +59,11 @@ def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
         Wrong("predict-ratios", "turned around", "not the other way round", [8, -1, 5]),
         Wrong("predict-ratios", "nothing forgotten", "contains this factor", [8, -1, 1]),
     ]
-    return [*located, *predicted, *_backwards(right), *_sick(solved), *_others(solved, right)]
+    return [*located, *predicted, *_backwards(right), *_as_given(solved), *_others(solved, right)]
 
 
-def _sick(solved: dict[str, Any]) -> list[Wrong]:
-    """Return the patients as they came, where the repair has the same arguments."""
+def _as_given(solved: dict[str, Any]) -> list[Wrong]:
+    """Return the broken classes as given, where the repair has the same arguments."""
     rules = {
         "repair-film": ("BrokenFiLM", "frozen-input"),
         "repair-floor-log": ("BrokenFloorLog", "mutates-input"),
@@ -76,7 +76,7 @@ def _sick(solved: dict[str, Any]) -> list[Wrong]:
         "repair-solver": ("BrokenSolve", "not-reentrant"),
         "repair-rms-norm": ("BrokenRMSNorm", "silent-double-backward"),
     }
-    return [Wrong(i, "as it came", rule, solved[sick]) for i, (sick, rule) in rules.items()]
+    return [Wrong(i, "as given", rule, solved[broken]) for i, (broken, rule) in rules.items()]
 
 
 def _backwards(right: dict[str, Any]) -> list[Wrong]:
@@ -197,28 +197,28 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
     def half(exercise: str, mistake: str, rule: str, base: Any, **methods: Any) -> Wrong:
         return Wrong(exercise, mistake, rule, spoiled(base, **methods))
 
-    sick = {name: solved[f"Broken{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
-    rotated, dropped = sick["Rotate"].backward, right["repair-dropout"]
+    broken = {name: solved[f"Broken{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
+    rotated, dropped = broken["Rotate"].backward, right["repair-dropout"]
     return [
         half(
             "repair-floor-log",
             "saves the number after the floor",
             "wrong-region",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_floored,
         ),
         half(
             "repair-floor-log",
             "puts x back",
             "mutates-input",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_put_back,
         ),
         half(
             "repair-floor-log",
             "declares it",
             "wrong-mark-dirty",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_declared,
         ),
         half(
@@ -232,50 +232,50 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-rotation",
             "clones",
             "grad-output-layout",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: rotated(ctx, g.clone()),
         ),
         half(
             "repair-rotation",
             "insists",
             "grad-output-layout",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: (rotated(ctx, g.view(-1, 2))[0].view(g.shape), None),
         ),
         half(
             "repair-rotation",
             "makes x contiguous",
             "grad-output-layout",
-            sick["Rotate"],
-            forward=lambda ctx, x, angle: sick["Rotate"].forward(ctx, x.contiguous(), angle),
+            broken["Rotate"],
+            forward=lambda ctx, x, angle: broken["Rotate"].forward(ctx, x.contiguous(), angle),
         ),
         half(
             "repair-rotation",
             "turns on instead of back",
             "transposed-gradient",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: (g @ solved["turn"](g, ctx.angle), None),
         ),
         half(
             "repair-color-table",
             "the first bug only",
             "duplicate-index",
-            sick["LookUp"],
+            broken["LookUp"],
             backward=lambda ctx, g: _looked_up(ctx, g, torch.zeros_like),
         ),
         half(
             "repair-color-table",
             "the second bug only",
             "gradient-dtype",
-            sick["LookUp"],
+            broken["LookUp"],
             backward=_summed_in_float32,
         ),
         half(
             "repair-log-cosh",
             "nan_to_num",
             "wrong-region",
-            sick["LogCosh"],
-            backward=lambda ctx, g: sick["LogCosh"].backward(ctx, g).nan_to_num(),
+            broken["LogCosh"],
+            backward=lambda ctx, g: broken["LogCosh"].backward(ctx, g).nan_to_num(),
         ),
         half(
             "repair-softsign",
