@@ -93,7 +93,7 @@ grade("predict-ratios", prediction)
 # %% [markdown]
 # ### 2 · Shares along another dim (1 point · easy · 5 minutes)
 #
-# **The owner reports:** "Our Function turns positive numbers into shares of their sum, $y = x / \sum x$, along the dimension `dim`. Our tests pass, and they use `dim=-1`. A user calls it with `dim=0`, for shares of a column, and says that the model only trains if one transposes before and after the call. I do not believe it."
+# **The owner reports:** "Our Function turns positive numbers into shares of their sum, $y = x / \sum x$, along the dimension `dim`. Our tests pass, and they use `dim=-1`. A user calls it with `dim=0`, for shares of a column, and says that the model only trains if they transpose the table before and after the call. I do not believe it."
 
 
 # %%

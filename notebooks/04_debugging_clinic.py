@@ -13,7 +13,7 @@
 # **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
 # 03](03_gradient_patterns.ipynb).
 #
-# **It takes** about 65 minutes; the *extra* sections take another 25. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -300,8 +300,8 @@ print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 
 # %% [markdown]
 # The ratio is 2, and it is 2 for other inputs, too. So a constant is wrong, and you only have to
-# look at the factors of one formula. (The derivative of a square root contains $\tfrac12$.) Here
-# are ratios that you should recognize:
+# look at the factors of one formula. (The derivative of a square root contains $\tfrac12$.) You
+# should recognize these ratios:
 #
 # | ratio | what is wrong |
 # | --- | --- |
@@ -310,7 +310,6 @@ print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 # | $N/(N-1)$ | a variance |
 # | the value of an argument | a scale, a temperature |
 # | 0 | a gradient that never arrives |
-# | changes with the input | not a constant: a missing term, or a whole region |
 #
 # A ratio can be the product of two mistakes. A forgotten 2 and a forgotten $1/N$ give the ratio
 # $N/2$, and with $N = 2$ you would not see them at all. So test with sizes such as 5 and 7.
@@ -401,7 +400,7 @@ five_steps(WeightedNorm, (rows, w), norm)
 
 
 # %% jupyter={"source_hidden": true}
-class TypingPdb(pdb.Pdb):
+class ScriptedPdb(pdb.Pdb):
     """A debugger that takes its commands from a list and prints no paths."""
 
     def __init__(self, commands):
@@ -419,9 +418,9 @@ class TypingPdb(pdb.Pdb):
 
 
 @contextmanager
-def typing(*commands):
+def type_commands(*commands):
     """Type commands at the prompt of breakpoint()."""
-    debugger = TypingPdb(commands)
+    debugger = ScriptedPdb(commands)
     before = sys.breakpointhook
     sys.breakpointhook = lambda: debugger.set_trace(sys._getframe(1))
     try:
@@ -445,15 +444,15 @@ class WatchedNorm(UnsummedNorm):
 
 
 padded_rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]], requires_grad=True)
-with typing("p y.detach()", "p grad_output", "next", "p g", "up 5", "continue"):
+with type_commands("p y.detach()", "p grad_output", "next", "p g", "up 5", "continue"):
     lengths = WatchedNorm.apply(padded_rows, torch.ones(2))
     lengths.sum().backward()
 
 # %% [markdown]
-# `breakpoint()` opens Python's debugger in `backward`. (The helper `typing` types the commands into
-# its prompt. In your own code, leave out the `with` line and type them yourself.) You see that `y`
-# contains a 0. After the next line, `g` contains an `inf`, and the product with the row of zeros is
-# `nan`.
+# `breakpoint()` opens Python's debugger in `backward`. (The helper `type_commands` types the
+# commands into its prompt. In your own code, leave out the `with` line and type them yourself.) You
+# see that `y` contains a 0. After the next line, `g` contains an `inf`, and the product with the
+# row of zeros is `nan`.
 #
 # `up` moves to the caller. On a CPU, `backward` runs in the thread that called `.backward()`, so
 # you arrive at this line. (For operations on a GPU, autograd uses another thread, and `up` does not
@@ -496,8 +495,8 @@ with show_error(), show_forward_line(), detect_anomaly():
 # %% [markdown]
 # ## Where a nan comes from
 #
-# *Extra: exercise 9 needs this section, and so does everybody whose training shows a `nan`. In
-# short: look for the first number that is not finite. Anomaly mode reports only `nan`.*
+# *Extra: exercise 9 needs this section. Read it, too, if your training shows a `nan`. In short:
+# look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
 # The place where you see a `nan` is often not the place where it comes from. Here is a square root
 # with a `backward` by hand, and two ways to protect it from numbers that are not positive. The
@@ -677,7 +676,7 @@ with figure(columns=4, width=8.6, height=2.6) as places:
 # | pattern of the error | usual mistake |
 # | --- | --- |
 # | mirrored at the diagonal | the linear map instead of its transpose |
-# | a band next to the right band | an index off by one, padding on the wrong side |
+# | a band at the wrong place | an index off by one, padding on the wrong side |
 # | some rows or columns only | a region: a mask, a bound, an edge |
 # | right numbers in wrong places | an order: `reshape` for a transpose, a wrong permutation |
 # | everything but the diagonal | missing cross terms: a softmax, a norm, a sort |
@@ -689,7 +688,7 @@ with figure(columns=4, width=8.6, height=2.6) as places:
 #
 # This Function turns positive numbers into shares of their sum along the dimension `dim`. Its owner
 # reports: "Our tests pass, and they use `dim=-1`. A user calls it with `dim=0` and says that the
-# model only trains if one transposes before and after the call."
+# model only trains if they transpose the table before and after the call."
 
 
 # %%
@@ -820,6 +819,12 @@ def running_sums(squares, n):
     return torch.stack(sums, 1)
 
 
+def sums_in_backward(ratio, n):
+    """Sum ratio in the window of n channels around each channel."""
+    padded = pad(ratio, (0, 0, 0, 0, n // 2 + 1, n // 2 - 1))
+    return padded.unfold(1, n, 1).sum(-1)
+
+
 class RunningNorm(Function):
     """CrossMapLRN2d in short, for odd n. backward needs the scale, so forward is combined."""
 
@@ -835,9 +840,7 @@ class RunningNorm(Function):
     def backward(ctx, grad_output):
         x, y, scale = ctx.saved_tensors
         n, alpha, beta = ctx.settings
-        ratio = grad_output * y / scale
-        padded = pad(ratio, (0, 0, 0, 0, n // 2 + 1, n // 2 - 1))
-        shared = padded.unfold(1, n, 1).sum(-1)
+        shared = sums_in_backward(grad_output * y / scale, n)
         grad_x = grad_output / scale**beta - 2 * alpha * beta / n * x * shared
         return grad_x, None, None, None, None
 
@@ -904,29 +907,22 @@ jacobian_view(channels, torch.linspace(0.8, 1.5, 7, dtype=torch.float64))
 # %% [markdown]
 # On the left is a band around the diagonal: each channel and its two neighbors. The band of
 # `backward` has the right width but is shifted by one. Each channel gets a gradient from the two
-# channels before it and none from the channel after it. `diagnose` has no name for this mistake,
-# only `gradient-mismatch`, and the picture says more.
+# channels before it and none from the channel after it.
 #
-# `backward` pads `ratio` with `n // 2 + 1` zeros in front. This number counts from 1, too. The
-# repair is `n // 2` zeros on each side:
+# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number counts from 1, too. The repair is
+# `n // 2` zeros on each side:
 
 
 # %%
-class RepairedNorm(RunningNorm):
-    @staticmethod
-    def backward(ctx, grad_output):
-        x, y, scale = ctx.saved_tensors
-        n, alpha, beta = ctx.settings
-        ratio = grad_output * y / scale
-        padded = pad(ratio, (0, 0, 0, 0, n // 2, n // 2))
-        shared = padded.unfold(1, n, 1).sum(-1)
-        grad_x = grad_output / scale**beta - 2 * alpha * beta / n * x * shared
-        return grad_x, None, None, None, None
+def sums_in_backward(ratio, n):  # noqa: F811
+    """Sum ratio in the window of n channels around each channel."""
+    padded = pad(ratio, (0, 0, 0, 0, n // 2, n // 2))
+    return padded.unfold(1, n, 1).sum(-1)
 
 
-found, _ = find(lambda x: RepairedNorm.apply(x, n, alpha, beta, k))
+found, _ = find(lambda x: RunningNorm.apply(x, n, alpha, beta, k))
 print("largest error of the stimulus:", f"{(found - stimulus).abs().max():.4f}")
-five_steps(RepairedNorm, call, local_response_norm)
+five_steps(RunningNorm, call, local_response_norm)
 
 # %% [markdown]
 # People used this layer for years without finding two wrong indices. Its default is
@@ -936,12 +932,12 @@ five_steps(RepairedNorm, call, local_response_norm)
 # %% [markdown]
 # ### What diagnose still finds
 #
-# *Extra: memory and second derivatives of the repaired class.*
+# *Extra: the second derivative of the repaired class, and what it keeps in memory.*
 #
 # The five steps find nothing more, but `diagnose` has a note about the second derivative:
 
 # %%
-diagnose(RepairedNorm, call, reference=local_response_norm)
+diagnose(RunningNorm, call, reference=local_response_norm)
 
 # %% [markdown]
 # `scale` is an intermediate of `forward`, and autograd treats it as a constant if you differentiate
@@ -958,8 +954,8 @@ diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward
 #
 # If step 5 passes, what can still be wrong? `gradcheck` uses your inputs in float64, one forward
 # followed by one backward, and contiguous cotangents that are zero except at one element. A mistake
-# that needs anything else stays hidden. `gradcheck` passes all of the following Functions. The
-# first column says what `backward` does. $y = x^2$, unless a row says otherwise.
+# that needs anything else stays hidden. `gradcheck` passes all of the following Functions. They
+# compute $y = x^2$, unless the table says otherwise.
 #
 # | `backward` | what shows the mistake |
 # | --- | --- |
@@ -972,7 +968,7 @@ diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward
 # | treats $x$ as a constant: `2 * x.detach() * g` | a second derivative |
 # | misses a bound: $y = \min(x^2, 100)$, `2 * x * g` | an input beyond the bound |
 #
-# The hidden cell below defines these eight Functions. `gradgradcheck` compares second derivatives.
+# Hidden cells define these eight Functions. `gradgradcheck` compares second derivatives.
 
 
 # %% jupyter={"source_hidden": true}
@@ -1042,6 +1038,7 @@ class Overflows(Squared):
         return g * x.exp() / (1 + x.exp())
 
 
+# %% jupyter={"source_hidden": true}
 class DetachesX(Squared):
     @staticmethod
     def backward(ctx, g):
@@ -1080,9 +1077,8 @@ for function in tour:
     print(f"{function.__name__:16}{once:11}{twice:15}{found}")
 
 # %% [markdown]
-# (`gradgradcheck` raises for `WritesIntoG` because its `g` requires a gradient, and PyTorch does
-# not allow you to write into such a leaf. During training `g` does not require a gradient, and
-# another branch of the graph gets a wrong gradient, as lesson 02 shows.)
+# (`gradgradcheck` raises for `WritesIntoG` because its `g` is a leaf that requires a gradient.
+# During training `g` requires no gradient, and another branch of the graph gets a wrong one.)
 #
 # `diagnose` finds seven of the eight. The last one is your job. The bound is far from this example,
 # so neither `gradcheck` nor `diagnose` can know about it. You have to read `forward`, find its
@@ -1194,7 +1190,7 @@ for seed in (1, 1, 2):
 # | "It runs with `retain_graph=True`." | Find out why PyTorch asked for it. |
 # | "It has been in use for years." | `CrossMapLRN2d` has been, too. |
 #
-# Red flags that you can see without running anything:
+# You can see these warning signs without running anything:
 #
 # | in a `backward` | what it often means |
 # | --- | --- |

@@ -13,7 +13,7 @@ from answers.making import Spoiling, Wrong, spoiled
 
 WRONG_LOCATIONS = {
     "name-temperature": {
-        "5b": "the right gradient of x",
+        "5b": "the right gradient of `x`",
         "3a": "does not tell you about the temperature",
         "missing-gradient": "such as",
     },
