@@ -59,7 +59,7 @@ from autograd_course.lesson import five_steps
 # %% [markdown]
 # ## How to work
 #
-# `diagnose` finds the mistake in all twelve Functions. Here you practice to find it yourself:
+# `diagnose` finds the mistake in all twelve Functions. Here you practice finding it yourself:
 #
 # 1. Read the owner's report and the code. Then write one sentence into the empty cell: which line do you suspect, and what would you see if you were right?
 # 2. Run the cheapest experiment that could prove you wrong: a print, a second call, one element by hand, a `breakpoint()`, `five_steps`.
