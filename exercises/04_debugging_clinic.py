@@ -3,20 +3,27 @@
 #
 # # 04 · The debugging clinic: exercises
 #
-# A ward of twelve patients. Each is a custom Function of a few lines, modeled on a bug that was found in a public project, and each has a chart: what its owner reports, a run that shows it, and the code.
+# Here are twelve broken Functions of a few lines. Each is modeled on a bug that somebody found in a public project. For each one you get the report of its owner, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
 #
-# **Given:** the chart, and the sick class, complete.
+# | | exercises | minutes |
+# | --- | --- | --- |
+# | **Core** | 1 to 8: start here, and solve them all | about 80 |
+# | **Optional** | 9 to 13: choose what is close to your own work | about 60 |
 #
-# **To write:** for each patient the repaired class; for six of them first the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace that line and, in a class, the `raise` below it.
+# The exercises do not depend on each other.
+#
+# **Given:** the owner's report and the complete broken class.
+#
+# **To write:** the repaired class. For six of the Functions you first name the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you write down, not a call to autograd.
-# - Tensors go through `ctx.save_for_backward`; numbers, shapes and flags are attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - What the owner wants from forward stays as it is.
+# - `backward` computes a formula that you write down. It does not call autograd.
+# - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `forward` computes what its owner wants, also after the repair.
 #
-# 24 points, about 140 minutes (5 of them for the exercises with ★, which need an *extra* section). The patients do not depend on each other; six are a good afternoon.
+# 24 points, about 140 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -52,27 +59,87 @@ from autograd_course.lesson import five_steps
 # %% [markdown]
 # ## How to work
 #
-# The doctor knows all twelve. So the exercise is not to run `diagnose`, it is to need it less:
+# `diagnose` finds the mistake in all twelve Functions. Here you practice finding it yourself:
 #
-# 1. Read the chart, and write a *hypothesis* into the cell below it: which line, and what would be seen if it were that? One sentence, before anything is run.
-# 2. Test it with the cheapest experiment that could refute it: a print, a second call, an example by hand, `five_steps`.
-# 3. Only then `diagnose`. Were you right? If not, what in the chart would have told you?
-# 4. Repair the cause. The grader knows the usual ways to treat the symptom. A repaired class that derives from the sick one keeps its forward; where you see both methods, both are yours.
+# 1. Read the owner's report and the code. Then write one sentence into the empty cell: which line do you suspect, and what would you see if you were right?
+# 2. Run the cheapest experiment that could prove you wrong: a print, a second call, one element by hand, a `breakpoint()`, `five_steps`.
+# 3. Repair the cause, not the symptom. The grader knows the usual repairs of a symptom. If your class derives from the broken one, it keeps the `forward`. If both methods are empty, write both.
+# 4. When you have passed, call `diagnose` on the broken class. Which of its lines would have helped you most?
 #
-# Half of the patients pass `gradcheck`. Three have **two bugs**, of which the first hides the second: a repair that is told `wrong` under a *new* name is half a success.
+# Six of the twelve pass `gradcheck`. Three have **two mistakes**, and the first one hides the second. If `grade` says `wrong` again but names another rule, you have repaired the first one.
 #
-# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. `hint("name-temperature")` gives a nudge.
+# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. For a hint, run `hint("name-temperature")` in a new cell.
 
 # %% [markdown]
-# ## Admission: who knows of what
+# ## Core exercises
 #
-# ### 1 · The temperature that stays (1 + 2 points · easy + medium · 5 + 10 minutes)
+# ### 1 · Three ratios (1 point · easy · 4 minutes)
 #
-# **The owner:** "Our scores are squashed by $y = \tanh(x / t)$ with a learned temperature. The loss falls, but the curve of $t$ on the dashboard is a horizontal line, for weeks now. It requires grad, and it is in the optimizer, I checked twice. `gradcheck` passes."
+# Step 3 of the lesson divides the norm of the gradient that `backward` returns by the norm of the true gradient. Here we divide element by element, so a ratio can be negative. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes, without running anything.
+#
+# - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
+# - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
+# - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-ratios", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ...]
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-ratios-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-ratios", prediction)
+
+# %% [markdown]
+# ### 2 · Shares along another dim (1 point · easy · 5 minutes)
+#
+# **The owner reports:** "Our Function turns positive numbers into shares of their sum, $y = x / \sum x$, along the dimension `dim`. Our tests pass, and they use `dim=-1`. A user calls it with `dim=0`, for shares of a column, and says that the model only trains if they transpose the table before and after the call. I do not believe it."
 
 
 # %%
-class SickTempered(Function):
+class BrokenShare(Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, dim: int) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.dim = dim
+        return x / x.sum(dim, keepdim=True)
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        total = x.sum(ctx.dim, keepdim=True)
+        common = (grad_output * x / total).sum(-1, keepdim=True)
+        return (grad_output - common) / total, None
+
+
+x = torch.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, 2.0]], dtype=torch.float64, requires_grad=True)
+for dim in (-1, 0):
+    passes = gradcheck(BrokenShare.apply, (x, dim), raise_exception=False)
+    print(f"dim={dim:>2}: gradcheck", "passes" if passes else "fails")
+
+# %%
+# Your hypothesis, and the cheapest experiment that could refute it:
+
+
+# %% nbgrader={"grade": false, "grade_id": "repair-share", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Share(BrokenShare):
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "repair-share-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("repair-share", Share)
+
+# %% [markdown]
+# ### 3 · The temperature that does not move (1 + 2 points · easy + medium · 5 + 10 minutes)
+#
+# **The owner reports:** "We squash our scores by $y = \tanh(x / t)$ with a learned temperature $t$. The loss falls, but $t$ has not moved for weeks. It requires a gradient, and it is in the optimizer. I checked both twice. `gradcheck` passes."
+
+
+# %%
+class BrokenTempered(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:  # 1
         ctx.save_for_backward(x)  # 2
@@ -87,13 +154,12 @@ class SickTempered(Function):
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
 x = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64, requires_grad=True)
-SickTempered.apply(x).square().sum().backward()
+BrokenTempered.apply(x).square().sum().backward()
 print("gradient of x:          ", [round(g, 3) for g in x.grad.tolist()])
 print("gradient of temperature:", temperature.grad)
 
 # %%
-# My hypothesis:
-# diagnose(SickTempered, x)
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
@@ -111,7 +177,7 @@ suspect = ...
 grade("name-temperature", suspect)
 
 # %% [markdown]
-# **Repair it.** `temperature` is a tensor without axes. Find out how it should come in, then derive its gradient.
+# **Repair it.** `temperature` is a tensor without dimensions. Decide how it should reach `forward`, and derive its gradient.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-temperature", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -131,13 +197,13 @@ class Tempered(Function):
 grade("repair-temperature", Tempered)
 
 # %% [markdown]
-# ### 2 · Scale and shift on a frozen backbone (1 point · easy · 9 minutes)
+# ### 4 · Scale and shift on a frozen backbone (1 point · easy · 9 minutes)
 #
-# **The owner:** "Feature-wise linear modulation, FiLM: $y = \gamma x + \beta$, a scale and a shift for each column, on top of a backbone. Trained together with the backbone everything is fine. Now we freeze the backbone and fine-tune the two, and it goes wrong: $\beta$ does not move at all, and $\gamma$ moves in a strange way. `gradcheck` passes, of course."
+# **The owner reports:** "We use feature-wise linear modulation (FiLM): $y = \gamma x + \beta$, with a scale and a shift for each column, on top of a backbone. If we train it together with the backbone, everything is fine. Now we freeze the backbone and train only $\gamma$ and $\beta$. $\beta$ does not move at all, and $\gamma$ moves in a strange way. `gradcheck` passes."
 
 
 # %%
-class SickFiLM(Function):
+class BrokenFiLM(Function):
     @staticmethod
     def forward(ctx, x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         ctx.save_for_backward(x, gamma)
@@ -162,17 +228,16 @@ for frozen in (False, True):
     x = features.clone().requires_grad_(not frozen)
     gamma = torch.ones(2, dtype=torch.float64, requires_grad=True)
     beta = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    SickFiLM.apply(x, gamma, beta).sum().backward()
+    BrokenFiLM.apply(x, gamma, beta).sum().backward()
     shown = [None if t.grad is None else t.grad.tolist() for t in (gamma, beta)]
     print("backbone", "frozen: " if frozen else "trained:", "gamma", shown[0], "beta", shown[1])
 
 # %%
-# My hypothesis:
-# diagnose(SickFiLM, (torch.randn(4, 2), torch.randn(2), torch.randn(2)))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-film", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class FiLM(SickFiLM):
+class FiLM(BrokenFiLM):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         # YOUR CODE HERE
@@ -183,13 +248,13 @@ class FiLM(SickFiLM):
 grade("repair-film", FiLM)
 
 # %% [markdown]
-# ### 3 · The silence that was not silent (1 + 2 points · easy + medium · 5 + 9 minutes)
+# ### 5 · The silence that disappears (1 + 2 points · easy + medium · 5 + 9 minutes)
 #
-# **The owner:** "The front end of our speech model: $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head looks at the same spectrum and counts the silent frames, to weight the loss. Since our own log is in use, it finds not a single one. And if I swap the two heads, it finds them."
+# **The owner reports:** "Our speech model starts with $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head counts the silent frames in the same spectrum, to weight the loss. Since we use our own log, it does not find a single one. If I call the two heads in the other order, it finds them."
 
 
 # %%
-class SickFloorLog(Function):
+class BrokenFloorLog(Function):
     @staticmethod
     def forward(ctx, x: Tensor, floor: float) -> Tensor:
         x.data.clamp_(min=floor)  # 1: saves a copy
@@ -205,19 +270,18 @@ class SickFloorLog(Function):
 floor = 0.1
 spectrum = torch.tensor([0.5, 0.02, 2.0, 0.01, 1.0], dtype=torch.float64, requires_grad=True)
 print("silent frames before the log:", int((spectrum < floor).sum()))
-SickFloorLog.apply(spectrum, floor)
+BrokenFloorLog.apply(spectrum, floor)
 print("silent frames after it:      ", int((spectrum < floor).sum()))
 
 # %%
-# My hypothesis:
-# diagnose(SickFloorLog, (torch.tensor([0.5, 0.02, 2.0, 0.01, 1.0]), floor))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
 # - **a** Compare the output with `x.clamp(min=floor).log()`, for a copy of `x`.
 # - **b** Compare the gradient with $1/x$ where $x$ is above the floor.
-# - **c** Call it on two copies of `x`, and compare the outputs.
+# - **c** Call the Function on two copies of `x`, and compare the outputs.
 # - **d** Copy `x`, and compare it with the copy after the call.
 
 # %% nbgrader={"grade": false, "grade_id": "name-floor-log", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -228,7 +292,7 @@ suspect = ...
 grade("name-floor-log", suspect)
 
 # %% [markdown]
-# **Repair it.** This is one of the patients with two bugs. Mend the first one, then examine what you have.
+# **Repair it.** This Function has two mistakes. Repair the first one, and then check the new class as well.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-floor-log", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -248,15 +312,13 @@ class FloorLog(Function):
 grade("repair-floor-log", FloorLog)
 
 # %% [markdown]
-# ## What arrives from upstream
+# ### 6 · One word decides for all (1 + 1 points · medium + easy · 8 + 4 minutes)
 #
-# ### 4 · The word that mutes the sentence (1 + 1 points · medium + easy · 8 + 4 minutes)
-#
-# **The owner:** "A fused distance of each row to its target, $y_i = \frac12 \lVert x_i - t_i \rVert^2$. Each row is a word, and the loss is a weighted mean: padding has weight 0. Where padding stands in front, nothing trains. Where it stands at the end everything does, even the padding. The values are right to the last digit."
+# **The owner reports:** "This is a fused distance of each row to its target, $y_i = \frac12 \lVert x_i - t_i \rVert^2$. Each row is a word, and the loss is a weighted mean, in which padding has the weight 0. If the padding comes first, nothing trains. If it comes last, everything trains, even the padding. All values are right."
 
 
 # %%
-class SickDistance(Function):
+class BrokenDistance(Function):
     @staticmethod
     def forward(ctx, x: Tensor, target: Tensor) -> Tensor:
         ctx.save_for_backward(x, target)  # 1
@@ -272,20 +334,19 @@ class SickDistance(Function):
 words = torch.tensor([[1.0, 2.0], [3.0, 1.0], [0.5, 0.5]], dtype=torch.float64)
 for weights in ([0.0, 1.0, 1.0], [1.0, 1.0, 0.0]):
     x = words.clone().requires_grad_()
-    loss = SickDistance.apply(x, torch.zeros_like(x)) @ torch.tensor(weights, dtype=torch.float64)
+    loss = BrokenDistance.apply(x, torch.zeros_like(x)) @ torch.tensor(weights, dtype=torch.float64)
     print("weights", weights, "gradient", grad(loss, x)[0].tolist())
 
 # %%
-# My hypothesis:
-# diagnose(SickDistance, (words, torch.zeros_like(words)))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
-# - **a** Compare the gradient with that of autograd, for a loss with the weights 1, 2 and 3.
-# - **b** Compare the gradient with that of autograd, for the loss `.sum()`.
+# - **a** Compare the gradient with the one by autograd, for a loss with the weights 1, 2 and 3.
+# - **b** Compare the gradient with the one by autograd, for the loss `.sum()`.
 # - **c** Double the loss, and see whether the gradient doubles.
-# - **d** Exchange `x` and `target`, and compare the values.
+# - **d** Exchange `x` and `target`, and compare the outputs.
 
 # %% nbgrader={"grade": false, "grade_id": "name-distance", "locked": false, "schema_version": 3, "solution": true, "task": false}
 suspect = ...
@@ -296,7 +357,7 @@ grade("name-distance", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-distance", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Distance(SickDistance):
+class Distance(BrokenDistance):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
         # YOUR CODE HERE
@@ -307,21 +368,21 @@ class Distance(SickDistance):
 grade("repair-distance", Distance)
 
 # %% [markdown]
-# ### 5 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
+# ### 7 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
 #
-# **The owner:** "It rotates points of the plane by an angle, the pairs in the last axis. `gradcheck` passes. Our model has (batch, time, 2) and learns; a colleague's has (time, batch, 2), so there is a `transpose` right behind the rotation, and it does not. Below is the same loss, written both ways. The values agree."
+# **The owner reports:** "Our Function rotates points of the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and this model does not learn. The run below computes the same loss in both ways. The values agree."
 #
-# Its backward stands for a compiled kernel: such a kernel gets the address of a tensor's memory, and walks through it.
+# This `backward` behaves like a compiled kernel, which gets the address of a tensor and reads the numbers in the order in which they are stored.
 
 
 # %%
 def turn(like: Tensor, angle: float) -> Tensor:
-    """The matrix that rotates row vectors by an angle."""
+    """Return the matrix that rotates row vectors by an angle."""
     c, s = math.cos(angle), math.sin(angle)
     return like.new_tensor([[c, s], [-s, c]])
 
 
-class SickRotate(Function):
+class BrokenRotate(Function):
     @staticmethod
     def forward(ctx, x: Tensor, angle: float) -> Tensor:
         ctx.angle = angle  # 1
@@ -329,7 +390,7 @@ class SickRotate(Function):
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        # the memory, two numbers at a time
+        # read two numbers at a time
         rows = grad_output.as_strided((grad_output.numel() // 2, 2), (2, 1))  # 3
         return (rows @ turn(rows, -ctx.angle)).view(grad_output.shape), None  # 4
 
@@ -337,21 +398,20 @@ class SickRotate(Function):
 x = torch.arange(12.0, dtype=torch.float64).reshape(2, 3, 2).requires_grad_()
 weight = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(2, 3, 2)
 across = weight.transpose(0, 1).contiguous()
-plain = (SickRotate.apply(x, 0.7) * weight).sum()
-transposed = (SickRotate.apply(x, 0.7).transpose(0, 1) * across).sum()
+plain = (BrokenRotate.apply(x, 0.7) * weight).sum()
+transposed = (BrokenRotate.apply(x, 0.7).transpose(0, 1) * across).sum()
 print("same loss:    ", torch.allclose(plain, transposed))
 print("same gradient:", torch.allclose(grad(plain, x)[0], grad(transposed, x)[0]))
 
 # %%
-# My hypothesis:
-# diagnose(SickRotate, (x, 0.7))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
 # - **a** Run `gradcheck` with several angles.
 # - **b** Pass an `x` that is a transposed view, and compare the gradient with that of a contiguous copy.
-# - **c** Pass the same `grad_output` twice, once contiguous and once as a transposed view of a transposed copy.
+# - **c** Pass the same numbers as `grad_output` twice: once contiguous, and once with other strides.
 # - **d** Double `grad_output`, and see whether the gradient doubles.
 
 # %% nbgrader={"grade": false, "grade_id": "name-rotation", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -363,7 +423,7 @@ grade("name-rotation", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-rotation", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Rotate(SickRotate):
+class Rotate(BrokenRotate):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
         # YOUR CODE HERE
@@ -374,60 +434,15 @@ class Rotate(SickRotate):
 grade("repair-rotation", Rotate)
 
 # %% [markdown]
-# ## Wrong numbers
+# ### 8 · A thousand pixels count as a dozen (2 points · medium · 10 minutes)
 #
-# ### 6 · Shares along another axis (1 point · easy · 5 minutes)
+# **The owner reports:** "We learn a color curve, a table with linear interpolation between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It learns, but as slowly as if an image had a dozen pixels. For the loss `y.sum()`, the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. The run below shows that it does not. I have never run it in float64."
 #
-# **The owner:** "Positive numbers to shares of their sum: $y = x / \sum x$ along an axis `dim`. It has tests, with `dim=-1`. Somebody now uses it with `dim=0`, for shares of a column, and says that their model only trains since they transpose before and after. Superstition, if you ask me."
+# This Function has two mistakes.
 
 
 # %%
-class SickShare(Function):
-    @staticmethod
-    def forward(ctx, x: Tensor, dim: int) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.dim = dim
-        return x / x.sum(dim, keepdim=True)
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
-        total = x.sum(ctx.dim, keepdim=True)
-        common = (grad_output * x / total).sum(-1, keepdim=True)
-        return (grad_output - common) / total, None
-
-
-x = torch.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, 2.0]], dtype=torch.float64, requires_grad=True)
-for dim in (-1, 0):
-    passes = gradcheck(SickShare.apply, (x, dim), raise_exception=False)
-    print(f"dim={dim:>2}: gradcheck", "passes" if passes else "fails")
-
-# %%
-# My hypothesis:
-# diagnose(SickShare, (x, 0))
-
-
-# %% nbgrader={"grade": false, "grade_id": "repair-share", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Share(SickShare):
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "repair-share-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("repair-share", Share)
-
-# %% [markdown]
-# ### 7 · One pixel teaches (2 points · medium · 10 minutes)
-#
-# **The owner:** "A learned color curve: a table, read between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It does learn, but as if an image had a dozen pixels. For `y.sum()` the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. See for yourself. In float64 I never ran it."
-#
-# Two bugs again.
-
-
-# %%
-class SickLookUp(Function):
+class BrokenLookUp(Function):
     @staticmethod
     def forward(ctx, table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
         ctx.save_for_backward(table, index, fraction)
@@ -445,16 +460,15 @@ class SickLookUp(Function):
 table = torch.linspace(0, 1, 9, requires_grad=True)
 place = torch.linspace(0, 7.75, 32 * 32)
 index, fraction = place.long(), place.frac()
-(gradient,) = grad(SickLookUp.apply(table, index, fraction).sum(), table)
+(gradient,) = grad(BrokenLookUp.apply(table, index, fraction).sum(), table)
 print(f"{len(index)} pixels; the gradient of the table adds up to {gradient.sum():.0f}")
 
 # %%
-# My hypothesis:
-# diagnose(SickLookUp, (table, torch.tensor([0, 2, 2, 5]), torch.rand(4)))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-color-table", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LookUp(SickLookUp):
+class LookUp(BrokenLookUp):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None, Tensor]:
         # YOUR CODE HERE
@@ -465,13 +479,17 @@ class LookUp(SickLookUp):
 grade("repair-color-table", LookUp)
 
 # %% [markdown]
-# ### 8 · nan since the outlier ★ (1 point · easy · 5 minutes · needs "Where a nan comes from")
+# ## Optional exercises
 #
-# **The owner:** "A robust loss, $y = \log \cosh x$: a parabola for small errors, a straight line for large ones. It ran for 300 steps, then came one bad measurement, and since then every weight is `nan`. The loss of that step was a perfectly normal 199. `gradcheck` passes. I wrote `nan_to_num` behind it for now."
+# You have solved the core set. The next five Functions are about overflow, memory, repeated backward passes, second derivatives and random numbers.
+#
+# ### 9 · nan since the outlier ★ (1 point · easy · 5 minutes · needs "Where a nan comes from")
+#
+# **The owner reports:** "This is a robust loss, $y = \log \cosh x$. It is a parabola for small errors and a straight line for large ones. It ran for 300 steps. Then one bad measurement arrived, and now every weight is `nan`. The loss of that step was normal, 199. `gradcheck` passes. For now I call `nan_to_num` on the result."
 
 
 # %%
-class SickLogCosh(Function):
+class BrokenLogCosh(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -485,17 +503,16 @@ class SickLogCosh(Function):
 
 
 errors = torch.tensor([0.5, -3.0, 200.0], requires_grad=True)
-loss = SickLogCosh.apply(errors)
+loss = BrokenLogCosh.apply(errors)
 print("loss    ", [round(value, 3) for value in loss.tolist()])
 print("gradient", [round(value, 3) for value in grad(loss.sum(), errors)[0].tolist()])
 
 # %%
-# My hypothesis:
-# diagnose(SickLogCosh, errors)
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-log-cosh", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LogCosh(SickLogCosh):
+class LogCosh(BrokenLogCosh):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -506,15 +523,13 @@ class LogCosh(SickLogCosh):
 grade("repair-log-cosh", LogCosh)
 
 # %% [markdown]
-# ## What it remembers
+# ### 10 · Memory that grows (1 point · easy · 10 minutes)
 #
-# ### 9 · Memory that grows (1 point · easy · 10 minutes)
-#
-# **The owner:** "$y = x / (1 + |x|)$, and since $\partial y / \partial x = (1 - |y|)^2$ we keep only the output; we are careful with memory. The gradients are right, `gradcheck` passes. But memory grows for a minute or two, falls, grows again, and on a bad day it does not fall in time. `del y` does not help."
+# **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But the memory grows for a minute or two, falls, and grows again. On a bad day it does not fall in time. `del y` does not help."
 
 
 # %%
-class SickSoftsign(Function):
+class BrokenSoftsign(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.y = x / (1 + x.abs())
@@ -526,19 +541,18 @@ class SickSoftsign(Function):
 
 
 gc.collect()
-gc.disable()  # so that memory goes when nobody holds it, or not at all
+gc.disable()  # from here on, only reference counts free memory
 x, outputs = torch.ones(3, requires_grad=True), []
 for _ in range(5):
-    y = SickSoftsign.apply(x)
+    y = BrokenSoftsign.apply(x)
     y.sum().backward()
     outputs.append(weakref.ref(y))
     del y
-print("outputs that nobody uses and that are still there:", sum(r() is not None for r in outputs))
+print("outputs that are deleted and still in memory:", sum(r() is not None for r in outputs))
 gc.enable()
 
 # %%
-# My hypothesis:
-# diagnose(SickSoftsign, torch.randn(3))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-softsign", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -558,13 +572,13 @@ class Softsign(Function):
 grade("repair-softsign", Softsign)
 
 # %% [markdown]
-# ### 10 · Only the first loss trains (1 + 1 points · medium · 9 + 10 minutes)
+# ### 11 · Only the first loss trains (1 + 1 points · medium · 9 + 10 minutes)
 #
-# **The owner:** "A solver of $\dot x = -\sin x$ by Euler steps, $x \leftarrow x - h \sin x$ for each $h$ of `steps`. Two heads hang on its result, and we take the gradient of each loss for itself, to balance them. The first one, whichever it is, is right. The second comes out too long, and always the same, whatever the state was. PyTorch asked for `retain_graph=True`, so I gave it that."
+# **The owner reports:** "This is a solver of $\dot x = -\sin x$ with Euler steps, $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. The gradient that we compute first is right, whichever it is. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
 
 
 # %%
-class SickSolve(Function):
+class BrokenSolve(Function):
     @staticmethod
     def forward(ctx, x: Tensor, steps: tuple[float, ...]) -> Tensor:
         states = []
@@ -573,7 +587,7 @@ class SickSolve(Function):
             x = x - h * x.sin()
         ctx.save_for_backward(*states)  # 2
         ctx.tape = list(enumerate(steps))  # 3
-        return x.clone()  # 4: for no steps, not the input itself
+        return x.clone()  # 4: a new tensor, even without steps
 
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
@@ -585,21 +599,20 @@ class SickSolve(Function):
 
 
 x = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
-y = SickSolve.apply(x, (0.1, 0.2))
+y = BrokenSolve.apply(x, (0.1, 0.2))
 for call in ("first ", "second"):
     (gradient,) = grad(y.sum(), x, retain_graph=True)
     print(call, "gradient of the same loss:", [round(g, 3) for g in gradient.tolist()])
 
 # %%
-# My hypothesis:
-# diagnose(SickSolve, (x, (0.1, 0.2)))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
-# - **a** Call it twice, and ask for the gradient of each result once.
-# - **b** Compare the first gradient with that of the same loop without a Function.
-# - **c** Do the same with three other steps.
+# - **a** Call the Function twice, and compute the gradient of each result once.
+# - **b** Compare the first gradient with the gradient of the same loop without a Function.
+# - **c** Do the same as in **b**, with three other steps.
 # - **d** Print the attributes of `y.grad_fn` that are lists before and after the first gradient.
 
 # %% nbgrader={"grade": false, "grade_id": "name-solver", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -627,9 +640,9 @@ class Solve(Function):
 grade("repair-solver", Solve)
 
 # %% [markdown]
-# ### 11 · The penalty that misleads (2 points · medium · 10 minutes)
+# ### 12 · The penalty that misleads ★ (2 points · medium · 10 minutes · needs "A second derivative that is wrong")
 #
-# **The owner:** "A norm without mean, $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it does what the plain formula does, digit by digit. Then we added a penalty on the gradient of the input. The penalty's *value* is the same with both, too. What the net learns from it is not."
+# **The owner reports:** "This is a normalization without a mean: $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it gives the same numbers as the plain formula. Then we added a penalty on the gradient of the input. The *value* of the penalty is still the same. But the gradient of the penalty is different, so the network learns something else."
 
 
 # %%
@@ -637,7 +650,7 @@ def rms_norm(x: Tensor) -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
 
-class SickRMSNorm(Function):
+class BrokenRMSNorm(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
@@ -651,15 +664,14 @@ class SickRMSNorm(Function):
 
 
 x = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.8, -1.0]], dtype=torch.float64, requires_grad=True)
-for norm in (rms_norm, SickRMSNorm.apply):
+for norm in (rms_norm, BrokenRMSNorm.apply):
     (gradient,) = grad(norm(x).pow(3).sum(), x, create_graph=True)
     penalty = gradient.square().sum()
     (learned,) = grad(penalty, x)
     print(f"penalty {penalty:.3f}, its gradient", [round(g, 2) for g in learned[0].tolist()])
 
 # %%
-# My hypothesis:
-# diagnose(SickRMSNorm, x, reference=rms_norm, double_backward=True)
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-rms-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -679,18 +691,18 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 12 · Two masks (1 + 2 points · easy + medium · 5 + 10 minutes)
+# ### 13 · Two masks ★ (1 + 2 points · easy + medium · 5 + 10 minutes · needs "When forward draws random numbers")
 #
-# **The owner:** "Dropout that keeps nothing: each element survives with probability $1 - p$ and is then divided by $1 - p$, and because the mask would cost memory, backward makes a new one. Without dropout the net trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
+# **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with the probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout the network trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 
 
 # %%
 def draw(x: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
-    """Which elements are kept; without a generator PyTorch's common one is used."""
+    """Return which elements dropout keeps. Without a generator, use PyTorch's global one."""
     return torch.rand(x.shape, generator=generator, device=x.device) >= p
 
 
-class SickDropout(Function):
+class BrokenDropout(Function):
     @staticmethod
     def forward(ctx, x: Tensor, p: float) -> Tensor:
         ctx.p = p  # 1
@@ -703,21 +715,20 @@ class SickDropout(Function):
 
 torch.manual_seed(0)
 x = torch.ones(10, dtype=torch.float64, requires_grad=True)
-y = SickDropout.apply(x, 0.4)
+y = BrokenDropout.apply(x, 0.4)
 print("output:  ", " ".join(f"{value:4.2f}" for value in y))
 print("gradient:", " ".join(f"{value:4.2f}" for value in grad(y.sum(), x)[0]))
 
 # %%
-# My hypothesis:
-# diagnose(SickDropout, (x, 0.4))
+# Your hypothesis, and the cheapest experiment that could refute it:
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
 # - **a** Count how many outputs are zero.
-# - **b** Pass ones in and ones back, and compare where the output and the gradient are zero.
+# - **b** Pass ones to forward and ones to backward, and compare where the output and the gradient are zero.
 # - **c** Set the seed and run forward and backward, twice, and compare the two gradients.
-# - **d** Set `p` to 0, and compare output and gradient with those of the identity.
+# - **d** Set `p` to 0, and compare the output and the gradient with those of the identity.
 
 # %% nbgrader={"grade": false, "grade_id": "name-dropout", "locked": false, "schema_version": 3, "solution": true, "task": false}
 suspect = ...
@@ -727,7 +738,7 @@ suspect = ...
 grade("name-dropout", suspect)
 
 # %% [markdown]
-# **Repair it**, and make it repeatable: forward takes a `seed` too, and its mask is `draw(x, p, generator)` with `generator = torch.Generator(x.device).manual_seed(seed)`. You may keep the mask or draw it again. Two bugs, a last time.
+# **Repair it**, and make it repeatable. `forward` also takes a `seed`, and its mask is `draw(x, p, generator)` with `generator = torch.Generator(x.device).manual_seed(seed)`. You may save the mask or draw it again. This Function has two mistakes, too.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-dropout", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -747,24 +758,6 @@ class Dropout(Function):
 grade("repair-dropout", Dropout)
 
 # %% [markdown]
-# ## 13 · Three ratios (1 point · easy · 4 minutes)
-#
-# Step 3 divides the gradient that `backward` returns by the true one. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes, without running anything.
-#
-# - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
-# - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
-# - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
-#
-# **Write** the numbers into the list.
-
-# %% nbgrader={"grade": false, "grade_id": "predict-ratios", "locked": false, "schema_version": 3, "solution": true, "task": false}
-prediction = [..., ..., ...]
-# YOUR CODE HERE
-
-# %% nbgrader={"grade": true, "grade_id": "predict-ratios-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
-grade("predict-ratios", prediction)
-
-# %% [markdown]
 # ## Where you are
 #
 # The table below comes from your progress file, so it also counts what you solved on another day.
@@ -775,4 +768,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Each passed grader names the public issue that its patient is modeled on. Read two or three of them: how the symptom was reported, what was suspected first, how many months it took, and which test has stood guard since. Then write that test for a Function of your own.
+# If you pass a repair, `grade` names the public issue that it is modeled on. Read two or three of these issues. What did the users report, what did people suspect first, how long did it take to find the mistake, and which test would find it today? Then write such a test for a Function of your own.

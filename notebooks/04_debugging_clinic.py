@@ -3,15 +3,18 @@
 #
 # # 04 · The debugging clinic
 #
-# **You will** examine Functions that nobody here wrote, one of which ships with PyTorch, say what
-# is wrong with them, and repair them.
+# **You will** examine Functions that other people wrote, find what is wrong with them, and repair
+# them. One of them ships with PyTorch.
 #
-# **You will learn** five questions to ask a Function, in an order in which each answer can be
-# trusted; how to read a wrong Jacobian; how to hunt a `nan`; and what `gradcheck` never asks.
+# **You will learn** five checks, in an order in which you can trust each answer. You will also read
+# a wrong Jacobian, stop inside `backward` with a debugger, and see which mistakes `gradcheck` does
+# not find.
 #
-# **You need** lesson 01. Lessons 02 and 03 help: most of the patients have been there.
+# **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
+# 03](03_gradient_patterns.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 15. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -34,22 +37,26 @@ if "google.colab" in sys.modules:
 
 # %% jupyter={"source_hidden": true}
 import inspect
-import math
+import io
+import linecache
 import os
+import pdb
 import subprocess
 import sys
 import tempfile
 import warnings
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import nn
-from torch.autograd import Function, grad, gradcheck, gradgradcheck
+from torch.autograd import Function, detect_anomaly, grad, gradcheck, gradgradcheck
 from torch.autograd.functional import jacobian
-from torch.nn.functional import local_response_norm
+from torch.nn.functional import local_response_norm, pad, softplus
 from torch.nn.modules import _functions as shipped
 
-from autograd_course import diagnose
+from autograd_course import diagnose, grade, hint  # noqa: F401
 from autograd_course.functions import LocalResponseNorm
 from autograd_course.lesson import (
     BLUE,
@@ -64,27 +71,26 @@ from autograd_course.lesson import (
     predict,
     run_backward,
     run_gradcheck,
+    show_error,
+    vote,
 )
 from autograd_course.visualize import jacobian_view, knowledge_check
 
 # %% [markdown]
 # ## The same layer twice
 #
-# Sixteen gas sensors stand in a row. Each is damped by its neighbors, the more the stronger these
-# are excited, so that the reading of sensor $c$ under a stimulus $x$ is
+# Sixteen gas sensors are placed in a row. A sensor reads less if its neighbors are excited. For a
+# stimulus $x$, sensor $c$ reads
 #
-# $$y_c = \frac{x_c}{s_c^{\,\beta}}, \qquad s_c = k + \frac{\alpha}{n} \sum_{j \in W(c)} x_j^2 ,$$
+# $$y_c = x_c \,\Bigl(k + \frac{\alpha}{n} \sum_{j \in W(c)} x_j^2\Bigr)^{-\beta} ,$$
 #
-# where $W(c)$ is the window of $n$ sensors around $c$. What we want is the stimulus: find the $x$
-# that explains the readings, by gradient descent through the formula. Eyes work like this, and so
-# did the first nets that won image contests: there it is called *local response normalization*.
-#
-# PyTorch has it twice: as a function, `F.local_response_norm`, and as a module,
-# `nn.CrossMapLRN2d`, whose arguments are the same and whose backward was written by hand. So here
-# are the readings of one afternoon, computed from a stimulus that we happen to know, and both
-# layers to find it.
+# where $W(c)$ is the window of $n$ sensors around $c$. We know the readings, and we search for the
+# stimulus by gradient descent. In neural networks this formula is called *local response
+# normalization*. PyTorch contains it twice: autograd differentiates the function
+# `F.local_response_norm`, and the module `nn.CrossMapLRN2d` has a `backward` that somebody wrote by
+# hand. Here is the search with both.
 
-# %%
+# %% jupyter={"source_hidden": true}
 n, alpha, beta, k = 3, 2.0, 0.5, 1.0
 sensor = torch.arange(16, dtype=torch.float64)
 stimulus = 0.3 + 2 * torch.exp(-0.5 * (sensor / 1.5) ** 2)
@@ -95,6 +101,7 @@ readings = (stimulus / scale**beta).reshape(1, 16, 1, 1)
 
 
 def find(layer, steps=300):
+    """Search for the stimulus. Return it, and the loss of each step."""
     x = torch.ones(1, 16, 1, 1, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([x], lr=0.1)
     losses = []
@@ -107,197 +114,243 @@ def find(layer, steps=300):
     return x.detach().flatten(), losses
 
 
-by_module, module_losses = find(nn.CrossMapLRN2d(n, alpha, beta, k))
+# %%
 by_function, function_losses = find(lambda x: local_response_norm(x, n, alpha, beta, k))
-for name, losses in (("module", module_losses), ("function", function_losses)):
-    print(f"{name:9} loss at first {losses[0]:.3f}, in the end below 1e-12: {losses[-1] < 1e-12}")
+by_module, module_losses = find(nn.CrossMapLRN2d(n, alpha, beta, k))
+print(f"function: loss {function_losses[0]:.3f} at first, {function_losses[-1]:.10f} at the end")
+print(f"module:   loss {module_losses[0]:.3f} at first, {module_losses[-1]:.10f} at the end")
 
 # %% [markdown]
-# Both runs end at zero, twelve digits of it. **Common belief: "the loss went to zero, so the layer
-# and its gradient are right."** Look at what they found.
+# Both losses reach zero. Before you run the next cell, vote for what it shows. Some of the beliefs
+# in this lesson are true.
 
 # %%
-for c in (0, 2, 9, 15):
-    found = f"module {by_module[c]:.2f}, function {by_function[c]:.2f}"
-    print(f"sensor {c:>2}: {found}, true {stimulus[c]:.2f}")
+vote("04", "loss-reaches-zero")
 
 # %% jupyter={"source_hidden": true}
 with figure(columns=2, height=3.5) as (watched, found):
     for losses, color, style in ((function_losses, BLUE, "-"), (module_losses, ORANGE, "--")):
         watched.semilogy([max(loss, 1e-17) for loss in losses], color=color, linestyle=style)
-    watched.set(title="two runs, one formula", xlabel="step", ylabel="loss", ylim=(1e-17, 1))
+    watched.set(title="what you watch", xlabel="step", ylabel="loss", ylim=(1e-17, 1))
     note(watched, "function", (95, 1e-12), BLUE)
     note(watched, "module", (175, 1e-7), ORANGE)
 
     found.plot(sensor, stimulus, color=GRAY, linewidth=7, alpha=0.4)
     found.plot(sensor, by_function, color=BLUE)
     found.plot(sensor, by_module, color=ORANGE, linestyle="--")
-    note(found, "the stimulus, and what the function finds", (0.2, 0.1), BLUE)
-    note(found, "what the module finds", (6, 3.45), ORANGE)
+    note(found, "true (gray) and found by the function", (0.2, 0.1), BLUE)
+    note(found, "found by the module", (6, 3.45), ORANGE)
     found.set(title="what was found", xlabel="sensor", ylabel="excitation", ylim=(0, 3.8))
 
 # %% [markdown]
-# The module's answer is more than twice too high over most of the row. Its loss cannot tell: a
-# loss of zero says that *this* forward maps the answer to the readings, and says nothing of
-# whether this forward is the right one. Nor does it speak for the gradient: a descent that ends at
-# zero stops there, whatever detours a wrong gradient took. (This one's is wrong too, as you will
-# see.)
+# With the module, the stimulus is more than twice too high at 13 of the 16 sensors. A loss of zero
+# only says that *this* `forward` maps the stimulus to the readings. It does not say that this is
+# the right `forward`. It also says little about the gradient: the search can reach zero with a
+# wrong gradient, and this gradient is wrong, as you will see.
 #
-# Here it was easy: there was a second layer, and the truth. Usually there is a loss curve and a
-# bad feeling. The clinic is for that.
+# Here we knew the true stimulus. Usually you only have a loss curve and a suspicion.
 
 # %% [markdown]
-# ## The whole thing, working
+# ## Five checks at once
 #
-# Five questions, each a small function of plain PyTorch, and one that asks all five in order. The
-# patient is the Function inside the module; what stands beside it is the sensor's formula as
-# PyTorch's own operations compute it.
+# `five_steps` runs five checks of a Function in a fixed order. Below it checks the Function inside
+# the module.
+#
+# **Your turn.** The first check compares `forward` with a reference, so it needs one. Replace
+# `None` with `local_response_norm`, run the cell again, and compare the first line of the two
+# reports.
 
 # %%
 torch.manual_seed(0)
 x = torch.randn(1, 6, 1, 1, dtype=torch.float64)
-print(five_steps(shipped.CrossMapLRN2d, (x, n, alpha, beta, k), local_response_norm))
+call = (x, n, alpha, beta, k)
+reference = None  # type the reference here
+five_steps(shipped.CrossMapLRN2d, call, reference)
 
 # %% [markdown]
-# Read it from above: the first ✗ is where to work, and only that one is explained. What breaks
-# below it may be a consequence, or a second bug; that is not decided now.
+# Without a reference, step 3 fails, and you would start to work on `backward`. With the reference,
+# step 1 fails: four of six outputs are wrong. Read the report from the top. The first ✗ is where to
+# work, and only this one is explained. A later ✗ may be a consequence of the first one or a second
+# mistake. You find out when you run the checks again after the first repair.
 #
-# Two other ways to the same five lines: `diagnose(…).steps` has them from what the doctor saw on
-# its own runs, and `autograd-course check … --html report.html` puts them below its report. The
-# next section is about the lines, the one after about a picture of lines 3 to 5, and then we
-# operate.
+# `diagnose(…).steps` contains the same five lines.
 
 # %% [markdown]
-# ## Five questions in this order
+# ## Five checks in this order
 #
-# The order is not taste. Each question costs more than the one before, and its answer means
-# something only if the earlier ones have been answered well.
+# The order matters. Each check costs more than the one before, and its answer means something only
+# if the earlier checks have passed.
 #
-# | step | asks | cannot see |
+# | step | what it asks | what it cannot see |
 # | --- | --- | --- |
-# | 1 forward | are the values right? | anything of backward |
-# | 2 contract | does backward run, and fit the arguments? | whether its numbers are right |
-# | 3 magnitudes | is the gradient as long as it should be? | its direction |
-# | 4 one element | every number of one entry, by hand | the other entries |
-# | 5 gradcheck | every entry of the Jacobian | what it never asks: a section of its own |
+# | 1 forward | Are the values right? | anything about `backward` |
+# | 2 contract | Does `backward` run, and does the result fit the arguments? | wrong numbers |
+# | 3 magnitudes | Does the gradient have the right norm? | its direction |
+# | 4 one element | Is this element right? | the other elements |
+# | 5 gradcheck | Is every entry of the Jacobian right? | see "What gradcheck does not ask" |
 #
-# A training case to walk through: the weighted length of each row of $x$,
+# We take these steps with an example, the weighted norm of each row of $x$:
+# $y_i = \sqrt{\sum_j w_j\, x_{ij}^2}$. Its gradients are
 #
-# $$y_i = \sqrt{\textstyle\sum_j w_j\, x_{ij}^2}, \qquad
-# \frac{\partial L}{\partial x_{ij}} = g_i \, \frac{w_j x_{ij}}{y_i}, \qquad
+# $$\frac{\partial L}{\partial x_{ij}} = g_i \, \frac{w_j x_{ij}}{y_i}, \qquad
 # \frac{\partial L}{\partial w_j} = \sum_i g_i \, \frac{x_{ij}^2}{2 y_i} .$$
 
 # %% [markdown]
-# ### Step 1: forward beside a reference
+# ### Step 1: forward and a reference
 #
-# **Common belief: "run gradcheck first, it tests everything."** The first version forgets the
-# square root, and its backward is that of what it does compute.
+# The author of the first version forgot the square root. The `backward` is right for the sum that
+# this `forward` computes.
 
 
 # %%
-def length(x, w):
+def norm(x, w):
     return (w * x.square()).sum(-1).sqrt()
 
 
 class WithoutRoot(Function):
     @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
+    def forward(x, w):
         return (w * x.square()).sum(-1)
 
     @staticmethod
-    def backward(ctx, g):
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
         x, w = ctx.saved_tensors
-        return 2 * g[:, None] * w * x, (g[:, None] * x.square()).sum(0)
+        g = grad_output[:, None]
+        return 2 * g * w * x, (g * x.square()).sum(0)
 
 
 rows = torch.tensor([[1.0, -2.0, 0.5], [0.3, 0.8, -1.0]], dtype=torch.float64)
 w = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
 print(run_gradcheck(WithoutRoot, (rows, w)))
-print(compare_forward(WithoutRoot, (rows, w), length))
+print(compare_forward(WithoutRoot, (rows, w), norm))
 
 # %% [markdown]
-# `gradcheck` compares backward with *this* forward, and these two agree. That is all it can know.
-# So something has to stand beside forward: a slow loop, the formula in float64, a paper's table,
-# an older library. It need not be differentiable for this step.
+# `gradcheck` passes, because it compares `backward` with *this* `forward`, and the two agree. So
+# compare `forward` with something else first: a slow loop, the formula in float64, a table in a
+# paper or an older library. The reference need not be differentiable for this step.
 
 # %% [markdown]
 # ### Step 2: the contract
 #
-# The root is back. The next version returns the weight's gradient without summing it over the
-# rows. `run_backward` calls `backward` directly on the graph's node, as the engine does, and looks
-# at what comes back *before* the engine sums, casts or fills in anything: one value an argument,
-# its shape, its dtype, and every number finite.
+# The next version has the square root, but its `backward` does not sum the gradient of $w$ over the
+# rows.
 
 
 # %%
-class Length(Function):
+class UnsummedNorm(Function):
     @staticmethod
-    def forward(ctx, x, w):
-        y = length(x, w)
-        ctx.save_for_backward(x, w, y)
-        return y
+    def forward(x, w):
+        return norm(x, w)
 
     @staticmethod
-    def backward(ctx, g):
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, grad_output):
         x, w, y = ctx.saved_tensors
-        ratio = (g / y)[:, None]
-        return ratio * w * x, ratio * x.square()
+        g = (grad_output / y)[:, None]
+        return g * w * x, g * x.square() / 2
 
 
-print(run_backward(Length, (rows, w)))
+# %%
+vote("04", "forgotten-sum")
+
+# %%
+w_leaf = w.clone().requires_grad_()
+(of_function,) = grad(UnsummedNorm.apply(rows, w_leaf).sum(), w_leaf)
+(by_autograd,) = grad(norm(rows, w_leaf).sum(), w_leaf)
+print("gradient of w:", of_function.numpy().round(4), "should be", by_autograd.numpy().round(4))
+run_backward(UnsummedNorm, (rows, w))
 
 # %% [markdown]
-# The sum is forgotten, and the engine, which expected the shape of `w`, silently makes up for it
-# (lesson 01). Only the raw value shows it. And where backward raises, this step is the one that
-# tells what: for a message that says little, the [index of error
-# messages](../docs/error_messages.md) has cause and repair.
+# Autograd expects a gradient in the shape of `w` and sums the result of `backward` to this shape.
+# `run_backward` calls `backward` directly, so it sees the result *before* autograd sums it, casts
+# it or fills in zeros. It checks that there is one value for each argument, with the right shape
+# and dtype, and that all numbers are finite. Repair such a gradient even if training does not need
+# it, because other callers of `backward` do not sum it.
+#
+# If `backward` raises an error, you see it in this step, too. The [index of error
+# messages](../docs/error_messages.md) explains the cause and the repair.
 
 # %% [markdown]
 # ### Step 3: magnitudes
 #
-# Summed now. For one random $g$, the loss $L = \sum_i g_i y_i$ has one gradient for each input.
-# How long is it, and how long is the one that central differences of forward find?
+# This version has the sum, but another mistake. Step 3 takes one random $g$ and the loss
+# $L = \sum_i g_i y_i$. For each input it compares the norm of the gradient by `backward` with the
+# norm of the gradient by finite differences of `forward`.
 
 
 # %%
-class Summed(Length):
+class DoubledNorm(UnsummedNorm):
     @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_w = Length.backward(ctx, g)
-        return grad_x, grad_w.sum(0)
+    def backward(ctx, grad_output):
+        x, w, y = ctx.saved_tensors
+        g = (grad_output / y)[:, None]
+        return g * w * x, (g * x.square()).sum(0)
 
 
-print(compare_magnitudes(Summed, (rows, w)))
-print("\nat three times the x:")
-print(*compare_magnitudes(Summed, (3 * rows, w)).parts, sep="\n")
+print(compare_magnitudes(DoubledNorm, (rows, w)))
+print("\nThe same with 3x:")
+print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 
 # %% [markdown]
-# A ratio of 2, on any input: a constant. That one number has narrowed the search to the factors of
-# one formula, and the derivative of a square root has a $\tfrac12$ in it. Ratios worth knowing by
-# sight: 2 and ½ (a square, a root), $N$ or $1/N$ (a mean), $N/(N-1)$ (a variance), the value of an
-# argument (a scale, a temperature), 0 (a gradient that never comes). If the ratio moves when the
-# input does, look for a missing term or a region in place of a constant.
+# The ratio is 2, and it is 2 for other inputs, too. So a constant is wrong, and you only have to
+# look at the factors of one formula. (The derivative of a square root contains $\tfrac12$.) You
+# should recognize these ratios:
+#
+# | ratio | what is wrong |
+# | --- | --- |
+# | 2 or ½ | the derivative of a square or a root |
+# | $N$ or $1/N$ | a mean |
+# | $N/(N-1)$ | a variance |
+# | the value of an argument | a scale, a temperature |
+# | 0 | a gradient that never arrives |
+#
+# A ratio can be the product of two mistakes. A forgotten 2 and a forgotten $1/N$ give the ratio
+# $N/2$, and with $N = 2$ you would not see them at all. So test with sizes such as 5 and 7.
+#
+# ### Exercise 1: three ratios
+#
+# `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio, that is the gradient by
+# `backward` divided by the true gradient, for each of these three mistakes. Do not run them.
+#
+# - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
+# - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
+# - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
+#
+# Write the three numbers into the list. For a hint, run `hint("predict-ratios")` in a new cell.
+
+# %%
+prediction = [..., ..., ...]
+
+# %%
+grade("predict-ratios", prediction)
 
 # %% [markdown]
 # ### Step 4: one element by hand
 #
-# With the ½, and another bug: someone wrote the weight's gradient with a minus. The length of a
-# vector has no sign. So take one element and write down everything: the index, the step
-# $\varepsilon$, $L(x + \varepsilon)$, $L(x - \varepsilon)$, their quotient, and what `backward` has
-# there. In plain PyTorch:
+# Somebody wrote the next version with the factor ½, but also with a minus in the gradient of $w$. A
+# norm does not depend on the sign, so step 3 passes. Take one element and write everything down:
+# $L$ with the element moved up by $\varepsilon$ and down by $\varepsilon$, their difference
+# quotient, and the gradient by `backward`.
 
 
 # %%
-class Halved(Summed):
+class NegatedNorm(UnsummedNorm):
     @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_w = Summed.backward(ctx, g)
-        return grad_x, -grad_w / 2
+    def backward(ctx, grad_output):
+        x, w, y = ctx.saved_tensors
+        g = (grad_output / y)[:, None]
+        return g * w * x, -(g * x.square()).sum(0) / 2
 
 
 def loss(w):
-    return Halved.apply(rows, w)[0]
+    return NegatedNorm.apply(rows, w)[0]
 
 
 epsilon, j = 1e-5, 1
@@ -310,302 +363,168 @@ leaf = w.clone().requires_grad_()
 print(f"L(w + ε) = {loss(up):.9f}, L(w - ε) = {loss(down):.9f}")
 print(f"quotient = {(loss(up) - loss(down)) / (2 * epsilon):.4f}")
 print(f"backward = {by_backward[j]:.4f}")
-print(f"formula  = {rows[0, j] ** 2 / (2 * length(rows, w)[0]):.4f}")
+print(f"formula  = {rows[0, j] ** 2 / (2 * norm(rows, w)[0]):.4f}")
 
 # %% [markdown]
-# Three numbers that should be one. Quotient and formula agree, `backward` does not: then the bug
-# is in the code. If the *formula* were the odd one out, it would be on paper. The tool does the
-# same for a random $g$ and, unless told otherwise, takes the element that is furthest off.
+# The quotient agrees with the formula on paper, and `backward` does not. So the mistake is in the
+# code. If the quotient agreed with `backward` instead, the mistake would be in your derivation.
+# `check_element` does the same for a random $g$ and takes the element with the largest error:
 
 # %%
-print(compare_magnitudes(Halved, (rows, w)))
-print(check_element(Halved, (rows, w)))
+print(compare_magnitudes(NegatedNorm, (rows, w)))
+print(check_element(NegatedNorm, (rows, w)))
 
 # %% [markdown]
 # ### Step 5: gradcheck
 #
-# The minus is gone. Last, and only now, the full comparison, in which every entry of the Jacobian
-# is asked for by itself: no cancellation, no lucky $g$.
+# Now the formula is right. `gradcheck` comes last. It compares every entry of the Jacobian by
+# itself, so no two errors can cancel.
 
 
 # %%
-class Right(Summed):
+class WeightedNorm(UnsummedNorm):
     @staticmethod
-    def backward(ctx, g):
-        grad_x, grad_w = Summed.backward(ctx, g)
-        return grad_x, grad_w / 2
+    def backward(ctx, grad_output):
+        x, w, y = ctx.saved_tensors
+        g = (grad_output / y)[:, None]
+        return g * w * x, (g * x.square()).sum(0) / 2
 
 
-print(five_steps(Right, (rows, w), length))
-
-# %% [markdown]
-# ### Checkpoint 1
-#
-# $y = \frac1N\sum_i x_i^2$ over $N = 8$ numbers. Its author has forgotten two things: `backward`
-# returns `x * g`. Which ratio, backward's length to that of the differences, will step 3 print?
-
-
-# %%
-class MeanSquare(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.square().mean()
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return x * g
-
-
-x = torch.linspace(-1, 2, 8, dtype=torch.float64).requires_grad_()
-(claimed,) = grad(MeanSquare.apply(x), x)
-(true,) = grad(x.square().mean(), x)
-
-predict(..., claimed.norm() / true.norm())
+five_steps(WeightedNorm, (rows, w), norm)
 
 # %% [markdown]
-# <details><summary>Why</summary>
+# ## Stop inside backward
 #
-# The gradient is $\frac{2}{N} x$. Without the 2 and without the $\frac1N$ it is $N/2 = 4$ times
-# too long. A ratio may be a product of two bugs, and with $N = 2$ they would have hidden each
-# other: test with sizes that are no small whole factors of anything.
-#
-# </details>
+# Often you want to look at the values inside `backward`. `WeightedNorm` returns `nan` for a row of
+# zeros, such as padding. Where does the `nan` come from?
 
-# %% [markdown]
-# ## Reading a Jacobian
-#
-# Steps 3 and 4 say *that* and *how much*. The picture of the two Jacobians says *where*, and the
-# pattern of what is wrong is often the name of the bug. (Row $i$ is output $i$, column $j$ is input
-# $j$; `gradcheck` prints its matrices the other way around.) On stage: $y = x \cdot \bar x$, each
-# number times the mean of all, with a backward that takes the mean for a constant. Click into the
-# cells, or walk with the arrow keys.
-
-
-# %%
-def make(f, b):
-    """Return a Function: forward f(x), backward b(x, g)."""
-
-    class Patient(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return f(x)
-
-        @staticmethod
-        def backward(ctx, g):
-            return b(*ctx.saved_tensors, g)
-
-    return Patient
-
-
-TimesMean = make(lambda x: x * x.mean(), lambda x, g: g * x.mean())
-jacobian_view(TimesMean, torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
-
-# %% [markdown]
-# Look at the third map. Each of its rows is constant: the difference is a column times a row of
-# ones, a matrix *of rank 1*. That is what a forgotten statistic looks like: all outputs passed
-# through one number, the mean, and the path through it is missing.
-#
-# Four more patterns. Left in each pair what forward does, right what backward believes.
 
 # %% jupyter={"source_hidden": true}
-ramp = torch.linspace(0.5, 2, 8, dtype=torch.float64)
-three = torch.ones(1, 1, 3, dtype=torch.float64)
+class ScriptedPdb(pdb.Pdb):
+    """A debugger that takes its commands from a list and prints no paths."""
+
+    def __init__(self, commands):
+        super().__init__(stdin=io.StringIO("\n".join(commands) + "\n"), nosigint=True)
+        self.use_rawinput = False
+
+    def precmd(self, line):
+        print(line)
+        return super().precmd(line)
+
+    def print_stack_entry(self, frame_lineno, prompt_prefix=""):
+        frame, line = frame_lineno
+        code = linecache.getline(frame.f_code.co_filename, line, frame.f_globals)
+        print(f"> {code.strip()}")
 
 
-def window_sum(x, left=1, right=1):
-    return torch.conv1d(nn.functional.pad(x, (left, right))[None, None], three)[0, 0]
-
-
-gallery = {
-    "the map, not its transpose": (make(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), ramp),
-    "a window off by one": (make(window_sum, lambda x, g: window_sum(g, 2, 0)), ramp),
-    "a slope beyond the bound": (make(lambda x: x.clamp(max=1.3), lambda x, g: g), ramp),
-    "order of axes": (
-        make(lambda x: x.reshape(2, 4).T.reshape(-1), lambda x, g: g.reshape(2, 4).T.reshape(-1)),
-        ramp,
-    ),
-}
-with figure(columns=4, width=8.6, height=2.6) as places:
-    for axes, (name, (patient, at)) in zip(places, gallery.items(), strict=True):
-        drawn = jacobian_view(patient, at).view.pair
-        both = [torch.tensor(m) for m in (drawn.differences, drawn.backward)]
-        gap = torch.full((8, 1), math.nan)
-        pair = torch.cat([gap, both[0], gap, both[1], gap], 1)
-        axes.imshow(pair.numpy(), cmap="Blues", vmin=-0.1, vmax=1.2)
-        axes.set_title(name, fontsize=9.5)
-        axes.set_xticks([4.5, 13.5], ["forward", "backward"])
-        axes.tick_params(length=0)
-        axes.set(yticks=[])
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
-
-# %% [markdown]
-# | what is wrong in the map | what it is, most of the time |
-# | --- | --- |
-# | mirrored at the diagonal | the linear map was applied, not its transpose |
-# | a band beside the band | an index off by one, a padding on the wrong side |
-# | some rows or columns, all of them elsewhere right | a region: a mask, a bound, an edge |
-# | right numbers in wrong places | an order: `reshape` for a transpose, an inverse permutation |
-# | only the diagonal is right | cross terms: a softmax, a norm, a sort |
-# | constant along a row or a column (rank 1) | a shared statistic that was held fixed |
-# | the same map, darker | a constant; see step 3 |
-# | blocks that should be empty | examples of a batch that reach into each other |
-
-# %% [markdown]
-# ### Checkpoint 2
-#
-# *Extra: for readers who want to count how many entries one forgotten statistic makes wrong.
-# Checkpoint 3 repairs this Function.*
-#
-# The same bug with the spread in place of the mean: $y = x / \lVert x \rVert$ at a vector of 4
-# numbers, none of them zero. The backward takes the norm for a constant: $g / \lVert x \rVert$.
-# How many of the 16 entries of its Jacobian are wrong?
-
-# %%
-ToUnit = make(lambda x: x / x.norm(), lambda x, g: g / x.norm())
-x = torch.tensor([1.0, -2.0, 3.0, 0.5], dtype=torch.float64)
-claimed, true = (jacobian(f, x) for f in (ToUnit.apply, lambda x: x / x.norm()))
-
-predict(..., (~torch.isclose(claimed, true)).sum())
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# All 16. It is tempting to count only the 12 beside the diagonal, where backward has zeros. But
-# $\partial y_i / \partial x_j = \delta_{ij} / \lVert x \rVert - x_i x_j / \lVert x \rVert^3$, and
-# what is missing is the outer product $x x^\top / \lVert x \rVert^3$, which has a diagonal too.
-#
-# </details>
-
-# %% [markdown]
-# ## A patient from PyTorch itself
-#
-# Back to the sensors. Step 1 broke, so forward comes first. Its source keeps a running sum of
-# squares: from channel to channel the window takes one in and lets one out. Here is the line that
-# lets out, in the code that is installed on this machine:
-
-# %%
-source = inspect.getsource(shipped.CrossMapLRN2d)
-for line in source.splitlines():
-    if "c > pre_pad" in line or "pre_pad = int" in line or "inversePrePad = int" in line:
-        print(line.strip())
-
-# %% [markdown]
-# `pre_pad` is 2 for windows of 3. Channel 2 is the first that must let one out, channel 0; but
-# $2 > 2$ is false, so channel 0 is never let out and damps the whole row. That was the stimulus:
-# strong at sensor 0, and everything behind it overestimated to make up for the damping. The code
-# came from a language that counts from 1, where the comparison was right.
-#
-# So, the operation: take the source, change one character, make the class anew.
+@contextmanager
+def type_commands(*commands):
+    """Type commands at the prompt of breakpoint()."""
+    debugger = ScriptedPdb(commands)
+    before = sys.breakpointhook
+    sys.breakpointhook = lambda: debugger.set_trace(sys._getframe(1))
+    try:
+        yield
+    finally:
+        sys.breakpointhook = before
 
 
 # %%
-def operated(source, *repairs):
-    """Return the class that a source defines, after text replacements that must all apply."""
-    for wrong, right in repairs:
-        assert source.count(wrong) == 1, f"PyTorch has changed: {wrong!r} is not there"
-        source = source.replace(wrong, right)
-    names = dict(vars(shipped))
-    exec(source, names)
-    return names["CrossMapLRN2d"]
-
-
-let_out = ("if c > pre_pad:", "if c >= pre_pad:")
-HalfWell = operated(source, let_out)
-torch.manual_seed(0)
-x = torch.randn(1, 6, 1, 1, dtype=torch.float64)
-call = (x, n, alpha, beta, k)
-print(five_steps(HalfWell, call, local_response_norm))
-
-# %% [markdown]
-# Forward is right, and what broke below was no consequence: the gradient is wrong by itself. The
-# ratio is no round number, so look for the pattern, in a row of seven channels.
+vote("04", "breakpoint-in-backward")
 
 
 # %%
-def channels(x):
-    return HalfWell.apply(x.reshape(1, 7, 1, 1), n, alpha, beta, k).flatten()
+class WatchedNorm(UnsummedNorm):
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, w, y = ctx.saved_tensors
+        breakpoint()
+        g = (grad_output / y)[:, None]
+        return g * w * x, (g * x.square()).sum(0) / 2
 
 
-jacobian_view(channels, torch.linspace(0.8, 1.5, 7, dtype=torch.float64))
-
-# %% [markdown]
-# (The doctor has no name for this one, only `gradient-mismatch`. The picture says more.) Left a
-# band around the diagonal: each channel and its two neighbors. Backward's band has the same width
-# and lies one place off: a channel is told of the two channels before it, and not of the one
-# behind. Backward pads its array of ratios, and the offset of that padding again counts from 1.
-# Second operation:
-
-# %%
-offset = (
-    "inversePrePad = int(ctx.size - (ctx.size - 1) / 2)",
-    "inversePrePad = int(ctx.size - (ctx.size - 1) / 2) - 1",
-)
-Well = operated(source, let_out, offset)
-print(five_steps(Well, call, local_response_norm))
+padded_rows = torch.tensor([[3.0, 4.0], [0.0, 0.0]], requires_grad=True)
+with type_commands("p y.detach()", "p grad_output", "next", "p g", "up 5", "continue"):
+    lengths = WatchedNorm.apply(padded_rows, torch.ones(2))
+    lengths.sum().backward()
 
 # %% [markdown]
-# Two indices, after years in which the layer ran in real nets. Why did nobody notice? Its default
-# is $\alpha = 10^{-4}$: with small activations the whole damping hardly matters, right or wrong.
-# And nets are forgiving: they learn around a wrong layer, as long as it is wrong in the same way
-# tomorrow.
-
-# %% [markdown]
-# ### Is the doctor satisfied?
+# `breakpoint()` opens Python's debugger in `backward`. (The helper `type_commands` types the
+# commands into its prompt. In your own code, leave out the `with` line and type them yourself.) You
+# see that `y` contains a 0. After the next line, `g` contains an `inf`, and the product with the
+# row of zeros is `nan`.
 #
-# The five steps find nothing more. The doctor still finds two things: memory that is freed late,
-# and a second derivative that is missing.
+# `up` moves to the caller. On a CPU, `backward` runs in the thread that called `.backward()`, so
+# you arrive at this line. (For operations on a GPU, autograd uses another thread, and `up` does not
+# lead there.) You do not arrive at the line that called `apply`, because `forward` returned long
+# ago. *Anomaly mode* remembers this line. Turn it on before the forward pass:
+
+
+# %% jupyter={"source_hidden": true}
+@contextmanager
+def show_forward_line():
+    """Print the warning of anomaly mode, and of its traceback only the lines of this notebook."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for warning in caught[1:]:
+                first, *traceback = str(warning.message).splitlines()
+                print(f"{warning.category.__name__}: {first}\n  […]")
+                mine = [code for place, code in pairwise(traceback) if "ipykernel" in place]
+                print(*mine[-1:])
+
 
 # %%
-diagnose(Well, call, reference=local_response_norm)
+with show_error(), show_forward_line(), detect_anomaly():
+    lengths = WeightedNorm.apply(padded_rows, torch.ones(2))
+    lengths.sum().backward()
 
 # %% [markdown]
-# No error, and still something to do: $s$ is kept as `ctx.scale`, an attribute, which outlives the
-# backward pass and which no saved-tensor hook sees (lesson 02); and a second derivative raises,
-# because backward writes into buffers with `out=`. The course's own version is a few lines of
-# ordinary operations, saves $x$ alone, and computes $s$ again.
-
-# %%
-health = diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward=True)
-print(health)
-print(health.steps)
-found, _ = find(lambda x: LocalResponseNorm.apply(x, n, alpha, beta, k))
-print("finds the stimulus:", torch.allclose(found, stimulus, atol=1e-3))
+# Anomaly mode checks the gradients that each node returns. It raises an error at the first node
+# that returns a `nan`, and a warning shows the line of the forward pass that created this node. It
+# does the same if a `backward` raises an error of its own. It makes every run slower, so turn it
+# off again.
+#
+# To watch a whole network, register a hook on its modules with `register_full_backward_hook`. The
+# hooks run from the last module to the first, and the hook of a container runs after those of its
+# parts. (If no input of the container requires a gradient, PyTorch warns, and the container's hook
+# runs before them.)
 
 # %% [markdown]
 # ## Where a nan comes from
 #
-# *Extra: exercise 8 needs this section, and so does everybody whose training shows a `nan`. In
-# short: look for the first number that is not finite. Anomaly mode reports only `nan`.*
+# *Extra: exercise 9 needs this section. Read it, too, if your training shows a `nan`. In short:
+# look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
-# A `nan` says that something went wrong some time ago. Where it is *seen* and where it is *made*
-# are different places. Here is a root, written by hand, and two ways to keep it away from numbers
-# that are not positive: choose after the root, or multiply by a mask before it. The values are
-# right in both.
+# The place where you see a `nan` is often not the place where it comes from. Here is a square root
+# with a `backward` by hand, and two ways to protect it from numbers that are not positive. The
+# first one selects after the root, and the second one multiplies by a mask before it. Both give the
+# right values.
 
 
 # %%
 class Root(Function):
     @staticmethod
-    def forward(ctx, x):
-        y = x.sqrt()
-        ctx.save_for_backward(y)
-        return y
+    def forward(x):
+        return x.sqrt()
 
     @staticmethod
-    def backward(ctx, g):
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, grad_output):
         (y,) = ctx.saved_tensors
-        return g / (2 * y)
+        return grad_output / (2 * y)
 
 
-def chosen_after(x):
+def select_after(x):
     return torch.where(x > 0, Root.apply(x), 0.0)
 
 
-def masked_before(x):
+def mask_before(x):
     return Root.apply(x * (x > 0))
 
 
@@ -614,59 +533,54 @@ def gradient_of(f):
     return grad(f(x).sum(), x)[0].tolist()
 
 
-for f in (chosen_after, masked_before):
-    print(f"{f.__name__:14} values {f(torch.tensor([0.0, 4.0])).tolist()}", end=", ")
+for f in (select_after, mask_before):
+    print(f"{f.__name__:12} values {f(torch.tensor([0.0, 4.0])).tolist()}", end=", ")
     print("gradient", gradient_of(f))
 
 # %% [markdown]
-# Under `torch.autograd.detect_anomaly()` PyTorch tests the gradients that each node returns, and
-# raises at the first that holds a `nan`. (It also warns with a traceback of the *forward* line
-# that made the node; left out here. And it is slow, so not for every day.) **Common belief:
-# "anomaly mode names the operation that is to blame."**
-
+# Now run both in anomaly mode, and the root alone as well.
 
 # %%
-def blamed(f):
+vote("04", "anomaly-mode-blames")
+
+# %%
+for f in (select_after, mask_before, Root.apply):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with torch.autograd.detect_anomaly():
-            try:
-                return f"nothing, though the gradient is {gradient_of(f)}"
-            except RuntimeError as error:
-                return str(error)
-
-
-for name, f in {"after": chosen_after, "before": masked_before, "root alone": Root.apply}.items():
-    print(f"{name:11} {blamed(f)}")
+        with show_error(), detect_anomaly():
+            print(gradient_of(f))
 
 # %% [markdown]
-# The first one, yes: the choice sent a gradient of 0 to the branch that it did not take, and the
-# root divided it by $2 \cdot 0$: $0/0$. (That is why a repair after the fact does not help: in
-# lesson 08 it was `nan_to_num`.)
+# The first message is right. `where` sends a gradient of 0 to the branch that it did not select,
+# and the root divides it by $2 \cdot 0$. (A repair such as `nan_to_num` hides this `nan`, together
+# with every other one.)
 #
-# The second blames a multiplication. It is innocent: it multiplied by the mask's 0 what it got, and
-# it got `inf`, from the root. And that `inf` was not worth a word: the last line shows that anomaly
-# mode looks for `nan` alone. An infinity travels until something multiplies it by zero or subtracts
-# it from itself, and *that* node is blamed.
+# The second message names a multiplication, and nothing is wrong with it. It multiplied the 0 of
+# the mask by the gradient that it received, and this gradient was `inf`. The root had returned it.
+# The last line shows why you saw no message about the root: anomaly mode checks for `nan` and not
+# for `inf`. An infinity passes from node to node until one of them multiplies it by zero or
+# subtracts two infinities, and anomaly mode names *this* node.
 #
-# So look for the first number that is *not finite*. A hook on each intermediate will do; gradients
-# arrive from the loss backward, so the first to complain is nearest to the origin.
+# So look for the first number that is *not finite*. Put a hook on each intermediate. Gradients
+# arrive from the loss backward, so the first hook that finds something is the closest to the
+# origin.
 
 
 # %%
 def first_not_finite(loss, **steps):
-    complaints = []
+    """Name the first tensor, or gradient of a tensor, that is not finite."""
+    found = []
     for name, tensor in steps.items():
         if not tensor.isfinite().all():
             return f"forward: {name} is {tensor.tolist()}"
 
         def look(g, name=name):
             if not g.isfinite().all():
-                complaints.append(f"backward: the gradient of {name} is {g.tolist()}")
+                found.append(f"backward: the gradient of {name} is {g.tolist()}")
 
         tensor.register_hook(look)
     loss.backward()
-    return complaints[0] if complaints else "all finite"
+    return found[0] if found else "all finite"
 
 
 x = torch.tensor([0.0, 4.0], requires_grad=True)
@@ -675,9 +589,9 @@ root = Root.apply(product)
 print(first_not_finite(root.sum(), x=x, product=product, root=root))
 
 # %% [markdown]
-# The gradient of `root` was fine, that of `product` is not: it was made in between, by `Root`. The
-# repair is not in `Root` (the slope of a root at 0 *is* infinite), but before it: give it a
-# harmless number wherever its value will not be used.
+# The gradient of `root` was finite, and the gradient of `product` is not. So the infinity comes
+# from `Root`. Do not change `Root`, because the slope of a root at 0 *is* infinite. Change its
+# input: wherever the value will not be used, pass a harmless number.
 
 
 # %%
@@ -690,157 +604,140 @@ print("values  ", safe_root(torch.tensor([0.0, 4.0])).tolist())
 print("gradient", gradient_of(safe_root))
 
 # %% [markdown]
-# ## What gradcheck does not ask
+# ## Reading a Jacobian
 #
-# Step 5 passed: what can still be wrong? `gradcheck` sends one-hot, contiguous $g$s to float64
-# leaves, one forward and one backward in turn, at your example. Whatever takes something else to
-# show stays hidden. A tour; each of these Functions passes.
+# Steps 3 and 4 tell you that a gradient is wrong and by how much. A picture of the Jacobians tells
+# you *where*, and the pattern often tells you *why*. (Row $i$ is output $i$, and column $j$ is
+# input $j$. `gradcheck` prints the transposed matrices.) The Function below multiplies each number
+# by the mean of all numbers, and its `backward` treats the mean as a constant. Click on the cells,
+# or move with the arrow keys.
+
 
 # %%
-last = {}
+class TimesMean(Function):
+    @staticmethod
+    def forward(x):
+        return x * x.mean()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return grad_output * x.mean()
 
 
-def remembering(x):
-    last["x"] = x
-    return x**2
+jacobian_view(TimesMean, torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
+
+# %% [markdown]
+# Look at the third map, the error. Each of its rows is constant, so it is a column times a row of
+# ones, a matrix *of rank 1*. This is the pattern of a forgotten statistic. All outputs depend on
+# one number, the mean, and `backward` leaves out the path through it.
+#
+# Here are four more patterns. In each pair, the Jacobian of `forward` is on the left, and the
+# Jacobian that `backward` uses is on the right.
+
+# %% jupyter={"source_hidden": true}
+ramp = torch.linspace(0.5, 2, 8, dtype=torch.float64)
+three = torch.ones(1, 1, 3, dtype=torch.float64)
 
 
-tour = {
-    "clips g": make(lambda x: x**2, lambda x, g: 2 * x * g.clamp(-1, 1)),
-    "writes into g": make(lambda x: x**2, lambda x, g: g.mul_(2 * x)),
-    "state outside ctx": make(remembering, lambda x, g: 2 * last["x"] * g),
-    "assumes g's memory": make(lambda x: x**2, lambda x, g: 2 * x * g.view(-1).view(x.shape)),
-    "hard-coded float32": make(lambda x: x**2, lambda x, g: (2 * x * g).float()),
-    "overflows at 1000": make(nn.functional.softplus, lambda x, g: g * x.exp() / (1 + x.exp())),
-    "a constant inside": make(lambda x: x**3, lambda x, g: 3 * x.detach() ** 2 * g),
-    "a bound, untested": make(lambda x: (x**2).clamp(max=100.0), lambda x, g: 2 * x * g),
+def window_sum(x, before=1, after=1):
+    return torch.conv1d(pad(x, (before, after))[None, None], three)[0, 0]
+
+
+# By title: forward, and the gradient that a wrong backward returns.
+gallery = {
+    "a forgotten transpose": (lambda x: x.cumsum(0), lambda g: g.cumsum(0)),
+    "a window off by one": (window_sum, lambda g: window_sum(g, 2, 0)),
+    "a slope beyond the bound": (lambda x: x.clamp(max=1.3), lambda g: g),
+    "the order of the dims": (
+        lambda x: x.reshape(2, 4).T.reshape(-1),
+        lambda g: g.reshape(2, 4).T.reshape(-1),
+    ),
 }
-
-
-# %%
-def verdict(check, patient, x):
-    try:
-        return "passes" if check(patient.apply, x, raise_exception=False) else "fails"
-    except RuntimeError:
-        return "raises"
-
-
-x = torch.tensor([[1.0, -2.0, 0.5], [2.0, 0.3, -1.0]], dtype=torch.float64)
-leaf = x.clone().requires_grad_()
-print(f"{'':20}gradcheck  gradgradcheck  diagnose")
-for name, patient in tour.items():
-    once, twice = (verdict(check, patient, leaf) for check in (gradcheck, gradgradcheck))
-    found = diagnose(patient, x).findings
-    print(f"{name:20}{once:11}{twice:15}{found[0].rule if found else 'nothing found'}")
+with figure(columns=4, width=8.6, height=2.6) as places:
+    for axes, (title, (forward, backward)) in zip(places, gallery.items(), strict=True):
+        right = jacobian(forward, ramp)
+        wrong = torch.stack([backward(one_hot) for one_hot in torch.eye(8, dtype=torch.float64)])
+        gap = torch.full((8, 1), torch.nan)
+        pair = torch.cat([gap, right, gap, wrong, gap], 1)
+        axes.imshow(pair.numpy(), cmap="Blues", vmin=-0.1, vmax=1.2)
+        axes.set_title(title, fontsize=9.5)
+        axes.set_xticks([4.5, 13.5], ["forward", "backward"])
+        axes.tick_params(length=0)
+        axes.set(yticks=[])
+        axes.grid(visible=False)
+        axes.spines[:].set_visible(False)
 
 # %% [markdown]
-# What each would have taken to be seen: a $g$ that is not one-hot; a look at $g$ afterward; two
-# calls before one backward; an expanded or transposed $g$, as a `.sum()` or a `.T` behind the
-# Function sends it; the raw gradient's dtype; large inputs; a second derivative; an example beyond
-# the bound. (`gradgradcheck` *raises* in the second row for another reason: its $g$ requires grad,
-# and into such a leaf nobody may write. Training sends a $g$ that does not, and there the sibling
-# branch gets a wrong gradient, as lesson 02 has shown.)
-#
-# The last one is for you. The bound at 100 is far from this example, so neither `gradcheck` nor
-# the doctor can know of it: it varies the example a little, and what it does with large numbers is
-# to look for a result that overflows. Only whoever has read `forward` knows which branches there
-# are.
-
-# %% [markdown]
-# ### Tell the doctor of other inputs
-#
-# *Extra: for readers whose Function has branches that the example does not reach.*
-#
-# A *sampler* says what other inputs are like:
-
-
-# %%
-def draws(rng):
-    return (9 * torch.randn(4, 8, generator=rng, dtype=torch.float64),)
-
-
-print(diagnose(tour["a bound, untested"], x, sampler=draws))
-
-# %% [markdown]
-# More of the kind, each with the lesson that shows it: a tensor that is reached without being an
-# argument, whose gradient never comes (07); a gradient that is right only because the engine sums
-# it (01); a `jvp` that is wrong and not asked for (06); $N$ against $N - 1$ at an $N$ so large that
-# the tolerance covers it (03); and all that happens under `vmap`, `torch.compile`, autocast (11).
-
-# %% [markdown]
-# ## When the gradient is an estimate
-#
-# Some Functions use random numbers, as dropout does, or estimate their gradient from samples. You
-# can still test them exactly if you *freeze the noise*: pass the noise or its seed as an argument,
-# and use the same numbers in both passes. [Lesson 13](13_solvers.ipynb) tests such estimates,
-# measures their error and chooses the step of a finite difference.
-
-# %% [markdown]
-# ## What people say
-#
-# Debugging is also an argument with oneself.
-#
-# ### Sentences and their answers
-#
-# *Reference: look here when you review a `backward`, your own or another author's.*
-#
-# These sentences come up in every project:
-#
-# | one says | the answer |
+# | pattern of the error | usual mistake |
 # | --- | --- |
-# | "The loss falls." | So it did for a wrong wall (01), a frozen layer (05), and above, to zero. |
-# | "gradcheck passes." | So it does for the eight of the tour. |
-# | "It fails, but only a little." | A fixed ratio is a bug. At a kink or in float32: move, cast. |
-# | "Then I raise `atol`." | Until it passes. So will the next bug. |
-# | "My float32 run is fine." | Test in float64, then compare float32 with that. |
-# | "It must be the optimizer." | Compare *one* gradient, with the parameters held still. |
-# | "`retain_graph=True` made it run." | It silenced a message that was right (06). |
-# | "It has been in use for years." | So has `CrossMapLRN2d`. |
+# | mirrored at the diagonal | the linear map instead of its transpose |
+# | a band at the wrong place | an index off by one, padding on the wrong side |
+# | some rows or columns only | a region: a mask, a bound, an edge |
+# | right numbers in wrong places | an order: `reshape` for a transpose, a wrong permutation |
+# | everything but the diagonal | missing cross terms: a softmax, a norm, a sort |
+# | constant along a row or a column (rank 1) | a shared statistic treated as a constant |
+# | a multiple of the right map | a constant factor, see step 3 |
+# | nonzero where it should be zero | elements of a batch that influence each other |
 #
-# One more is better run than answered. **Common belief: "a constant factor in a gradient does no
-# harm, Adam divides it out."** Two terms pull at $x$: $(x - 3)^2$ and $x^2$. The first one's
-# gradient comes out four times too long.
+# ### Exercise 2: shares along another dim
+#
+# This Function turns positive numbers into shares of their sum along the dimension `dim`. Its owner
+# reports: "Our tests pass, and they use `dim=-1`. A user calls it with `dim=0` and says that the
+# model only trains if they transpose the table before and after the call."
+
 
 # %%
-Attracted = make(lambda x: (x - 3) ** 2, lambda x, g: 4 * 2 * (x - 3) * g)
+class BrokenShare(Function):
+    @staticmethod
+    def forward(ctx, x, dim):
+        ctx.save_for_backward(x)
+        ctx.dim = dim
+        return x / x.sum(dim, keepdim=True)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        total = x.sum(ctx.dim, keepdim=True)
+        common = (grad_output * x / total).sum(-1, keepdim=True)
+        return (grad_output - common) / total, None
 
 
-def minimum(first_term):
-    x = torch.tensor(0.0, requires_grad=True)
-    optimizer = torch.optim.Adam([x], lr=0.05)
-    for _ in range(400):
-        optimizer.zero_grad()
-        (first_term(x) + x**2).backward()
-        optimizer.step()
-    return x.item()
+def shares_of_columns(x):
+    return BrokenShare.apply(x, 0)
 
 
-print(f"right gradient: x = {minimum(lambda x: (x - 3) ** 2):.2f}")
-print(f"four times it:  x = {minimum(Attracted.apply):.2f}")
-
-# %% [markdown]
-# Adam divides by the size of the *sum*. A factor on one of its terms changes what is minimized:
-# weight decay, a second loss, a regularizer, another path to the same parameter.
-#
-# And red flags, which one can see without running anything:
-#
-# | in a `backward` | what it often means |
-# | --- | --- |
-# | a `return` without `grad_output` in it | upstream is ignored |
-# | `grad_output` in a comparison, a `clamp`, a power | not linear in it |
-# | `.data`, `.detach()`, `.item()`, NumPy | the second derivative is lost |
-# | `grad_output.view(…)`, `.data_ptr()` | $g$ is often expanded or transposed |
-# | `torch.zeros(…)` without `_like` | wrong dtype or device |
-# | a method that ends in `_` | someone else's tensor is changed |
-# | `ctx.x = x`, a global, a class attribute | freed late, shared, unseen by hooks |
-# | `except: return None` | the parameter will never move |
-# | a test with `atol=1e-2`, `nondet_tol=1` | somebody has given up |
+table = torch.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, 2.0]], dtype=torch.float64)
+jacobian_view(shares_of_columns, table)
 
 # %% [markdown]
-# ### Checkpoint 3
+# Which outputs does an element influence, according to the first map, and according to the second?
+# Repair `backward`. For a hint, run `hint("repair-share")` in a new cell.
+
+
+# %%
+class Share(BrokenShare):
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("repair-share", Share)
+
+# %% [markdown]
+# ### Checkpoint 1
 #
-# Your patient: $y = x / \lVert x \rVert$, row by row, with a backward that takes the norm for a
-# constant. Repair it, and run the cell until both the steps and the doctor are content.
+# *Extra: one more repair, of a forgotten statistic.*
+#
+# Here is the mistake of `TimesMean` again, with the norm instead of the mean. The Function divides
+# each row by its norm, $y = x / \lVert x \rVert$, and its `backward` treats the norm as a constant.
+# For a row of 4 numbers, none of them zero, how many of the 16 entries of its Jacobian are wrong?
 
 
 # %%
@@ -850,42 +747,522 @@ def unit(x):
 
 class Unit(Function):
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return unit(x)
 
     @staticmethod
-    def backward(ctx, g):
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return g / x.norm(dim=-1, keepdim=True)
+        return grad_output / x.norm(dim=-1, keepdim=True)
 
 
-x = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.2, -1.0]], dtype=torch.float64)
-print(five_steps(Unit, x, unit))
-diagnose(Unit, x, reference=unit)
+x = torch.tensor([1.0, -2.0, 3.0, 0.5], dtype=torch.float64)
+wrong = ~torch.isclose(jacobian(Unit.apply, x), jacobian(unit, x))
+
+predict(..., wrong.sum())
 
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# With $u = x / \lVert x \rVert$, the gradient is $(g - u\,(u \cdot g)) / \lVert x \rVert$: what $g$
-# has along $u$ is removed, because a vector that moves along itself does not turn. So, with
-# `u = unit(x)`, return
-# `(g - u * (u * g).sum(-1, keepdim=True)) / x.norm(dim=-1, keepdim=True)`.
+# All 16 are wrong. You may have counted only the 12 entries off the diagonal, where `backward` has
+# zeros. But
+# $\partial y_i / \partial x_j = \delta_{ij} / \lVert x \rVert - x_i x_j / \lVert x \rVert^3$. The
+# missing part is the outer product $x x^\top / \lVert x \rVert^3$, and its diagonal is not zero.
+#
+# </details>
+#
+# Now repair `Unit` above, and run these two cells until both reports have no ✗.
+
+# %%
+table = torch.tensor([[1.0, -2.0, 3.0], [0.5, 0.2, -1.0]], dtype=torch.float64)
+print(five_steps(Unit, table, unit))
+diagnose(Unit, table, reference=unit)
+
+# %% [markdown]
+# <details><summary>The repair</summary>
+#
+# With $u = x / \lVert x \rVert$, the gradient is $(g - u\,(u \cdot g)) / \lVert x \rVert$. It has
+# no part in the direction of $u$, because $u$ does not change if $x$ only gets longer.
+#
+# ```python
+# u = unit(x)
+# along = (u * grad_output).sum(-1, keepdim=True)
+# return (grad_output - u * along) / x.norm(dim=-1, keepdim=True)
+# ```
 #
 # </details>
 
 # %% [markdown]
+# ## A patient from PyTorch itself
+#
+# Back to the sensors. PyTorch's class has about 100 lines, because it writes into buffers. Here are
+# the same formulas in 40 lines, with the same two mistakes. The sum over the window is a running
+# sum: from one channel to the next, one square enters the window and another one leaves it.
+
+
+# %%
+def running_sums(squares, n):
+    """Sum the squares in the window of n channels around each channel."""
+    channels, side = squares.shape[1], n // 2
+    total = squares[:, : side + 1].sum(1)
+    sums = [total]
+    for c in range(1, channels):
+        if c + side < channels:
+            total = total + squares[:, c + side]  # enters the window
+        if c > side + 1:
+            total = total - squares[:, c - side - 1]  # leaves the window
+        sums.append(total)
+    return torch.stack(sums, 1)
+
+
+def sums_in_backward(ratio, n):
+    """Sum ratio in the window of n channels around each channel."""
+    padded = pad(ratio, (0, 0, 0, 0, n // 2 + 1, n // 2 - 1))
+    return padded.unfold(1, n, 1).sum(-1)
+
+
+class RunningNorm(Function):
+    """CrossMapLRN2d in short, for odd n. backward needs the scale, so forward is combined."""
+
+    @staticmethod
+    def forward(ctx, x, n, alpha, beta, k):
+        scale = k + alpha / n * running_sums(x.square(), n)
+        y = x / scale**beta
+        ctx.save_for_backward(x, y, scale)
+        ctx.settings = n, alpha, beta
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y, scale = ctx.saved_tensors
+        n, alpha, beta = ctx.settings
+        shared = sums_in_backward(grad_output * y / scale, n)
+        grad_x = grad_output / scale**beta - 2 * alpha * beta / n * x * shared
+        return grad_x, None, None, None, None
+
+
+# %% jupyter={"source_hidden": true}
+torch.manual_seed(0)
+x = torch.randn(1, 6, 1, 1, dtype=torch.float64)
+call = (x, n, alpha, beta, k)
+leaf = x.clone().requires_grad_()
+short, long = [f.apply(leaf, *call[1:]) for f in (RunningNorm, shipped.CrossMapLRN2d)]
+by_short, by_long = [grad(y.square().sum(), leaf)[0] for y in (short, long)]
+print("RunningNorm and PyTorch's class differ")
+print(f"by {(short - long).abs().max():.6f} in the values", end=" ")
+print(f"and by {(by_short - by_long).abs().max():.6f} in the gradient.")
+print("\nThese lines of PyTorch's class contain the mistakes:")
+for line in inspect.getsource(shipped.CrossMapLRN2d).splitlines():
+    if "c > pre_pad" in line or "inversePrePad = int" in line:
+        print(line.strip())
+
+# %% [markdown]
+# ### Checkpoint 2
+#
+# Step 1 failed, so start with `forward`. The outputs are wrong from channel 2 on. With windows of 3
+# channels, `side` is 1, and channel 2 is the first one whose window no longer contains channel 0.
+# Which line of `running_sums` is wrong? Change it above, run that cell, and then run the next one.
+
+# %%
+five_steps(RunningNorm, call, local_response_norm)
+
+# %% [markdown]
+# <details><summary>The repair</summary>
+#
+# `c > side + 1` has to be `c >= side + 1`. At channel 2, the condition $2 > 2$ is false, so the
+# square of channel 0 never leaves the window, and it damps all other channels. In the search at the
+# beginning, the stimulus is strong at sensor 0, so the search raised it everywhere to make up for
+# the damping. The code was translated from Lua, which counts from 1.
+#
+# </details>
+#
+# The next cell replaces the running sum with a sum over each window, so it is right in any case.
+
+
+# %%
+def running_sums(squares, n):  # noqa: F811
+    """Sum the squares in the window of n channels around each channel."""
+    return pad(squares, (0, 0, 0, 0, n // 2, n // 2)).unfold(1, n, 1).sum(-1)
+
+
+print(compare_forward(RunningNorm, call, local_response_norm))
+print(compare_magnitudes(RunningNorm, call))
+
+# %% [markdown]
+# Step 1 passes now, and step 3 still fails. So there is a second mistake, in `backward`. The ratio
+# is not a number that you know, so look for a pattern. The next cell shows seven channels.
+
+
+# %%
+def channels(x):
+    return RunningNorm.apply(x.reshape(1, 7, 1, 1), n, alpha, beta, k).flatten()
+
+
+jacobian_view(channels, torch.linspace(0.8, 1.5, 7, dtype=torch.float64))
+
+# %% [markdown]
+# On the left is a band around the diagonal: each channel and its two neighbors. The band of
+# `backward` has the right width but is shifted by one. Each channel gets a gradient from the two
+# channels before it and none from the channel after it.
+#
+# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number counts from 1, too. The repair is
+# `n // 2` zeros on each side:
+
+
+# %%
+def sums_in_backward(ratio, n):  # noqa: F811
+    """Sum ratio in the window of n channels around each channel."""
+    padded = pad(ratio, (0, 0, 0, 0, n // 2, n // 2))
+    return padded.unfold(1, n, 1).sum(-1)
+
+
+found, _ = find(lambda x: RunningNorm.apply(x, n, alpha, beta, k))
+print("largest error of the stimulus:", f"{(found - stimulus).abs().max():.4f}")
+five_steps(RunningNorm, call, local_response_norm)
+
+# %% [markdown]
+# People used this layer for years without finding two wrong indices. Its default is
+# $\alpha = 10^{-4}$, so with small activations the damping hardly matters. Neural networks also
+# learn around a wrong layer, as long as it is always wrong in the same way.
+
+# %% [markdown]
+# ### What diagnose still finds
+#
+# *Extra: the second derivative of the repaired class, and what it keeps in memory.*
+#
+# The five steps find nothing more, but `diagnose` has a note about the second derivative:
+
+# %%
+diagnose(RunningNorm, call, reference=local_response_norm)
+
+# %% [markdown]
+# `scale` is an intermediate of `forward`, and autograd treats it as a constant if you differentiate
+# `backward`. (PyTorch's class raises an error there, because its `backward` writes into buffers
+# with `out=`. It also keeps `scale` as an attribute of `ctx`, which lives too long, as lesson 02
+# shows.) The course's own version saves only $x$, recomputes the scale and uses ordinary
+# operations:
+
+# %%
+diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward=True)
+
+# %% [markdown]
+# ## What gradcheck does not ask
+#
+# If step 5 passes, what can still be wrong? `gradcheck` uses your inputs in float64, one forward
+# followed by one backward, and contiguous cotangents that are zero except at one element. A mistake
+# that needs anything else stays hidden. `gradcheck` passes all of the following Functions. They
+# compute $y = x^2$, unless the table says otherwise.
+#
+# | `backward` | what shows the mistake |
+# | --- | --- |
+# | clips: `2 * x * g.clamp(-1, 1)` | a cotangent that is not one-hot |
+# | writes into `g`: `g.mul_(2 * x)` | comparing `g` before and after the call |
+# | reads the `x` of the last call from a global | two forwards before one backward |
+# | assumes a layout: `g.view(-1)` | a transposed `g`, from a `.T` after the Function |
+# | returns float32: `(2 * x * g).float()` | the dtype before autograd casts it |
+# | overflows: $y = \log(1 + e^x)$, `g * e / (1 + e)` with `e = x.exp()` | inputs such as 1000 |
+# | treats $x$ as a constant: `2 * x.detach() * g` | a second derivative |
+# | misses a bound: $y = \min(x^2, 100)$, `2 * x * g` | an input beyond the bound |
+#
+# Hidden cells define these eight Functions. `gradgradcheck` compares second derivatives.
+
+
+# %% jupyter={"source_hidden": true}
+class Squared(Function):
+    """y = x², to derive wrong Functions from."""
+
+    @staticmethod
+    def forward(x):
+        return x**2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+
+class Clips(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g.clamp(-1, 1)
+
+
+class WritesIntoG(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g.mul_(2 * x)
+
+
+class ReadsGlobal(Squared):
+    @staticmethod
+    def forward(x):
+        last["x"] = x
+        return x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        return 2 * last["x"] * g
+
+
+last = {}
+
+
+# %% jupyter={"source_hidden": true}
+class AssumesLayout(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g.view(-1).view(x.shape)
+
+
+class ReturnsFloat32(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return (2 * x * g).float()
+
+
+class Overflows(Squared):
+    @staticmethod
+    def forward(x):
+        return softplus(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.exp() / (1 + x.exp())
+
+
+# %% jupyter={"source_hidden": true}
+class DetachesX(Squared):
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x.detach() * g
+
+
+class MissesBound(Squared):
+    @staticmethod
+    def forward(x):
+        return (x**2).clamp(max=100.0)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 2 * x * g
+
+
+# %%
+def verdict(check, function, x):
+    try:
+        return "passes" if check(function.apply, x, raise_exception=False) else "fails"
+    except RuntimeError:
+        return "raises"
+
+
+tour = (Clips, WritesIntoG, ReadsGlobal, AssumesLayout)
+tour += (ReturnsFloat32, Overflows, DetachesX, MissesBound)
+x = torch.tensor([[1.0, -2.0, 0.5], [2.0, 0.3, -1.0]], dtype=torch.float64)
+leaf = x.clone().requires_grad_()
+print(f"{'':16}gradcheck  gradgradcheck  diagnose")
+for function in tour:
+    once, twice = verdict(gradcheck, function, leaf), verdict(gradgradcheck, function, leaf)
+    findings = diagnose(function, x).findings
+    found = findings[0].rule if findings else "nothing found"
+    print(f"{function.__name__:16}{once:11}{twice:15}{found}")
+
+# %% [markdown]
+# (`gradgradcheck` raises for `WritesIntoG` because its `g` is a leaf that requires a gradient.
+# During training `g` requires no gradient, and another branch of the graph gets a wrong one.)
+#
+# `diagnose` finds seven of the eight. The last one is your job. The bound is far from this example,
+# so neither `gradcheck` nor `diagnose` can know about it. You have to read `forward`, find its
+# branches, and pass an example for each.
+#
+# There are more mistakes of this kind. If `forward` uses a tensor that is not one of its arguments,
+# this tensor gets no gradient. If `backward` returns a gradient at the wrong position, it may be
+# right as long as every input requires a gradient. If `backward` changes an attribute of `ctx`, the
+# second backward pass is wrong. If `forward` stores an output as an attribute of `ctx`, all
+# gradients are right, but the memory grows. The exercises contain each of these mistakes.
+
+# %% [markdown]
+# ### Give diagnose other inputs
+#
+# *Extra: for readers whose Function has branches that the example does not reach.*
+#
+# A *sampler* draws inputs that `diagnose` should try as well:
+
+
+# %%
+def draws(rng):
+    return (9 * torch.randn(4, 8, generator=rng, dtype=torch.float64),)
+
+
+diagnose(MissesBound, x, sampler=draws)
+
+# %% [markdown]
+# ### A second derivative that is wrong
+#
+# *Extra: exercise 12 needs this section.*
+#
+# Some losses contain a gradient, for example a penalty on its norm. To train with such a loss,
+# PyTorch differentiates `backward`. It records the operations in `backward`, but it has recorded
+# nothing in `forward`. So a saved *input* is connected to the graph, and a saved *intermediate* is
+# a constant. The Functions below both compute $y = x^3$, with the derivative $3x^2$.
+
+
+# %%
+class CubeBySlope(Function):
+    @staticmethod
+    def forward(ctx, x):
+        slope = 3 * x**2
+        ctx.save_for_backward(slope)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (slope,) = ctx.saved_tensors
+        return slope * grad_output
+
+
+class CubeByInput(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * grad_output
+
+
+for function in (CubeBySlope, CubeByInput):
+    x = torch.tensor(2.0, requires_grad=True)
+    (first,) = grad(function.apply(x) + x**2, x, create_graph=True)
+    (second,) = grad(first, x)
+    print(f"{function.__name__}: first derivative {first:.0f}, second derivative {second:.0f}")
+
+# %% [markdown]
+# The loss $x^3 + x^2$ has the second derivative $6x + 2 = 14$. The first Function loses the part
+# $6x$, and PyTorch does not warn you. So save inputs, and compute in `backward` what you need from
+# them.
+#
+# ### When forward draws random numbers
+#
+# *Extra: exercise 13 needs this section.*
+#
+# Dropout draws a random mask in `forward`, and `backward` needs the same mask. You can save the
+# mask. Or you can pass a *seed* as an argument and draw the mask again. Use a generator of your
+# own, because `torch.manual_seed` changes the random numbers of the whole program.
+
+# %%
+for seed in (1, 1, 2):
+    generator = torch.Generator().manual_seed(seed)
+    print(f"seed {seed}:", (torch.rand(8, generator=generator) >= 0.4).int().tolist())
+
+# %% [markdown]
+# With the seed as an argument, the output depends on the arguments only. So `gradcheck` and
+# `diagnose` can test the Function like any other one.
+
+# %% [markdown]
+# ## What people say
+#
+# ### Sentences and their answers
+#
+# *Reference: look here when you review a `backward`, your own or another author's.*
+#
+# People say these sentences in every project:
+#
+# | sentence | answer |
+# | --- | --- |
+# | "The loss falls." | It also fell for the wrong wall (lesson 01), and to zero in this lesson. |
+# | "gradcheck passes." | It also passes the eight Functions above. |
+# | "It fails, but only a little." | A fixed ratio is a mistake. Leave the kink, use float64. |
+# | "Then I raise `atol`." | You can raise it until everything passes, also the next mistake. |
+# | "My float32 run is fine." | Test in float64, and then compare float32 with it. |
+# | "It must be the optimizer." | Keep the parameters fixed and compare *one* gradient. |
+# | "It runs with `retain_graph=True`." | Find out why PyTorch asked for it. |
+# | "It has been in use for years." | `CrossMapLRN2d` has been, too. |
+#
+# You can see these warning signs without running anything:
+#
+# | in a `backward` | what it often means |
+# | --- | --- |
+# | a `return` without `grad_output` | it ignores the upstream gradient |
+# | `grad_output` in a comparison, a `clamp`, a power | it is not linear in `grad_output` |
+# | `.data`, `.detach()`, `.item()`, NumPy | the second derivative is lost |
+# | `grad_output.view(…)`, `.data_ptr()` | it fails for a transposed or expanded gradient |
+# | `torch.zeros(…)` without `_like` | a wrong dtype or device |
+# | a method that ends in `_` | it may change a tensor of another Function |
+# | `ctx.x = x`, a global, a class attribute | freed late, shared, or invisible to hooks |
+# | `except: return None` | the parameter will never move |
+# | a test with `atol=1e-2`, `nondet_tol=1` | somebody silenced a failing test |
+#
+# ### Adam and a constant factor
+#
+# *Extra: for readers who train with Adam.*
+#
+# Two losses pull at $x$: $(x - 3)^2$ and $x^2$. The gradient of the first one is four times too
+# large. Adam divides each gradient by its typical size. Does it remove the factor?
+
+# %%
+vote("04", "adam-divides")
+
+
+# %%
+class Attraction(Function):
+    """y = (x - 3)², with a gradient that is four times too large."""
+
+    @staticmethod
+    def forward(x):
+        return (x - 3) ** 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 4 * 2 * (x - 3) * grad_output
+
+
+def minimum(first_loss):
+    x = torch.tensor(0.0, requires_grad=True)
+    optimizer = torch.optim.Adam([x], lr=0.05)
+    for _ in range(400):
+        optimizer.zero_grad()
+        (first_loss(x) + x**2).backward()
+        optimizer.step()
+    return x.item()
+
+
+print(f"right gradient:        x = {minimum(lambda x: (x - 3) ** 2):.2f}")
+print(f"four times the first:  x = {minimum(Attraction.apply):.2f}")
+
+# %% [markdown]
+# It does not. Adam divides by the size of the *sum*. A factor in one of the terms moves the
+# minimum. Such terms are a second loss, a regularizer, or another path to the same parameter.
+
+# %% [markdown]
 # ## Before it ships
 #
-# Before a Function leaves your hands:
+# Before you give a Function to other people, check this list:
 #
-# 1. `forward` equals a reference, also at the ends: 0, large, negative, empty, ties.
+# 1. `forward` equals a reference, also for 0, large, negative and equal numbers, and empty tensors.
 # 2. The five steps pass on a small example whose sizes are all different, and none of them 1 or 2.
-# 3. There is an example on every side of every branch, and none on a kink.
-# 4. `diagnose` finds no error; each warning is repaired, or the reason for it written down.
-# 5. It runs as it will be used: a frozen input, no bias, float32, a batch of one.
-# 6. Second derivatives are right, or refused aloud.
-# 7. The docstring has formula, shapes, what is saved, and what the gradient is *not*.
+# 3. There is an example on each side of every branch, and none on a kink.
+# 4. `diagnose` finds no error. You repaired each warning or wrote down why it does not matter.
+# 5. It runs as people will use it: with a frozen input, without a bias, in float32, with a batch of
+#    one.
+# 6. Second derivatives are right, or raise an error.
+# 7. The docstring gives the formula, the shapes, what is saved, and what the gradient is *not*.
 # 8. The check runs in CI, so that all this stays true.
 
 # %% [markdown]
@@ -893,11 +1270,12 @@ diagnose(Unit, x, reference=unit)
 #
 # *Reference: look here when you want to check a file, before a commit or in CI.*
 #
-# The doctor takes a Function by name, and the inputs are described in a few characters: `f64[5]` is
-# five normal numbers in float64. Here is a small file with a cube that keeps its slope:
+# On the command line, you give `diagnose` the name of a Function and describe the inputs in a few
+# characters: `f64[5]` is a vector of five normal numbers in float64. The file in the next cell
+# contains a cube that saves its slope.
 
 # %%
-patient = """
+cube = """
 import torch
 
 class Cube(torch.autograd.Function):
@@ -915,21 +1293,21 @@ class Cube(torch.autograd.Function):
 check = [sys.executable, "-m", "autograd_course.cli", "check", "cubes:Cube", "--inputs", "f64[5]"]
 check.append("--double-backward")
 with tempfile.TemporaryDirectory() as folder:
-    Path(folder, "cubes.py").write_text(patient)
+    Path(folder, "cubes.py").write_text(cube)
     plain = {**os.environ, "NO_COLOR": "1"}
     done = subprocess.run(check, cwd=folder, env=plain, capture_output=True, text=True)
 print("$ autograd-course check cubes:Cube --inputs 'f64[5]' --double-backward")
 print(done.stdout, "exit code", done.returncode)
 
 # %% [markdown]
-# The first derivative is right, and the second one is silently wrong. With `--double-backward` that
+# The first derivative is right, and the second one is silently wrong. With `--double-backward` this
 # is an error. In a test suite, `assert_gradients(Cube, x, double_backward=True)` from
-# `autograd_course` is the same check.
+# `autograd_course` runs the same check.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Eight questions. A wrong answer explains itself; try again.
+# Answer nine questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("04")
@@ -941,30 +1319,30 @@ knowledge_check("04")
 # print(five_steps(F, inputs, reference))   # the first ✗ is where to work
 # compare_forward(F, inputs, reference)     # 1 the values
 # run_backward(F, inputs)                   # 2 count, shapes, dtypes, finite: before the engine
-# compare_magnitudes(F, inputs)             # 3 lengths, and their ratio
+# compare_magnitudes(F, inputs)             # 3 norms, and their ratio
 # check_element(F, inputs)                  # 4 L(x + ε), L(x - ε), quotient, backward
 # run_gradcheck(F, inputs)                  # 5 every entry
 # jacobian_view(F, *inputs)                 # where, and in what pattern
-# diagnose(F, inputs, reference=f)          # by name, and what gradcheck does not ask
+# diagnose(F, inputs, reference=f)          # the mistake by name, and what gradcheck does not ask
 # ```
 #
 # | | |
 # | --- | --- |
-# | order | cheap before dear; an answer means something only after the earlier ones |
+# | order | cheap checks first; an answer means something only if the earlier checks passed |
 # | the ratio stays | a constant: 2, ½, $N$, $1/N$, $N/(N-1)$, an argument |
-# | the ratio moves | a term, a region |
-# | a difference of rank 1 | a statistic that was held fixed |
-# | a band beside the band | off by one |
-# | a mirrored map | the map in place of its transpose |
-# | `nan` | find the first number that is *not finite*; anomaly mode knows `nan` only |
-# | gradcheck passes | not asked for: other $g$, its memory, state, large inputs, other branches |
+# | the ratio changes | a missing term, a region |
+# | an error of rank 1 | a statistic treated as a constant |
+# | a shifted band | an index off by one |
+# | a mirrored map | the map instead of its transpose |
+# | `nan` | find the first number that is *not finite*; anomaly mode reports `nan` only |
+# | gradcheck passes | it does not ask: other $g$, its layout, state, large inputs, other branches |
 # | ship | `autograd-course check module:F --inputs … --strict` |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/04_debugging_clinic.ipynb): a ward of twelve patients,
-# modeled on bugs that were found in public projects. Diagnose, name, repair.
+# [The exercises of this lesson](../exercises/04_debugging_clinic.ipynb) contain twelve broken
+# Functions, modeled on bugs in public projects. Find each mistake and repair it.
 #
-# [Lesson 05](05_straight_through.ipynb) is about gradients that are wrong on purpose: what to do
-# where the true derivative is zero almost everywhere.
+# [Lesson 05](05_straight_through.ipynb) is about gradients that are wrong on purpose, for functions
+# whose true derivative is zero almost everywhere.

@@ -657,7 +657,7 @@ def turn(like: Tensor, angle: float) -> Tensor:
     return like.new_tensor([[c, s], [-s, c]])
 
 
-class SickRotate(Function):
+class BrokenRotate(Function):
     @staticmethod
     def forward(ctx, x: Tensor, angle: float) -> Tensor:
         ctx.angle = angle
@@ -670,7 +670,7 @@ class SickRotate(Function):
         return (rows @ turn(rows, -ctx.angle)).view(grad_output.shape), None
 
 
-class Rotate(SickRotate):
+class Rotate(BrokenRotate):
     @staticmethod
     def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
         # a product minds strides by itself: no walk through the memory.  y = x M  =>  dx = dy M^T

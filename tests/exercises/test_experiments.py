@@ -20,7 +20,6 @@ from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD, TWICE, STEPS = lesson_02.SOLVED, lesson_04.SOLVED, lesson_06.SOLVED, lesson_05.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -200,13 +199,13 @@ def both_gradients(*values: float) -> Experiment:
     return run
 
 
-# The ward. What an exercise asks to be repaired is the correct Function.
+# The clinic. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
 
 
 def tempered(x: Tensor) -> Any:
-    return WARD["Tempered"].apply(x, temperature)
+    return lesson_04.SOLVED["Tempered"].apply(x, temperature)
 
 
 def edges(apply: Apply) -> int:
@@ -257,7 +256,7 @@ def seeded(apply: Apply, x: Tensor, p: float) -> tuple[Tensor, Tensor]:
 
 
 def dropped(x: Tensor, p: float) -> Any:
-    return WARD["Dropout"].apply(x, p, 0)
+    return lesson_04.SOLVED["Dropout"].apply(x, p, 0)
 
 
 def ones(count: int) -> Tensor:
@@ -300,7 +299,7 @@ def differentiated(*inputs: Any) -> Experiment:
 
 RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
     "card-skip-connection": (
-        CARDS["Rectify"].apply,
+        lesson_02.SOLVED["Rectify"].apply,
         MaskedReLU.apply,
         {
             "a": checked(draw(9, 7)),
@@ -310,7 +309,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "card-two-outputs": (
-        CARDS["MeanSpread"].apply,
+        lesson_02.SOLVED["MeanSpread"].apply,
         MeanSpread.apply,
         {
             "a": weighted(1, 1, 5),
@@ -320,7 +319,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "card-gradient-scale": (
-        CARDS["Tenth"].apply,
+        lesson_02.SOLVED["Tenth"].apply,
         Tenth.apply,
         {
             "a": lambda apply: unchanged(apply, draw(4)),
@@ -330,7 +329,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "card-twins": (
-        CARDS["Weigh"].apply,
+        lesson_02.SOLVED["Weigh"].apply,
         Weigh.apply,
         {
             "a": two_calls(row(3.0), row(5.0)),
@@ -340,7 +339,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "card-second-function": (
-        TWICE["Swish"].apply,
+        lesson_06.SOLVED["Swish"].apply,
         silu,
         {
             "a": checked(torch.linspace(-5, 5, 50, dtype=torch.float64).requires_grad_()),
@@ -350,7 +349,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "card-activation": (
-        STEPS["QuantizedActivation"].apply,
+        lesson_05.SOLVED["QuantizedActivation"].apply,
         TwoBits.apply,
         {
             "a": checked(row(-1.0, 0.5, 2.0), row(1.0).squeeze()),
@@ -360,7 +359,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-temperature": (
-        WARD["SickTempered"].apply,
+        lesson_04.SOLVED["BrokenTempered"].apply,
         tempered,
         {
             "a": lambda apply: numbers(gradient(apply, draw(3)).norm()),
@@ -370,8 +369,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-floor-log": (
-        WARD["SickFloorLog"].apply,
-        WARD["FloorLog"].apply,
+        lesson_04.SOLVED["BrokenFloorLog"].apply,
+        lesson_04.SOLVED["FloorLog"].apply,
         {
             "a": values(SPECTRUM, 0.1),
             "b": above_the_floor,
@@ -380,8 +379,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-distance": (
-        WARD["SickDistance"].apply,
-        WARD["Distance"].apply,
+        lesson_04.SOLVED["BrokenDistance"].apply,
+        lesson_04.SOLVED["Distance"].apply,
         {
             "a": loss_with_weights(1.0, 2.0, 3.0),
             "b": loss_with_weights(1.0, 1.0, 1.0),
@@ -390,8 +389,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-rotation": (
-        WARD["SickRotate"].apply,
-        WARD["Rotate"].apply,
+        lesson_04.SOLVED["BrokenRotate"].apply,
+        lesson_04.SOLVED["Rotate"].apply,
         {
             "a": lambda apply: [passes(apply, draw(3, 2), angle) for angle in (0.1, 0.7, 3.0)],
             "b": transposed_input,
@@ -400,8 +399,8 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-solver": (
-        WARD["SickSolve"].apply,
-        WARD["Solve"].apply,
+        lesson_04.SOLVED["BrokenSolve"].apply,
+        lesson_04.SOLVED["Solve"].apply,
         {
             "a": lambda apply: [differentiated(draw(2), (0.1, 0.2))(apply) for _ in range(2)],
             "b": differentiated(draw(2), (0.1, 0.2)),
@@ -410,7 +409,7 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
         },
     ),
     "name-dropout": (
-        WARD["SickDropout"].apply,
+        lesson_04.SOLVED["BrokenDropout"].apply,
         dropped,
         {
             "a": lambda apply: 10 <= int((seeded(apply, ones(50), 0.4)[0] == 0).sum()) <= 30,
@@ -426,7 +425,9 @@ ASKED = [name for name, it in CATALOGUE.items() if isinstance(it, LocatingExerci
 @pytest.fixture(autouse=True)
 def a_temperature_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the tensor that one Function takes from around it where its notebook has it."""
-    monkeypatch.setitem(WARD["SickTempered"].forward.__globals__, "temperature", temperature)
+    monkeypatch.setitem(
+        lesson_04.SOLVED["BrokenTempered"].forward.__globals__, "temperature", temperature
+    )
 
 
 @pytest.mark.parametrize("exercise_id", ASKED)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import threading
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from made import leaf, make, squaring
+from made import keeping, leaf, make, sample, squaring
 from torch import Tensor
-from torch.autograd import detect_anomaly, grad, gradcheck, gradgradcheck
+from torch.autograd import Function, detect_anomaly, grad, gradcheck, gradgradcheck
 from torch.nn.functional import local_response_norm
 
 from autograd_course.functions import LocalResponseNorm
@@ -28,8 +31,8 @@ REPAIRS = {
 CHANNELS = torch.linspace(-1.5, 2, 6, dtype=torch.float64).reshape(1, 6, 1, 1)
 
 
-# CrossMapLRN2d: where one of these fails, PyTorch has mended or removed it, and lesson 04's opening
-# and its operation need another patient (or a copy of this one).
+# CrossMapLRN2d: if one of these fails, PyTorch has repaired or removed it. Then the opening of
+# lesson 04 needs another layer, or a copy of this one.
 
 
 def shipped() -> Any:
@@ -191,3 +194,168 @@ def test_a_factor_on_one_of_two_terms_moves_adams_minimum(factor: float, end: fl
         optimizer.step()
 
     assert x.item() == pytest.approx(end, abs=5e-3)
+
+
+# The opening: a loss of zero
+
+
+def test_a_search_through_the_wrong_forward_reaches_zero_and_another_stimulus() -> None:
+    sensor = torch.arange(16, dtype=torch.float64)
+    stimulus = 0.3 + 2 * torch.exp(-0.5 * (sensor / 1.5) ** 2)
+    stimulus += torch.exp(-0.5 * ((sensor - 9) / 2) ** 2)
+    readings = local_response_norm(stimulus.reshape(1, 16, 1, 1), *SETTINGS)
+    found, losses = [], []
+    for layer in (torch.nn.CrossMapLRN2d(*SETTINGS), lambda x: local_response_norm(x, *SETTINGS)):
+        x = torch.ones(1, 16, 1, 1, dtype=torch.float64, requires_grad=True)
+        optimizer = torch.optim.Adam([x], lr=0.1)
+        for _ in range(300):
+            loss = (layer(x) - readings).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        found.append(x.detach().flatten())
+        losses.append(loss.item())
+    by_module, by_function = found
+
+    assert max(losses) < 1e-10
+    assert int((by_module > 2 * stimulus).sum()) == 13
+    torch.testing.assert_close(by_function, stimulus, atol=1e-3, rtol=0)
+
+
+def test_its_second_derivative_raises_and_its_scale_is_an_attribute() -> None:
+    x = CHANNELS.clone().requires_grad_()
+    y = shipped().CrossMapLRN2d.apply(x, *SETTINGS)
+
+    assert isinstance(y.grad_fn.scale, Tensor)
+    with pytest.raises(RuntimeError, match="out="):
+        grad(y.square().sum(), x, create_graph=True)
+
+
+# What autograd does to a gradient of another shape
+
+
+def test_autograd_sums_a_gradient_over_the_rows_that_backward_forgot_to_sum() -> None:
+    x, w = sample(2, 3), sample(3)
+    unsummed = keeping(lambda x, w: x * w, lambda g, x, w: (g * w, g * x))
+
+    (came,) = grad(unsummed.apply(x, w).sum(), w)
+    torch.testing.assert_close(came, x.sum(0))
+
+
+# A debugger in backward
+
+
+class Watched(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        breakpoint()
+        return 2 * grad_output
+
+
+def test_a_breakpoint_stops_in_backward_below_the_line_that_called_backward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped: list[tuple[str, list[str], threading.Thread]] = []
+
+    def stop() -> None:
+        frame = inspect.currentframe()
+        assert frame
+        assert frame.f_back
+        callers = [it.name for it in traceback.extract_stack(frame.f_back)]
+        values = frame.f_back.f_locals
+        stopped.append((str(values["grad_output"].tolist()), callers, threading.current_thread()))
+        assert values["ctx"].saved_tensors[0].tolist() == [3.0]
+
+    monkeypatch.setattr(sys, "breakpointhook", stop)
+    Watched.apply(torch.tensor([3.0], requires_grad=True)).sum().backward()
+    ((given, callers, thread),) = stopped
+
+    assert given == "[1.0]"
+    assert callers[-1] == "backward"
+    assert inspect.currentframe().f_code.co_name in callers  # type: ignore[union-attr]
+    assert thread is threading.current_thread()
+    # What the lesson types: five times up.
+    assert callers[-6] == inspect.currentframe().f_code.co_name  # type: ignore[union-attr]
+
+
+class Raising(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output.view(99)
+
+
+@pytest.mark.parametrize("function", [Raising, root().__self__])
+@pytest.mark.parametrize(
+    ("on_in_forward", "warned"),
+    [(True, "the_line_of_forward = "), (False, "No forward pass information available")],
+)
+def test_anomaly_mode_shows_the_line_of_forward_if_it_was_on_there(
+    function: Any, on_in_forward: bool, warned: str
+) -> None:
+    x = torch.zeros(3, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with torch.autograd.set_detect_anomaly(on_in_forward):
+            the_line_of_forward = function.apply(x)
+        with pytest.raises(RuntimeError), detect_anomaly():
+            (0 * the_line_of_forward).sum().backward()
+
+    assert warned in str(caught[-1].message)
+
+
+# Hooks on modules
+
+
+def net_with_hooks() -> tuple[torch.nn.Sequential, list[str]]:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    order: list[str] = []
+    for name, module in {"net": net, "first": net[0], "last": net[1]}.items():
+        module.register_full_backward_hook(lambda *_, name=name: order.append(name))  # type: ignore[misc]
+    return net, order
+
+
+def test_module_hooks_run_from_last_to_first_and_the_containers_at_the_end() -> None:
+    net, order = net_with_hooks()
+    net(torch.ones(1, 2, requires_grad=True)).sum().backward()
+
+    assert order == ["last", "first", "net"]
+
+
+def test_without_an_input_that_requires_a_gradient_the_containers_hook_runs_first() -> None:
+    net, order = net_with_hooks()
+    with pytest.warns(UserWarning, match="Full backward hook is firing"):
+        net(torch.ones(1, 2)).sum().backward()
+
+    assert order == ["net", "last", "first"]
+
+
+# A second derivative
+
+
+@pytest.mark.parametrize(("saves", "second"), [("slope", 2.0), ("input", 14.0)])
+def test_a_saved_intermediate_is_a_constant_in_the_second_derivative(
+    saves: str, second: float
+) -> None:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(3 * x**2 if saves == "slope" else x)
+        return x**3
+
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (saved,) = ctx.saved_tensors
+        slope = saved if saves == "slope" else 3 * saved**2
+        return g * slope
+
+    x = leaf(2.0)
+    (first,) = grad((make(forward, backward).apply(x) + x**2).sum(), x, create_graph=True)
+    (came,) = grad(first.sum(), x)
+
+    assert came.item() == second

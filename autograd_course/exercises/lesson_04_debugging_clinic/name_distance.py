@@ -1,7 +1,7 @@
-"""Locate: the word that mutes the sentence
+"""Locate: one word decides for all
 
-1. With weights (0, 1, 1) there is no gradient, and with (1, 1, 1) it is right. What do you expect
-   with (1, 0, 0)? Guess, then run it.
+1. With the weights (0, 1, 1) there is no gradient, and with (1, 1, 1) it is right. What do you
+   expect with (1, 0, 0)? Guess, and then run it.
 2. After a mean or a sum, all elements of grad_output are equal. Then it does not matter which one
    backward uses.
 3. The line uses one element of grad_output for all rows. Which experiment has a different upstream
@@ -19,7 +19,7 @@ EXERCISE = LocatingExercise(
     rule="uniform-grad-output",
     wrong_lines="4",
     lines={
-        "1": "Both tensors are needed, and both are saved as they should be.",
+        "1": "`backward` needs both tensors, and this line saves both.",
         "2": "The values are right. The owner says so, too.",
         "3": "This line unpacks what `forward` saved, in the right order.",
         "5": "Each row is multiplied by `upstream`, which is what the chain rule asks for. Is "

@@ -1,9 +1,9 @@
-"""Locate: the silence that was not silent
+"""Locate: the silence that disappears
 
 1. The count changed although no backward ran. Which line of forward changes something that the
    caller can see?
-2. x.data shares the memory of x and leaves out its version counter. What does the underscore at the
-   end of a method name mean?
+2. x.data shares its memory with x, but not its version counter. What does an underscore at the end
+   of a method's name mean?
 3. clamp_ writes into the caller's tensor. Which experiment looks at this tensor?
 """
 
@@ -21,7 +21,7 @@ EXERCISE = LocatingExercise(
         "2": "Saving a tensor for backward is allowed. What happened to this tensor before?",
         "3": "`log` returns a new tensor with the right values.",
         "4": "This line unpacks the one tensor that `forward` saved.",
-        "5": "There may be a second mistake here, but the counts of the owner change before any "
+        "5": "There may be a second mistake here, but the owner's count changes before any "
         "backward runs.",
     },
     experiment="d",

@@ -1,10 +1,10 @@
 """Predict: three ratios
 
-1. Divide what backward returns by the true gradient, element by element. Write both formulas down
-   first.
+1. Write down two formulas: the gradient that backward returns, and the true one. Divide the first
+   by the second, element by element.
 2. The loss is 5 times the sum of y, so backward receives 5 for each element of y.
-3. In a, backward of a mean over 8 elements forgets to divide by 8. In b it forgets a minus sign. In
-   c it forgets grad_output, which is 5.
+3. In a, backward does not divide by the number of elements, 8. In b, it has the wrong sign. In c,
+   it does not multiply by grad_output, which is 5.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Repair: one pixel teaches
+"""Repair: a thousand pixels count as a dozen
 
-1. The doctor names one bug and the owner complains of another. Repair the one that is named, then
-   run diagnose again.
-2. New tensors in backward take dtype and device from an old one: zeros_like. For the second bug: of
-   several values for the same index, assignment keeps one. += on an index is read, add, assign, so
-   it is no better. There are operations that add up.
+1. The dtype of the gradient is one mistake, and the report of the owner is about the other one.
+   Repair the dtype first, and run diagnose on your class.
+2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
+   if an index appears several times, an assignment keeps one of the values. += on an index reads,
+   adds and assigns, so it has the same problem. Which operations add all values?
 3. grad_table.index_put_((index,), (1 - fraction) * grad_output, accumulate=True), and the same for
-   index + 1. (index_add_ does it too, for an index of one axis.)
+   index + 1. (index_add_ also works, for an index with one dimension.)
 """
 
 import torch
@@ -23,7 +23,7 @@ def look_up(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
 
 
 def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a table and places in it, some of them more than once."""
+    """Return a table, indices into it, some of them repeated, and fractions."""
     index = torch.randint(size - 1, shape, generator=rng, device="cpu")
     if index.numel() > 1:
         index.view(-1)[-1] = index.view(-1)[0]
@@ -31,7 +31,7 @@ def positions(rng: torch.Generator, size: int, *shape: int) -> tuple[Tensor, Ten
 
 
 def overwriting(table: Tensor, index: Tensor, fraction: Tensor) -> Tensor:
-    """Return the same, with a gradient of the table in which later entries replace earlier ones."""
+    """Return the same values, with a table gradient in which later entries replace earlier ones."""
     left = torch.zeros_like(table, dtype=torch.long)
     places = torch.arange(index.numel()).reshape(index.shape)
     left[index] = places
@@ -54,13 +54,13 @@ EXERCISE = FunctionExercise(
         "5 pixels, a table of 9": lambda rng: positions(rng, 9, 5),
         "a 2×3 image": lambda rng: positions(rng, 12, 2, 3),
         "one pixel": lambda rng: positions(rng, 4, 1),
-        "more pixels than the table is long": lambda rng: positions(rng, 4, 8),
+        "more pixels than entries": lambda rng: positions(rng, 4, 8),
     },
     gradient_suspects={
-        "Several pixels read the same entry of the table, so several gradients belong there. "
-        "What does table[index] = values do with an index that is there twice, and what does "
-        "table[index] += values do with it?": overwriting,
+        "Several pixels read the same entry of the table, so this entry collects several "
+        "gradients. What do table[index] = values and table[index] += values do if an index "
+        "appears twice?": overwriting,
     },
     checks=CONDUCT,
-    modeled_on="PyTorch #1631, the gradient of gather as it was in 2017",
+    modeled_on="PyTorch #1631: the gradient of gather in 2017",
 )

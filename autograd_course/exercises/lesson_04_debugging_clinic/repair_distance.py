@@ -1,10 +1,11 @@
-"""Repair: the word that mutes the sentence
+"""Repair: one word decides for all
 
-1. The owner's weights are the grad_output of this Function, one number a row. How many of them does
-   backward use?
-2. Row i of x reaches the loss through y[i] alone, so it is multiplied by grad_output[i].
-   grad_output has one axis less than x: which one?
-3. g = grad_output.unsqueeze(-1), and the gradient of x is (x - target) * g.
+1. The weights of the owner arrive as grad_output, one number for each row. How many of these
+   numbers does backward use?
+2. Row i of x influences only y[i], so its gradient is a multiple of grad_output[i]. x has one
+   dimension more than grad_output. Which one?
+3. Let g = grad_output.unsqueeze(-1). The gradient of x is (x - target) * g, and the gradient of the
+   target is its negative.
 """
 
 from torch import Tensor
@@ -29,10 +30,10 @@ EXERCISE = FunctionExercise(
     samplers={
         "5 rows of 3": lambda rng: (normal(rng, 5, 3), normal(rng, 5, 3)),
         "one row": lambda rng: (normal(rng, 1, 4), normal(rng, 1, 4)),
-        "two leading axes": lambda rng: (normal(rng, 2, 3, 4), normal(rng, 2, 3, 4)),
+        "two leading dims": lambda rng: (normal(rng, 2, 3, 4), normal(rng, 2, 3, 4)),
         "a single vector": lambda rng: (normal(rng, 4), normal(rng, 4)),
     },
     checks=CONDUCT,
-    modeled_on="Liger-Kernel #968: the loss of every token, times the upstream gradient of "
-    "the first",
+    modeled_on="Liger-Kernel #968: the gradient of every token was multiplied by the upstream "
+    "gradient of the first",
 )

@@ -1,10 +1,10 @@
 """Repair: scale and shift on a frozen backbone
 
-1. Print what backward returns when x is frozen, beside forward's arguments. Who tells the engine
-   which of the returned values belongs to which argument?
-2. The position does, and nothing else. A list that only grows by what is needed moves everything
-   behind a gap one place forward.
-3. Start with grad_x = grad_gamma = grad_beta = None, fill in those that needs_input_grad asks for,
+1. Print what backward returns if x is frozen, and compare it with the arguments of forward. How
+   does autograd know which value belongs to which argument?
+2. Autograd goes by the position. This list only contains the gradients that are needed, so every
+   gradient after a missing one is at the wrong position.
+3. Start with grad_x = grad_gamma = grad_beta = None, compute those that needs_input_grad asks for,
    and return all three in the order of the arguments.
 """
 
@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=9,
     section="What gradcheck does not ask",
-    constraints="also while any of the three tensors is frozen",
+    constraints="right if any of the three tensors is frozen, too",
     reference=film,
     samplers={
         "4 rows of 3": lambda rng: (normal(rng, 4, 3), normal(rng, 3), normal(rng, 3)),
@@ -34,6 +34,6 @@ EXERCISE = FunctionExercise(
         "rows of one number": lambda rng: (normal(rng, 6, 1), normal(rng, 1), normal(rng, 1)),
     },
     checks=CONDUCT,
-    modeled_on="Liger-Kernel #930: a fused loss that was right as long as all of its inputs "
-    "asked for a gradient",
+    modeled_on="Liger-Kernel #930: a fused loss that was right only if all of its inputs "
+    "required a gradient",
 )

@@ -1,11 +1,12 @@
-"""Repair: the silence that was not silent
+"""Repair: the silence that disappears
 
-1. Compare x before and after the call, number by number. Once that is mended, run diagnose again: a
-   second bug has been waiting behind the first.
-2. x.data is the same memory as x. x.clamp(min=floor), without the underscore, makes a new tensor.
-   For the second bug sketch y against x: what is the slope left of the floor? backward must know
-   which elements lie there.
-3. Save x itself and keep ctx.floor. backward: torch.where(x >= ctx.floor, grad_output / x, 0).
+1. Compare x before and after the call. When x stays the same, run diagnose on your class: there is
+   a second mistake.
+2. x.data is the memory of x. x.clamp(min=floor), without the underscore, returns a new tensor. For
+   the second mistake, draw y against x. What is the slope below the floor? backward must know which
+   elements are below it.
+3. Save x itself, and store ctx.floor = floor. In backward, return torch.where(x >= ctx.floor,
+   grad_output / x, 0).
 """
 
 import torch
@@ -28,7 +29,7 @@ def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, fl
 
 
 def around_floor(rng: torch.Generator, floor: float, *shape: int) -> tuple[Tensor, float]:
-    """Return positive numbers that lie in turn below and above a floor, and the floor."""
+    """Return positive numbers, alternately below and above a floor, and the floor."""
     ratio = positive(rng, *shape)  # 0.5 to 2
     below = torch.arange(ratio.numel()).reshape(shape) % 2 == 0
     return floor * torch.where(below, 0.3 * ratio, 1 + ratio), floor
@@ -45,22 +46,21 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=9,
     section="What gradcheck does not ask",
-    constraints="x keeps its values, and what lies below the floor has the gradient 0, as x = 0 "
-    "has",
+    constraints="x keeps its values, and the gradient is 0 below the floor, also at x = 0",
     reference=floor_log,
     samplers={
         "a 3×4 matrix, floor 0.5": lambda rng: around_floor(rng, 0.5, 3, 4),
         "a vector, floor 1": lambda rng: around_floor(rng, 1.0, 5),
-        "three axes, one of length 1": lambda rng: around_floor(rng, 0.1, 2, 1, 3),
+        "three dims, one of length 1": lambda rng: around_floor(rng, 0.1, 2, 1, 3),
         "digital silence: some x are 0": lambda rng: with_silence(rng, 0.2, 6),
     },
     gradient_suspects={
-        "Below the floor y is log(floor), whatever x is: how much does y change there when x "
-        "does? The number after the floor does not tell backward on which side x was.": (
+        "Below the floor, y is log(floor) for every x. How much does y change if x changes? The "
+        "clamped number does not tell backward on which side of the floor x was.": (
             leaky_floor_log
         ),
     },
     checks=CONDUCT,
-    modeled_on="Liger-Kernel #272, whose kernel writes into its input behind the back of "
-    "PyTorch's version counter",
+    modeled_on="Liger-Kernel #272: a kernel writes into its input, and PyTorch's version "
+    "counter does not notice",
 )

@@ -1,9 +1,9 @@
 """Repair: nan since the outlier
 
-1. Take x = 1000 and evaluate backward's formula by hand, one operation at a time. Which is the
-   first number that is not finite?
-2. exp(1000) is inf, and inf/inf is nan. The quotient itself is harmless: it goes to 1. So the same
-   function has to be computed on another way, for both signs of x.
+1. Take x = 1000 and evaluate the formula of backward one operation at a time. What is the first
+   number that is not finite?
+2. exp(1000) is inf, and inf/inf is nan. The quotient itself is close to 1. Find another formula for
+   the same function that works for both signs of x.
 3. (eˣ - e⁻ˣ) / (eˣ + e⁻ˣ) is tanh(x), which PyTorch computes without overflow.
 """
 
@@ -18,7 +18,7 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def log_cosh(x: Tensor) -> Tensor:
-    """Return ``log(cosh(x))``, also where ``cosh(x)`` overflows."""
+    """Return ``log(cosh(x))``, even if ``cosh(x)`` overflows."""
     return x.abs() + torch.nn.functional.softplus(-2 * x.abs()) - math.log(2)
 
 
@@ -33,7 +33,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=5,
     section="Where a nan comes from",
-    constraints="finite and right for numbers of any size, of both signs",
+    constraints="finite and right for large numbers of both signs",
     reference=log_cosh,
     samplers={
         "a 3×4 matrix": lambda rng: (normal(rng, 3, 4),),
@@ -42,6 +42,6 @@ EXERCISE = FunctionExercise(
         "a single number (0-dim)": lambda rng: (normal(rng),),
     },
     checks=CONDUCT,
-    modeled_on="snntorch #427: a surrogate's exponential overflowed, and inf/inf went into "
-    "the weights",
+    modeled_on="snntorch #427: the exponential of a surrogate gradient overflowed, and the "
+    "weights became nan",
 )

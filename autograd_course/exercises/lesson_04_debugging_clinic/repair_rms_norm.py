@@ -1,11 +1,12 @@
 """Repair: the penalty that misleads
 
-1. The training is right and the penalty is not: the penalty differentiates backward. Which of the
-   numbers that backward reads are functions of x, and does autograd know?
-2. x is an input and has a graph. r was computed in forward, where nothing is recorded; saved, it is
-   a constant. backward can compute it from x, where it is recorded.
-3. Save x alone. backward begins with r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(),
-   without detach or no_grad; the rest stays.
+1. The penalty differentiates backward. backward uses two saved tensors. Which of them depend on x,
+   and which of these dependencies does autograd know?
+2. x is an input, so it is connected to the graph. forward computed r, where autograd records
+   nothing, so r is a constant for autograd. backward can compute r from x, and there autograd
+   records it.
+3. Save only x. Begin backward with r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(), without
+   detach or no_grad. The last line stays as it is.
 """
 
 from torch import Tensor
@@ -16,7 +17,7 @@ from autograd_course.grader.sampling import normal
 
 
 def rms_norm(x: Tensor) -> Tensor:
-    """Return ``x / √(mean(x²) + 1e-6)`` along the last axis."""
+    """Return ``x / √(mean(x²) + 1e-6)`` along the last dim."""
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
 
 
@@ -25,15 +26,14 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="medium",
     minutes=10,
-    section="Before it ships",
+    section="A second derivative that is wrong",
     reference=rms_norm,
     samplers={
         "3 rows of 4": lambda rng: (normal(rng, 3, 4),),
         "a vector": lambda rng: (normal(rng, 5),),
-        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
+        "three dims, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
     },
     double_backward=True,
     checks=CONDUCT,
-    modeled_on="PyTorch #58509: intermediate results of a Function are dangerous for double "
-    "backward",
+    modeled_on="PyTorch #58509: saved intermediates of a Function give wrong second derivatives",
 )

@@ -1,12 +1,12 @@
 """Repair: right until transposed
 
-1. The same numbers in another order in memory: who decides how grad_output lies there? Look for the
-   line that reads memory in place of elements.
-2. as_strided((n, 2), (2, 1)) believes that the numbers lie row by row. After a transpose they do
-   not, and after a sum they do not lie there at all. Ask for the order that you need, or do without
-   it.
-3. grad_output @ turn(grad_output, -ctx.angle) works on any layout. A kernel that needs rows gets
-   grad_output.contiguous(); clone() is no substitute, it keeps the order.
+1. The two gradients contain the same numbers, stored in a different order. Which line depends on
+   the order in which they are stored?
+2. as_strided((n, 2), (2, 1)) assumes that the numbers are stored row by row. After a transpose they
+   are not, and after a sum there is only one number in memory. Either ask for this layout, or use
+   an operation that works with every layout.
+3. grad_output @ turn(grad_output, -ctx.angle) works with every layout. If you keep as_strided, call
+   grad_output.contiguous() first. clone() is not enough, because it keeps the strides.
 """
 
 import math
@@ -20,7 +20,7 @@ from autograd_course.grader.sampling import normal
 
 
 def rotate(x: Tensor, angle: float) -> Tensor:
-    """Return the points of the plane in the last axis, rotated counterclockwise."""
+    """Return the points of the plane in the last dim, rotated counterclockwise."""
     c, s = math.cos(angle), math.sin(angle)
     a, b = x.unbind(-1)
     return torch.stack([c * a - s * b, s * a + c * b], -1)

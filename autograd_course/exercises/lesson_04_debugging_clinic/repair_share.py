@@ -1,9 +1,9 @@
-"""Repair: shares along another axis
+"""Repair: shares along another dim
 
-1. Along the last axis all is well. Read backward with dim=0 in mind: in which lines does it matter,
-   and which of them know?
-2. All that reduces, in forward and in backward, reduces along the same axis. A Jacobian view of a
-   2×3 example with dim=0 shows which outputs the backward couples.
+1. For the last dimension, everything is right. Read backward for dim=0: which lines depend on the
+   dimension, and which of them use ctx.dim?
+2. Every reduction in backward goes along the same dimension as the sum in forward. A Jacobian view
+   of a 2×3 example with dim=0 shows which outputs backward couples.
 3. Sum (grad_output * x / total) along ctx.dim, with keepdim=True.
 """
 
@@ -27,13 +27,13 @@ EXERCISE = FunctionExercise(
     section="Reading a Jacobian",
     reference=share,
     samplers={
-        "a 3×4 matrix along its last axis": lambda rng: (positive(rng, 3, 4), -1),
-        "the same along its first": lambda rng: (positive(rng, 3, 4), 0),
-        "three axes, along the middle one": lambda rng: (positive(rng, 2, 3, 4), 1),
+        "a 3×4 matrix along its last dim": lambda rng: (positive(rng, 3, 4), -1),
+        "a 3×4 matrix along its first dim": lambda rng: (positive(rng, 3, 4), 0),
+        "three dims, along the middle one": lambda rng: (positive(rng, 2, 3, 4), 1),
         "a vector": lambda rng: (positive(rng, 5), 0),
-        "an axis of length 1": lambda rng: (positive(rng, 1, 4), -2),
+        "a dim of length 1": lambda rng: (positive(rng, 1, 4), -2),
     },
     checks=CONDUCT,
-    modeled_on="sparsemax-pytorch #1 and entmax #13: right for a matrix along its last axis, "
-    "and for little else",
+    modeled_on="sparsemax-pytorch #1 and entmax #13: right for a matrix along its last dim, "
+    "and wrong for most other inputs",
 )

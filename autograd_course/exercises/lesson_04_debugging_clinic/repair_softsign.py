@@ -1,10 +1,12 @@
 """Repair: memory that grows
 
-1. Who holds whom? The output holds its grad_fn, which is ctx, as long as somebody holds the output.
-   And who holds the output?
-2. An output on ctx closes a circle: each end keeps the other alive. detach() and deleting it in
-   backward cure one case each. PyTorch has a place for outputs that closes no circle.
-3. y = x / (1 + x.abs()); ctx.save_for_backward(y); return y. In backward (y,) = ctx.saved_tensors.
+1. Which object keeps which alive? The output holds its grad_fn, which is ctx. What holds the
+   output?
+2. An output as an attribute of ctx closes a cycle: each of the two keeps the other alive. PyTorch
+   has a place for outputs that does not close a cycle. (detach() or deleting the attribute in
+   backward helps only in some cases.)
+3. In forward: y = x / (1 + x.abs()), then ctx.save_for_backward(y), then return y. In backward:
+   (y,) = ctx.saved_tensors.
 """
 
 from typing import Any
@@ -27,20 +29,21 @@ def softsign(x: Tensor) -> Tensor:
 
 
 def needs_no_output(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask for a gradient that comes also where nobody holds the output anymore."""
+    """Ask for a gradient after the last reference to the output is gone."""
     _, outputs = applied(function, inputs)
-    total = torch.stack([out.sum() for out in outputs]).sum()  # a sum keeps a shape, no output
+    total = torch.stack([out.sum() for out in outputs]).sum()  # saves no output
     del outputs
     try:
         total.backward()
     except Exception as error:
         return found(
             "backward-raises",
-            "The gradient is right as long as somebody holds the output. After apply(x).sum() "
-            f"nobody does, and backward raises {type(error).__name__}: {first_line(error)}",
+            "The gradient is right only as long as a variable refers to the output. After "
+            f"apply(x).sum() there is none, and backward raises {type(error).__name__}: "
+            f"{first_line(error)}",
             {},
-            "A weak reference holds nothing, and backward needs a tensor that is held: by the "
-            "engine, in the place that PyTorch has for outputs.",
+            "A weak reference does not keep the output alive. Save it with ctx.save_for_backward, "
+            "which keeps it until backward has run.",
         )
     return None
 
@@ -50,12 +53,12 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=10,
-    section="A patient from PyTorch itself",
-    constraints="the memory goes when the output does, without the garbage collector",
+    section="What gradcheck does not ask",
+    constraints="the memory is freed together with the output, without the garbage collector",
     reference=softsign,
     samplers=shaped(normal),
     asked=("tensor-on-ctx", "ctx-cycle"),
     checks=(*CONDUCT, needs_no_output),
-    seconds=20.0,  # to see a cycle the garbage collector has to run, several times
+    seconds=20.0,  # to see a cycle, the garbage collector has to run several times
     modeled_on="PyTorch #25340: an output as an attribute of ctx is never freed",
 )

@@ -1,11 +1,11 @@
 """Repair: only the first loss trains
 
-1. Ask for the same gradient twice, with retain_graph=True. What did the first backward leave of ctx
-   to the second?
-2. backward may read ctx, and must leave it as it was. Walk through the steps backward without
-   taking anything away.
-3. Keep ctx.steps = steps. backward: for h, state in zip(reversed(ctx.steps),
-   reversed(ctx.saved_tensors)).
+1. Compute the same gradient twice, with retain_graph=True. What has the first backward changed on
+   ctx?
+2. backward may read ctx, but must not change it. Go through the steps in reverse order without
+   removing any.
+3. Store ctx.steps = steps. In backward: for h, state in zip(reversed(ctx.steps),
+   reversed(ctx.saved_tensors)), multiply grad_output by 1 - h * state.cos().
 """
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from autograd_course.grader.sampling import normal
 
 
 def solve(x: Tensor, steps: tuple[float, ...]) -> Tensor:
-    """Return the state after steps ``x - h sin x``, of these sizes."""
+    """Return the state after the steps ``x - h sin x``, one for each ``h``."""
     for h in steps:
         x = x - h * x.sin()
     return x
@@ -28,7 +28,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="What gradcheck does not ask",
-    constraints="backward may run as often as somebody asks",
+    constraints="backward may run any number of times",
     reference=solve,
     samplers={
         "3 steps on a 2×3 matrix": lambda rng: (normal(rng, 2, 3), (0.1, 0.2, 0.05)),
@@ -38,5 +38,5 @@ EXERCISE = FunctionExercise(
     },
     double_backward=False,
     checks=CONDUCT,
-    modeled_on="DGL #1046: a cache on ctx that backward cleared, and retain_graph=True",
+    modeled_on="DGL #1046: backward cleared a cache on ctx, and failed with retain_graph=True",
 )

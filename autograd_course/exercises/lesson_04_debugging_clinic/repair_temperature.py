@@ -1,11 +1,10 @@
-"""Repair: the temperature that stays
+"""Repair: the temperature that does not move
 
-1. The engine connects a node to the tensors that apply was given. Which tensors was it given here,
+1. Autograd connects a node to the tensors that you pass to apply. Which tensors did the call pass,
    and which did forward use?
-2. Pass the temperature to apply, as a second argument, and save it. Then derive ∂y/∂t of tanh(x /
-   t): an inner derivative once more. One number is used by all elements of x, so its gradient
-   collects from all of them.
-3. s = g · (1 - y²). The gradient of x is s / t, that of t is -(s · x).sum() / t².
+2. Pass the temperature as a second argument and save it. Then derive ∂y/∂t of tanh(x / t) with the
+   chain rule. All elements of x use the same temperature, so its gradient is a sum over them.
+3. Let s = g · (1 - y²). The gradient of x is s / t, and the gradient of t is -(s · x).sum() / t².
 """
 
 import torch
@@ -17,7 +16,7 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def tempered(x: Tensor, temperature: Tensor) -> Tensor:
-    """Return ``tanh(x / t)`` for a temperature of no axes."""
+    """Return ``tanh(x / t)`` for a temperature without dimensions."""
     return torch.tanh(x / temperature)
 
 
@@ -32,10 +31,10 @@ EXERCISE = FunctionExercise(
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5), positive(rng)),
         "a vector": lambda rng: (normal(rng, 4), positive(rng)),
-        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3), positive(rng)),
+        "three dims, one of length 1": lambda rng: (normal(rng, 2, 1, 3), positive(rng)),
         "a single number (0-dim)": lambda rng: (normal(rng), positive(rng)),
     },
     checks=CONDUCT,
-    modeled_on="torchdiffeq #104, where tensors that a solver's right-hand side had used "
-    "without being handed them got no gradient",
+    modeled_on="torchdiffeq #104: a solver's right-hand side used tensors that were not "
+    "arguments, and they got no gradient",
 )

@@ -51,7 +51,7 @@ class TemperedByOutput(Function):
         return grad_x, grad_t
 
 
-class FiLMOfEverything(SOLVED["SickFiLM"]):  # type: ignore[misc]
+class FiLMOfEverything(SOLVED["BrokenFiLM"]):  # type: ignore[misc]
     """Compute all gradients, whoever asked: wasteful, and right."""
 
     @staticmethod
@@ -73,7 +73,7 @@ class FloorLogByMask(Function):
         return g * above / high, None
 
 
-class RotateByComplex(SOLVED["SickRotate"]):  # type: ignore[misc]
+class RotateByComplex(SOLVED["BrokenRotate"]):  # type: ignore[misc]
     """As rotary embeddings are written; PyTorch has no complex numbers of bfloat16."""
 
     @staticmethod
@@ -82,13 +82,13 @@ class RotateByComplex(SOLVED["SickRotate"]):  # type: ignore[misc]
         return torch.view_as_real(turned), None
 
 
-class RotateContiguous(SOLVED["SickRotate"]):  # type: ignore[misc]
+class RotateContiguous(SOLVED["BrokenRotate"]):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return SOLVED["SickRotate"].backward(ctx, g.contiguous())
+        return SOLVED["BrokenRotate"].backward(ctx, g.contiguous())
 
 
-class LookUpByIndexAdd(SOLVED["SickLookUp"]):  # type: ignore[misc]
+class LookUpByIndexAdd(SOLVED["BrokenLookUp"]):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         table, index, fraction = ctx.saved_tensors
@@ -98,7 +98,7 @@ class LookUpByIndexAdd(SOLVED["SickLookUp"]):  # type: ignore[misc]
         return grad_table, None, (table[index + 1] - table[index]) * g
 
 
-class LogCoshBounded(SOLVED["SickLogCosh"]):  # type: ignore[misc]
+class LogCoshBounded(SOLVED["BrokenLogCosh"]):  # type: ignore[misc]
     """The bound is harmless here: beyond 20 tanh is 1 to the last digit."""
 
     @staticmethod
@@ -120,7 +120,7 @@ class SoftsignByInput(Function):
         return g / (1 + x.abs()).square()
 
 
-class SolveWithACopiedTape(SOLVED["SickSolve"]):  # type: ignore[misc]
+class SolveWithACopiedTape(SOLVED["BrokenSolve"]):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         states, tape = ctx.saved_tensors, list(ctx.tape)

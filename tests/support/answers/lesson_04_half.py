@@ -1,4 +1,4 @@
-"""Half repairs of lesson 04's patients, and wrong lines and experiments."""
+"""Half repairs of lesson 04's broken Functions, and wrong lines and experiments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from answers.making import Spoiling, Wrong, spoiled
 
 WRONG_LOCATIONS = {
     "name-temperature": {
-        "5b": "the right gradient of x",
+        "5b": "the right gradient of `x`",
         "3a": "does not tell you about the temperature",
         "missing-gradient": "such as",
     },
@@ -46,7 +46,7 @@ WRONG_LOCATIONS = {
 
 
 def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
-    """Return all of them, made from the sick classes and the right answers."""
+    """Return all of them, made from the broken classes and the right answers."""
     located = [
         Wrong(exercise, typed, told, typed)
         for exercise, locations in WRONG_LOCATIONS.items()
@@ -59,24 +59,24 @@ def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
         Wrong("predict-ratios", "turned around", "not the other way round", [8, -1, 5]),
         Wrong("predict-ratios", "nothing forgotten", "contains this factor", [8, -1, 1]),
     ]
-    return [*located, *predicted, *_backwards(right), *_sick(solved), *_others(solved, right)]
+    return [*located, *predicted, *_backwards(right), *_as_given(solved), *_others(solved, right)]
 
 
-def _sick(solved: dict[str, Any]) -> list[Wrong]:
-    """Return the patients as they came, where the repair has the same arguments."""
+def _as_given(solved: dict[str, Any]) -> list[Wrong]:
+    """Return the broken classes as given, where the repair has the same arguments."""
     rules = {
-        "repair-film": ("SickFiLM", "frozen-input"),
-        "repair-floor-log": ("SickFloorLog", "mutates-input"),
-        "repair-distance": ("SickDistance", "uniform-grad-output"),
-        "repair-rotation": ("SickRotate", "grad-output-layout"),
-        "repair-share": ("SickShare", "dim-argument"),
-        "repair-color-table": ("SickLookUp", "gradient-dtype"),
-        "repair-log-cosh": ("SickLogCosh", "overflow"),
-        "repair-softsign": ("SickSoftsign", "tensor-on-ctx"),
-        "repair-solver": ("SickSolve", "not-reentrant"),
-        "repair-rms-norm": ("SickRMSNorm", "silent-double-backward"),
+        "repair-film": ("BrokenFiLM", "frozen-input"),
+        "repair-floor-log": ("BrokenFloorLog", "mutates-input"),
+        "repair-distance": ("BrokenDistance", "uniform-grad-output"),
+        "repair-rotation": ("BrokenRotate", "grad-output-layout"),
+        "repair-share": ("BrokenShare", "dim-argument"),
+        "repair-color-table": ("BrokenLookUp", "gradient-dtype"),
+        "repair-log-cosh": ("BrokenLogCosh", "overflow"),
+        "repair-softsign": ("BrokenSoftsign", "tensor-on-ctx"),
+        "repair-solver": ("BrokenSolve", "not-reentrant"),
+        "repair-rms-norm": ("BrokenRMSNorm", "silent-double-backward"),
     }
-    return [Wrong(i, "as it came", rule, solved[sick]) for i, (sick, rule) in rules.items()]
+    return [Wrong(i, "as given", rule, solved[broken]) for i, (broken, rule) in rules.items()]
 
 
 def _backwards(right: dict[str, Any]) -> list[Wrong]:
@@ -197,28 +197,28 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
     def half(exercise: str, mistake: str, rule: str, base: Any, **methods: Any) -> Wrong:
         return Wrong(exercise, mistake, rule, spoiled(base, **methods))
 
-    sick = {name: solved[f"Sick{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
-    rotated, dropped = sick["Rotate"].backward, right["repair-dropout"]
+    broken = {name: solved[f"Broken{name}"] for name in ("FloorLog", "Rotate", "LookUp", "LogCosh")}
+    rotated, dropped = broken["Rotate"].backward, right["repair-dropout"]
     return [
         half(
             "repair-floor-log",
             "saves the number after the floor",
             "wrong-region",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_floored,
         ),
         half(
             "repair-floor-log",
             "puts x back",
             "mutates-input",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_put_back,
         ),
         half(
             "repair-floor-log",
             "declares it",
             "wrong-mark-dirty",
-            sick["FloorLog"],
+            broken["FloorLog"],
             forward=_declared,
         ),
         half(
@@ -232,50 +232,50 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-rotation",
             "clones",
             "grad-output-layout",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: rotated(ctx, g.clone()),
         ),
         half(
             "repair-rotation",
             "insists",
             "grad-output-layout",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: (rotated(ctx, g.view(-1, 2))[0].view(g.shape), None),
         ),
         half(
             "repair-rotation",
             "makes x contiguous",
             "grad-output-layout",
-            sick["Rotate"],
-            forward=lambda ctx, x, angle: sick["Rotate"].forward(ctx, x.contiguous(), angle),
+            broken["Rotate"],
+            forward=lambda ctx, x, angle: broken["Rotate"].forward(ctx, x.contiguous(), angle),
         ),
         half(
             "repair-rotation",
             "turns on instead of back",
             "transposed-gradient",
-            sick["Rotate"],
+            broken["Rotate"],
             backward=lambda ctx, g: (g @ solved["turn"](g, ctx.angle), None),
         ),
         half(
             "repair-color-table",
             "the first bug only",
             "duplicate-index",
-            sick["LookUp"],
+            broken["LookUp"],
             backward=lambda ctx, g: _looked_up(ctx, g, torch.zeros_like),
         ),
         half(
             "repair-color-table",
             "the second bug only",
             "gradient-dtype",
-            sick["LookUp"],
+            broken["LookUp"],
             backward=_summed_in_float32,
         ),
         half(
             "repair-log-cosh",
             "nan_to_num",
             "wrong-region",
-            sick["LogCosh"],
-            backward=lambda ctx, g: sick["LogCosh"].backward(ctx, g).nan_to_num(),
+            broken["LogCosh"],
+            backward=lambda ctx, g: broken["LogCosh"].backward(ctx, g).nan_to_num(),
         ),
         half(
             "repair-softsign",
@@ -289,7 +289,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-softsign",
             "deletes it in backward",
             "tensor-on-ctx",
-            solved["SickSoftsign"],
+            solved["BrokenSoftsign"],
             backward=_deleting,
         ),
         half(
@@ -311,7 +311,7 @@ def _others(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
             "repair-solver",
             "turns the tape around",
             "not-reentrant",
-            solved["SickSolve"],
+            solved["BrokenSolve"],
             backward=_turned_around,
         ),
         half(
