@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def soft_rank(x: Tensor, tau: float) -> Tensor:
-    """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last axis."""
+    """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last dim."""
     return 0.5 + torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau).sum(-1)
 
 
@@ -35,7 +35,7 @@ EXERCISE = FunctionExercise(
     samplers={
         "5 numbers, temperature 1": lambda rng: (normal(rng, 5), 1.0),
         "a 2×4 matrix, temperature 0.3": lambda rng: (normal(rng, 2, 4), 0.3),
-        "three axes, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
+        "three dims, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
         "one number to rank": lambda rng: (normal(rng, 3, 1), 0.5),
     },
     checks=(
