@@ -427,9 +427,9 @@ print("abs              ", at_zero(torch.abs))
 
 # %% [markdown]
 # `relu`, `leaky_relu` and `abs` are convex. For `relu` and `abs` the slope closest to 0 is 0, and
-# for `leaky_relu` it is 0.25. `maximum` is a convex function of *two* arguments. Where they are equal, its subgradients
-# are $(t, 1 - t)$, and the shortest one is $(\tfrac12, \tfrac12)$. `clamp` does not follow the rule
-# in PyTorch 2.13, where it returns 1.
+# for `leaky_relu` it is 0.25. `maximum` is a convex function of *two* arguments. Where they are
+# equal, its subgradients are $(t, 1 - t)$, and the shortest one is $(\tfrac12, \tfrac12)$. `clamp`
+# does not follow the rule in PyTorch 2.13, where it returns 1.
 #
 # Does an input ever lie exactly on a kink? A parameter that starts at zero does. The next cell
 # looks for the $w$ with $f(w) = 1$ and starts at $w = 0$. It uses two functions that have the same
@@ -659,7 +659,7 @@ class SoftThreshold(Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, t = inputs
+        _, t = inputs
         ctx.save_for_backward(output)
         ctx.shape = t.shape
 
@@ -818,8 +818,8 @@ for name, f in (
 # kinks, because equal shares are the subgradient of minimum norm. `max(0)` and `topk` also return
 # an index, and give everything to the element at that index.
 #
-# If the winners should share equally, divide the mask of the winners, `x == y`, by their number. The
-# mask alone would give the *whole* gradient to each of them. One of the exercises asks you for this
+# If the winners should share equally, divide their mask, `x == y`, by the number of winners. The
+# mask alone would give the *whole* gradient to each of them. One of the exercises asks for this
 # Function.
 
 # %% [markdown]
@@ -982,8 +982,8 @@ knowledge_check("03")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) continue with more of these
-# backwards, up to soft ranks. You also find a wrong line in a pooling layer and predict five
+# [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for more backward
+# formulas, up to soft ranks. You also find a wrong line in a pooling layer and predict five
 # gradients. The course's own versions of all these Functions are in `autograd_course/functions`,
 # one per module. Look at them after you have written yours.
 #

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_04
+from answers import lesson_02, lesson_03, lesson_04
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 
@@ -19,7 +19,7 @@ from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD = lesson_02.SOLVED, lesson_04.SOLVED
+CARDS, PATTERNS, WARD = lesson_02.SOLVED, lesson_03.SOLVED, lesson_04.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -162,6 +162,20 @@ def two_calls(first: Tensor, second: Tensor) -> Experiment:
     return run
 
 
+# Mean pooling
+
+MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
+
+
+def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    return (tokens * mask.unsqueeze(2)).sum(1) / mask.sum(1, keepdim=True)
+
+
+def pooled_gradient(apply: Apply) -> Tensor:
+    upstream = torch.arange(1.0, 7.0, dtype=torch.float64).reshape(2, 3)
+    return gradient(apply, draw(2, 4, 3), MASK, upstream=upstream)
+
+
 # The ward. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -299,6 +313,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": lambda apply: two_calls(x := row(3.0), x)(apply),
             "c": checked(draw(4)),
             "d": doubled(draw(4)),
+        },
+    ),
+    "locate-mean-pooling": (
+        PATTERNS["MeanPool"].apply,
+        mean_pool,
+        {
+            "a": lambda apply: numbers(apply(draw(2, 4, 3), MASK)[1]),
+            "b": lambda apply: passes(apply, draw(2, 4, 3), torch.ones_like(MASK)),
+            "c": lambda apply: numbers(pooled_gradient(apply)[1].sum(0)),
+            "d": lambda apply: numbers(pooled_gradient(apply)[~MASK]),
         },
     ),
     "name-temperature": (
