@@ -260,7 +260,7 @@ class MeanPool(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output) -> None:
-        tokens, mask = inputs
+        _, mask = inputs
         ctx.save_for_backward(mask)  # 3
 
     @staticmethod
