@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_03, lesson_04
+from answers import lesson_01, lesson_02, lesson_03, lesson_04
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
+from torch.nn.functional import smooth_l1_loss
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, PATTERNS, WARD = lesson_02.SOLVED, lesson_03.SOLVED, lesson_04.SOLVED
+TEMPLATE, CARDS = lesson_01.SOLVED, lesson_02.SOLVED
+PATTERNS, WARD = lesson_03.SOLVED, lesson_04.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -57,6 +59,16 @@ def unchanged(apply: Apply, given: Tensor, *others: Any) -> bool:
     x = given.detach().clone()
     apply(x, *others)
     return torch.equal(x, given)
+
+
+# Smooth L1
+
+
+def smooth_l1(prediction: Tensor, target: Tensor, beta: float) -> Tensor:
+    return smooth_l1_loss(prediction, target, reduction="none", beta=beta)
+
+
+ERRORS = (row(-3.0, -0.8, -0.2, 0.1, 0.7, 3.0), torch.zeros(6, dtype=torch.float64))
 
 
 # The skip connection
@@ -275,6 +287,16 @@ def differentiated(*inputs: Any) -> Experiment:
 
 
 RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
+    "locate-smooth-l1": (
+        TEMPLATE["SmoothL1"].apply,
+        smooth_l1,
+        {
+            "a": checked(*ERRORS, 1.0),
+            "b": checked(*ERRORS, 0.5),
+            "c": doubled(*ERRORS, 0.5),
+            "d": values(*ERRORS, 0.5),
+        },
+    ),
     "card-skip-connection": (
         CARDS["Rectify"].apply,
         MaskedReLU.apply,

@@ -38,12 +38,14 @@ def outcome() -> list[float]:
         ]
 
 
+DIAGONAL = "That is y (1 - y), the diagonal of the Jacobian alone."
 EXERCISE = PredictionExercise(
     answer="prediction",
     points=1,
     difficulty="easy",
     minutes=5,
     section="Copies forward, sums backward",
+    section_is_on_backward=True,
     needs_sections=("Reductions", "Max, and what ties do", "Softmax without a Jacobian"),
     outcome=outcome,
     mistakes={
@@ -56,6 +58,7 @@ EXERCISE = PredictionExercise(
         (4, 100.0): "Row 2 is read twice, and both gradients count.",
         (4, 1.0): "Row 2 is read twice, and both gradients count.",
         (5, 1.0): "1 is the gradient of the loss with respect to each output. What about an input?",
-        (5, 0.222): "That is y (1 - y), the diagonal of the Jacobian alone.",
+        (5, 0.222): DIAGONAL,
+        (5, 2 / 9): DIAGONAL,
     },
 )
