@@ -3,7 +3,9 @@
 #
 # # 03 · Gradient patterns: exercises
 #
-# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum and an index. Here you write six Functions, find the wrong line in another one, and predict five gradients. Exercise 9 is one more Function, for more practice. You may have solved `gather-rows` and `broadcast-multiply` in the lesson already.
+# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum and an index. Here you write six Functions, find the wrong line in another one, and predict five gradients. You may have solved `gather-rows` and `broadcast-multiply` in the lesson already.
+#
+# Exercise 9 is optional. It is for you if you want more practice.
 #
 # **Given:** the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`.
 #
@@ -317,7 +319,7 @@ prediction = [..., ..., ..., ..., ...]
 grade("predict-patterns", prediction)
 
 # %% [markdown]
-# ## 9 · GELU: for more practice (1 point · easy · 9 minutes)
+# ## 9 · Optional: GELU (1 point · easy · 9 minutes)
 #
 # GELU is the activation of most transformers. It multiplies each number by the share of a normal distribution that lies below it.
 #

@@ -18,7 +18,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
-# 18 points, about 85 minutes.
+# 20 points, about 95 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

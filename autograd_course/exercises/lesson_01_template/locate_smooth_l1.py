@@ -25,7 +25,7 @@ EXERCISE = LocatingExercise(
         "4": "The loss is quadratic where the error is smaller than beta. That is the definition.",
         "5": "The values are those of the formula. Is the slope the derivative of them?",
         "6": "This line unpacks the one tensor that `forward` saved.",
-        "8": "The error grows with the prediction and falls with the target, so the signs are right.",
+        "8": "The error grows with the prediction and falls with the target. Both signs are right.",
     },
     experiment="b",
     experiments={
