@@ -58,8 +58,8 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 # ## More ratings, and no better scores
 #
 # We have 2,000 ratings of 60 films and want to learn one score for each film. For each rating, the
-# model looks up the score of the film and squares the difference. This loss is smallest if each
-# score is the average of the film's ratings.
+# model looks up the score of the film and squares the difference between the two. This loss is
+# smallest if each score is the average of the film's ratings.
 #
 # A colleague wrote the lookup as a custom Function. `forward` reads rows of the table. `backward`
 # writes each gradient to the row that it belongs to.
@@ -137,14 +137,14 @@ with figure(columns=2, height=3.6) as (watched, errors):
 # %% [markdown]
 # The loss falls to a seventh of its first value (left, orange). If autograd differentiates
 # `table[index]` itself, the loss falls further (blue), and films with many ratings get accurate
-# scores (right). With the colleague's Function they do not. Look at film 2:
+# scores (right). With the colleague's Function, more ratings do not help. Look at film 2:
 
 # %%
 report(scores)
 
 # %% [markdown]
 # The learned score is the last rating in the list. The line `grad_table[index] = grad_output`
-# overwrites: of 134 gradients for this row, it keeps one and drops the others.
+# overwrites. There are 134 gradients for this row, and the line keeps only one of them.
 #
 # **Your turn.** The row must collect all 134 gradients. Change the marked line so that it adds, and
 # run the cell. The learned score should become 3.5.
@@ -166,9 +166,9 @@ report(fit(Repaired.apply)[0])
 # ## Why += is not enough
 #
 # Most people type `+=`, and the score does not change. `grad_table[index] += grad_output` reads the
-# rows, adds, and writes the results back. If the index names a row twice, both results start from
-# the same old value, and the second one overwrites the first. `index_add` adds one gradient after
-# the other. Here the index names row 2 twice, with the gradients 1 and 100:
+# rows, adds, and writes the results back. If a row occurs twice in the index, both results start
+# from the same old value, and the second one overwrites the first. `index_add` adds one gradient
+# after the other. Here row 2 occurs twice in the index, with the gradients 1 and 100:
 
 # %%
 index = torch.tensor([2, 0, 2])
@@ -183,14 +183,15 @@ print("+=        ", plus_equals.tolist())
 print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
 
 # %% [markdown]
-# (On a GPU, `=` and `+=` may keep another one of the two, and it may change from run to run.)
+# (On a GPU, `=` and `+=` may keep either of the two gradients, and the choice may change from run
+# to run.)
 #
 # With $y_i = \text{table}[\text{index}_i]$ and $g_i = \partial L/\partial y_i$, the gradient of row
 # $r$ is the sum over all reads of this row:
 #
 # $$\frac{\partial L}{\partial\,\text{table}_r} = \sum_{i\,:\ \text{index}_i = r} g_i .$$
 #
-# Use `index_add` in the cell above, and run it again.
+# Use `index_add` in your `Repaired`, and run that cell again.
 #
 # <details><summary>The repair</summary>
 #
@@ -296,8 +297,8 @@ print("gradcheck:", gradcheck(ReadRows.apply, (table, torch.tensor([2, 0, 3]))))
 diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
 
 # %% [markdown]
-# The index is an input, too, so test it with the values that cause trouble: indices that repeat,
-# and rows that no index names. (`diagnose` got such an index.)
+# The index is an input, too, so test values of it that cause trouble. Some rows should occur more
+# than once, and some not at all. (We passed such an index to `diagnose`.)
 #
 # One more line of this Function matters. `grad_output.new_zeros(shape)` takes its dtype and its
 # device from the gradient. `torch.zeros(shape)` would use the defaults, usually float32 on the CPU.
@@ -432,8 +433,8 @@ print("abs              ", at_zero(torch.abs))
 # does not follow the rule in PyTorch 2.13, where it returns 1.
 #
 # Does an input ever lie exactly on a kink? A parameter that starts at zero does. The next cell
-# looks for the $w$ with $f(w) = 1$ and starts at $w = 0$. It uses two functions that have the same
-# *values*:
+# starts at $w = 0$ and looks for the $w$ with $f(w) = 1$. It does this for two functions that have
+# the same *values*:
 
 # %%
 zero = torch.zeros(())
@@ -490,15 +491,15 @@ with figure(width=6.6, height=3.2) as (axes,):
 # y\,(1 - \sigma)$. But $\sigma(x)$ is neither an input nor an output and has no graph, so the
 # *second* derivative is then wrong without a warning. Lesson 06 explains this.)
 #
-# So before you save a tensor, ask what the derivative depends on. It may be very little.
+# So before you save a tensor, ask what the derivative depends on. Sometimes it needs very little.
 
 # %% [markdown]
 # ## Broadcasting is a copy
 #
 # If two shapes differ, broadcasting repeats the smaller tensor along the missing dims. Repeating is
-# copying, so backward sums over exactly the dims that were repeated. The dims that broadcasting
-# added in front disappear again. The dims that it expanded from size 1 keep size 1. `sum_to_shape`
-# does this for every pattern. (PyTorch has it as `g.sum_to_size(shape)`.)
+# copying, so backward sums over exactly the dims that were repeated. In the result, the dims that
+# broadcasting added in front are gone, and the dims that it expanded have size 1 again.
+# `sum_to_shape` does this for all shapes. (The method `g.sum_to_size(shape)` does the same.)
 
 
 # %%
@@ -536,8 +537,8 @@ for a, b in ((sample(2, 3), sample(3)), (sample(4, 1), sample(2, 1, 3)), (sample
     print(f"{tuple(a.shape)} plus {tuple(b.shape)}:", gradcheck(Add.apply, (a, b)))
 
 # %% [markdown]
-# If you collect the dims in a list and call `gradient.sum(dims)` once, take care of the empty list:
-# for `sum`, `mean` and `amax` it means *all* dims.
+# You could collect the dims in a list and call `gradient.sum(dims)` once. But then you must handle
+# the empty list yourself, because `sum`, `mean` and `amax` take it for *all* dims.
 #
 # Now leave out the two sums. In the next cell, `b` has the shape (3,), and `backward` returns a
 # gradient of shape (2, 3) for it.
@@ -562,9 +563,9 @@ print("b.grad:", b.grad.tolist())
 
 # %% [markdown]
 # The autograd engine knows the shape of $b$ and sums over the dims that broadcasting could have
-# repeated. So `gradcheck` passes this `backward`, too. But the sum is your job. Code that calls
-# `backward` directly gets the wrong shape, and a forward may repeat along *another* dim than the
-# engine assumes.
+# repeated. So this `backward` also passes `gradcheck`. But the sum is your job. Code that calls
+# `backward` directly gets the wrong shape. And if your forward repeats along *another* dim than the
+# engine assumes, the sum of the engine is wrong.
 #
 # ### Exercise 2: multiply with broadcasting
 #
@@ -596,8 +597,8 @@ grade("broadcast-multiply", BroadcastMultiply)
 # %% [markdown]
 # ### One parameter for all elements
 #
-# A parameter that all elements share is the same pattern. A learned Swish, $y = x\,\sigma(\beta
-# x)$, copies its slope $\beta$ to every $x_i$. So $\partial L/\partial\beta = \sum_i
+# A parameter that all elements share follows the same pattern. A learned Swish, $y =
+# x\,\sigma(\beta x)$, copies $\beta$ to every $x_i$. So $\partial L/\partial\beta = \sum_i
 # g_i\,x_i^2\,\sigma'(\beta x_i)$ is one number, a sum over all elements.
 #
 # ### Where the engine guesses wrong
@@ -605,7 +606,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 # *Extra: a forward that repeats along another dim. Read it when `diagnose` reports
 # `unreduced-broadcast`.*
 #
-# Here is a vector with one number for each row:
+# In the next cell, the vector `s` has one number for each row of `x`:
 
 
 # %%
@@ -635,23 +636,24 @@ for rows, columns in ((2, 3), (3, 3)):
         print("     it is", s.grad.tolist())
 
 # %% [markdown]
-# People like to try a square matrix first. There the engine sums over the rows instead of the
+# People often try a square matrix first. There the engine sums over the rows instead of the
 # columns, and the gradient is wrong. `diagnose` looks at what `backward` itself returns.
 # `unreduced-broadcast` is a warning if the engine's sum is right, and an error if it is not. (A
-# hook on the node comes too late: it already sees the sum.)
+# hook on the node runs too late and sees only the sum.)
 #
 # ### A threshold for all elements
 #
 # *Extra: a backward that needs only the sign of its output.*
 #
-# The *soft threshold* shrinks every element by $t$ and sets elements smaller than $t$ to zero. The
-# sign of the output tells backward all that it needs to know about $x$: an element above $t$ has a
-# positive output, an element below $-t$ a negative one, and all others have the output 0.
+# The *soft threshold* moves every element towards zero by $t$, and sets elements smaller than $t$
+# to zero. From the sign of the output, backward knows all that it needs to know about $x$. An
+# element above $t$ has a positive output, an element below $-t$ has a negative output, and all
+# others have the output 0.
 
 
 # %%
 class SoftThreshold(Function):
-    """y = sign(x) max(|x| - t, 0); where |x| > t, ∂L/∂x = g and ∂L/∂t collects -sign(x) g."""
+    """y = sign(x) max(|x| - t, 0); where |x| > t, ∂L/∂x = g and ∂L/∂t = Σ -sign(x) g."""
 
     @staticmethod
     def forward(x, t):
@@ -678,9 +680,9 @@ for t in (torch.tensor(0.5), torch.tensor([[0.5], [1.0]]), torch.tensor([0.2, 0.
 # %% [markdown]
 # ### Checkpoint 2
 #
-# Now finish a `backward` yourself. $d_{ij} = x_i - x_j$ are all differences of a vector: `x[:,
-# None] - x[None, :]`. Each $x_k$ is copied along row $k$ and, with a minus sign, along column $k$.
-# What does `backward` return? (The exercise on soft ranks builds on this.)
+# Now finish a `backward` yourself. `forward` returns the matrix $d_{ij} = x_i - x_j$ of all
+# differences of a vector. It copies each $x_k$ along row $k$ and, with a minus sign, along column
+# $k$. What does `backward` return? (The exercise on soft ranks builds on this.)
 
 
 # %%
@@ -695,7 +697,7 @@ class Differences(Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        return None  # grad_output is n×n; collect for each x_k what its uses send back
+        return None  # grad_output is n×n; add up the gradients of all uses of each x_k
 
 
 diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
@@ -707,8 +709,8 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # return grad_output.sum(1) - grad_output.sum(0)
 # ```
 #
-# The row of $x_k$ is summed over dim 1. Its column is summed over dim 0, with a minus sign. Each
-# half alone looks like a plausible backward, but it misses half of the uses.
+# Sum the row of $x_k$ over dim 1. Sum its column over dim 0 and subtract the result. Each half
+# alone looks like a plausible backward, but it misses half of the uses.
 #
 # </details>
 
@@ -719,14 +721,14 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # its uses: $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
 # $\partial L/\partial B = A^\top G$.
 #
-# You need not remember these formulas, because the shapes determine them. Suppose that $A$ is 2×3
-# and $B$ is 3×5. Then $G$ is 2×5. The gradient of $A$ must be 2×3, and the only product of two of
-# these matrices (transposed or not) that has this shape is $G B^\top$. The gradient of $B$ must be
-# 3×5, and the only such product is $A^\top G$. With square matrices all products fit, so never test
-# a matrix product with square matrices.
+# You do not have to remember these formulas, because the shapes determine them. Suppose that $A$ is
+# 2×3 and $B$ is 3×5. Then $G$ is 2×5. The gradient of $A$ must be 2×3, and the only product of two
+# of these matrices (transposed or not) that has this shape is $G B^\top$. The gradient of $B$ must
+# be 3×5, and the only such product is $A^\top G$. With square matrices all products fit, so never
+# test a matrix product with square matrices.
 #
 # For batches, the formula is the same for each pair of matrices. If a batch dim was broadcast, sum
-# over it, as in every broadcast:
+# over it, as you do after every broadcast:
 
 
 # %%
@@ -756,8 +758,8 @@ print("batch and matrix:", gradcheck(MatMul.apply, (sample(4, 2, 3), sample(3, 5
 # ## Reductions
 #
 # A sum is the transpose of a copy, so its backward *expands*: every element gets the gradient of
-# the sum that it went into. A mean also divides by $N$, the number of elements in each mean, not in
-# all of $x$. The difficulty is in the shapes. With `keepdim=False` the reduced dims are gone, and
+# the sum that it is part of. A mean also divides by $N$, the number of elements in each mean (and
+# not in all of $x$). The shapes need some care. With `keepdim=False` the reduced dims are gone, and
 # you must restore them with size 1 before you can expand.
 
 
@@ -796,8 +798,8 @@ for arguments in (((0,),), ((-1,), True), ((0, 2),), ((0, 2), True)):
 #
 # A maximum passes its gradient to the largest element. If several elements tie, the maximum has a
 # kink. After a ReLU this is common: about one window in sixteen of a 2×2 max-pooling contains only
-# zeros. The next cell differentiates the maximum of `[3, 1, 3]` in four ways. Vote for the first
-# one, `amax`.
+# zeros. The next cell computes the maximum of `[3, 1, 3]` with four functions, and the gradient of
+# each. The vote is about the first one, `amax`.
 
 # %%
 vote("03", "tied-maximum")
@@ -816,7 +818,7 @@ for name, f in (
 # %% [markdown]
 # PyTorch's functions follow two conventions. `amax` and `max()` follow the documented rule for
 # kinks, because equal shares are the subgradient of minimum norm. `max(0)` and `topk` also return
-# an index, and give everything to the element at that index.
+# an index, and give the whole gradient to the element at that index.
 #
 # If the winners should share equally, divide their mask, `x == y`, by the number of winners. The
 # mask alone would give the *whole* gradient to each of them. One of the exercises asks for this
@@ -852,8 +854,8 @@ for n in (5, 2000):
     print(f"N = {n:>4}:", gradcheck(Variance.apply, x, raise_exception=False))
 
 # %% [markdown]
-# At 2000 elements the two differ by 0.05 %, and the `rtol` of `gradcheck` allows 0.1 %. An error of
-# one in $N$ hides in large inputs, so test on small ones.
+# For 2000 elements the two results differ by 0.05 %, and the `rtol` of `gradcheck` allows 0.1 %. An
+# error of this kind gets smaller as $N$ grows, so test on small inputs.
 
 # %% [markdown]
 # ## Softmax without a Jacobian
@@ -869,8 +871,8 @@ for n in (5, 2000):
 #
 # $$\frac{\partial L}{\partial x} = y \odot \Bigl(g - \sum_i g_i\,y_i\Bigr).$$
 #
-# Rows of the picture are outputs, and columns are inputs. Each score adds weight to its own output,
-# on the diagonal, and takes weight from all the others.
+# In the picture below, rows are outputs and columns are inputs. If a score grows, its own weight
+# grows (the diagonal), and all other weights shrink.
 
 
 # %%
@@ -895,9 +897,9 @@ logits = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], dtype=torch.float64)
 jacobian_view(Softmax, logits)
 
 # %% [markdown]
-# One check needs no second implementation. If you add one number to all scores of a row, no weight
-# changes. So the gradient has no component in this direction: *each row of it must sum to zero*.
-# Every symmetry of a forward (shift, scale, rotation) gives such a check.
+# One check needs no second implementation. If you add one number to all scores of a row, the
+# weights do not change. So *each row of the gradient must sum to zero*. Every symmetry of a forward
+# (shift, scale, rotation) gives such a check.
 #
 # ### Only the diagonal
 #

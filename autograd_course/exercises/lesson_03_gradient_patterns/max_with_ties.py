@@ -52,7 +52,7 @@ EXERCISE = FunctionExercise(
             amax,
             torch.tensor([3.0, 2.99999999, 1.0], dtype=torch.float64),
             0,
-            beside="Elements that come close to each other are no tie.",
+            beside="Elements that are only close to each other do not tie.",
         ),
     ),
 )

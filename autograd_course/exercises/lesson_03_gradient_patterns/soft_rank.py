@@ -2,9 +2,9 @@
 
 1. x_k appears in rank k, as the number that is ranked. Where else? Move it up past its neighbor,
    and see whose rank changes.
-2. With S_ij = σ'((x_i - x_j)/τ)/τ, a symmetric matrix, rank i grows with x_i by the sum of row i,
-   and falls with x_j by S_ij. So x_k gets one term from its own row, times g_k, and one from its
-   column, with all the g_i.
+2. Let S_ij = σ'((x_i - x_j)/τ)/τ. If x_k grows, rank k grows by the sum of S_kj over all j, and
+   every rank i falls by S_ik. (The terms for j = k and i = k cancel.) Multiply each of these by the
+   gradient of its rank, g_k or g_i, and add them.
 3. ∂L/∂x_k = Σ_j S_kj · (g_k - g_j). Save x. In backward, recompute s = σ of the differences and S =
    s(1 - s)/τ. Multiply S by the matrix of differences of g and sum over the last dim. Return None
    for τ.
