@@ -302,7 +302,7 @@ grade("predict-grad-output", prediction)
 # %% [markdown]
 # ## Optional: repair five broken backwards
 #
-# These five exercises are for more practice. A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error and spoil the training, and the fifth raises an error.
+# These five exercises are for more practice. A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error but return wrong gradients, and the fifth raises an error.
 #
 # Write a subclass of the broken class, so that you keep its `forward`, and override `backward`.
 #
@@ -386,7 +386,7 @@ grade("repair-multiply", Multiply)
 #
 # The mean over the last dimension, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
 #
-# The mistake is easy to miss, because every gradient has the right direction. Training still works, but with a learning rate that nobody chose.
+# The mistake is easy to miss, because every gradient has the right direction. Training still works, but as if the learning rate were $n$ times as large.
 
 
 # %%
