@@ -33,7 +33,8 @@ def outcome() -> list[float]:
         def backward(ctx: Any, grad_output: Tensor) -> Tensor:
             (x,) = ctx.saved_tensors
             received.append(grad_output.flatten()[0].item())
-            return 2 * x * grad_output
+            gradient: Tensor = 2 * x * grad_output
+            return gradient
 
     square: Any = Square.apply
     with torch.enable_grad():
