@@ -132,7 +132,7 @@ grade("swish", Swish)
 #
 # **Write** the three methods. Every element of $y$ depends on $\beta$. What does this mean for the gradient of $\beta$?
 #
-# **Constraint:** the gradient of $\beta$ leaves `backward` in the shape of $\beta$.
+# **Constraint:** `backward` returns the gradient of $\beta$ in the shape of $\beta$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "learnable-swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -212,7 +212,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 #
 # $$y = \max_j x_j$$
 #
-# along `dim`, with or without `keepdim`. Where several elements of a slice share the maximum, no derivative exists. PyTorch uses two conventions for this. `torch.max(x, dim)` gives the whole gradient to the element whose index it returns. `torch.amax` shares it, as PyTorch's rule for convex functions says.
+# This is the maximum along `dim`, with or without `keepdim`. If several elements of a slice tie, no derivative exists. PyTorch uses two conventions for this. `torch.max(x, dim)` gives the whole gradient to the element whose index it returns. `torch.amax` shares it, as PyTorch's rule for convex functions says.
 #
 # After a ReLU, or among small integers, ties are common.
 #
@@ -253,11 +253,11 @@ grade("max-with-ties", MaxWithTies)
 # %% [markdown]
 # ## 6 · Soft rank (3 points · medium · 15 minutes)
 #
-# The rank of a number is one plus the number of smaller ones. It is a step function and has no useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
+# The rank of a number is one plus the count of smaller numbers. It is a step function and has no useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
 #
 # $$r_i = \tfrac12 + \sum_j \sigma\left(\frac{x_i - x_j}{\tau}\right)$$
 #
-# The sum includes $j = i$, which contributes $\sigma(0) = \tfrac12$. For small $\tau$ these are the ranks 1 to $n$. $x$ may have several dims. The ranks are computed along the last one.
+# The sum includes $j = i$, which contributes another $\sigma(0) = \tfrac12$. For small $\tau$ these are the ranks 1 to $n$. $x$ may have several dims. The ranks are computed along the last one.
 #
 # **Write** the three methods. $x_k$ affects its own rank, and the ranks of all others.
 #
@@ -298,7 +298,7 @@ grade("soft-rank", SoftRank)
 # %% [markdown]
 # ## 7 · Mean pooling: which line? (1 point · easy · 6 minutes)
 #
-# Many models turn the vectors of a sentence's tokens into one vector, their mean. In a batch, short sentences are padded, and a mask says which tokens are real. `tokens` has the shape (sentences, length, features), and the boolean `mask` has the shape (sentences, length).
+# Many language models represent a sentence by the mean of its token vectors. In a batch, short sentences are padded, and a mask says which tokens are real. `tokens` has the shape (sentences, length, features), and the boolean `mask` has the shape (sentences, length).
 #
 # Somebody wrote this Function and tested it with sentences of equal length. On padded batches, the model learns little from short sentences. In the run below, gradient descent should move the mean of each sentence to 1. Sentence 0 has four tokens, and sentence 1 has one.
 
@@ -381,7 +381,7 @@ grade("predict-patterns", prediction)
 #
 # $\Phi$ is the distribution function of the normal distribution, so its derivative is the density $\varphi(x) = e^{-x^2/2} / \sqrt{2\pi}$.
 #
-# **Write** the three methods. Use `torch.erf`: the exact GELU, not its approximation by tanh.
+# **Write** the three methods. Use `torch.erf`. It gives the exact GELU, not its approximation by tanh.
 #
 # **Constraint:** no built-in `gelu`.
 
