@@ -1061,8 +1061,9 @@ knowledge_check("01")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/01_template.ipynb) continue with Functions to write
-# and five broken ones to repair. `grade` tells you at once whether an answer is right.
+# [The exercises of this lesson](../exercises/01_template.ipynb) continue with Functions to write, a
+# wrong line to find and five optional repairs. `grade` tells you at once whether an answer is
+# right.
 #
 # [Lesson 02](02_ctx_rules.ipynb) is about `ctx`: what it keeps alive and for how long, and what
 # goes wrong if you store a tensor in the wrong place.

@@ -1,10 +1,6 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/03_gradient_patterns.ipynb)
 #
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/03_gradient_patterns.ipynb)
-#
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/03_gradient_patterns.ipynb)
-#
 # # 03 · Gradient patterns
 #
 # **You will** derive and write the backward of the operations that most layers consist of: lookups,
@@ -13,9 +9,11 @@
 # **You will learn** one rule from which all these formulas follow, what to save for each of them,
 # and which mistakes `gradcheck` does not find.
 #
-# **You need** lesson 01: what `backward` is asked for, and what `gradcheck` compares.
+# **You need** [lesson 01](01_template.ipynb), and from [lesson 02](02_ctx_rules.ipynb) the separate
+# `forward` and `setup_context`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 15. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 20. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -37,36 +35,47 @@ if "google.colab" in sys.modules:
     output.enable_custom_widget_manager()
 
 # %% jupyter={"source_hidden": true}
-import math
-
 import torch
-from torch.autograd import Function, gradcheck
+from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import leaky_relu
 
-from autograd_course import diagnose, gradient_flow
+from autograd_course import diagnose, grade, gradient_flow, hint  # noqa: F401
 from autograd_course.functions import Square
-from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    figure,
+    note,
+    predict,
+    show_error,
+    vote,
+)
 from autograd_course.visualize import jacobian_view, knowledge_check
 
 # %% [markdown]
 # ## More ratings, and no better scores
 #
-# We have 2,000 ratings of 60 films, each from 0 to 10, and want to learn one score per film. The
-# model looks up the film's score, compares it with the rating, and squares the difference. The
-# score that minimizes this loss is the film's average rating.
+# We have 2,000 ratings of 60 films and want to learn one score for each film. For each rating, the
+# model looks up the score of the film and squares the difference between the two. This loss is
+# smallest if each score is the average of the film's ratings.
 #
-# The lookup is a custom Function, as it would be for a table that is stored compressed. A colleague
-# wrote it. `forward` reads rows of the table. `backward` writes each gradient to the row that it
-# belongs to.
+# A colleague wrote the lookup as a custom Function. `forward` reads rows of the table. `backward`
+# writes each gradient to the row that it belongs to.
 
 
 # %%
 class ReadRows(Function):
     @staticmethod
-    def forward(ctx, table, index):
+    def forward(table, index):
+        return table[index]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        table, index = inputs
         ctx.save_for_backward(index)
         ctx.shape = table.shape
-        return table[index]
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -76,11 +85,7 @@ class ReadRows(Function):
         return grad_table, None
 
 
-# %% [markdown]
-# Here are the data and three hundred training steps. A few films have many ratings, and most films
-# have few.
-
-# %%
+# %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(0)
 quality = 3 + 5 * torch.rand(60, generator=rng)
 popularity = 1 / torch.arange(1.0, 61)
@@ -89,6 +94,7 @@ stars = (quality[film] + 1.5 * torch.randn(2000, generator=rng)).round().clamp(0
 
 
 def fit(read, steps=300):
+    """Learn one score for each film. Return the scores and the loss of each step."""
     scores = torch.zeros(60, requires_grad=True)
     optimizer = torch.optim.Adam([scores], lr=0.1)
     losses = []
@@ -101,82 +107,101 @@ def fit(read, steps=300):
     return scores.detach(), losses
 
 
-scores, losses = fit(ReadRows.apply)
-print(f"loss after 1 step: {losses[0]:.2f}, after {len(losses)}: {losses[-1]:.2f}")
+def report(scores):
+    """Print what was learned about film 2."""
+    own = stars[film == 2]
+    print(f"film 2: {len(own)} ratings, average {own.mean():.1f}, last one {own[-1]:.1f}")
+    print(f"film 2: learned score {abs(scores[2]):.1f}")
 
-# %%
-for k in range(3):
-    own = stars[film == k]
-    learned = f"average {own.mean():.1f}, learned {abs(scores[k]):.1f}"
-    print(f"film {k}: {len(own)} ratings, {learned}, last rating in the list {own[-1]:.0f}")
-
-# %% [markdown]
-# The loss falls to a seventh of its first value. But look at film 2. It has 134 ratings, and their
-# average is 3.5. Its learned score is 0, and 0 is the last of its ratings in the list. Only one
-# rating of each film counts. (Which one is undefined where an index repeats. On a GPU it may change
-# from run to run.)
-#
-# Now let autograd differentiate `table[index]` in the same model.
-
-# %%
-true_scores, true_losses = fit(lambda table, index: table[index])
-print(f"loss after {len(true_losses)}: {true_losses[-1]:.2f}")
-print(f"film 2, learned: {true_scores[2]:.1f}")
 
 # %% jupyter={"source_hidden": true}
+scores, losses = fit(ReadRows.apply)
+true_scores, true_losses = fit(lambda table, index: table[index])
+
 with figure(columns=2, height=3.6) as (watched, errors):
     watched.plot(losses, color=ORANGE)
     watched.plot(true_losses, color=BLUE)
-    watched.set(title="what the author watched", xlabel="step", ylabel="loss", ylim=(0, 40))
-    note(watched, "by hand", (200, 6.5), ORANGE)
-    note(watched, "by autograd", (120, 0.3), BLUE)
+    watched.set(title="what the author watched", xlabel="step", ylabel="loss", ylim=(-2, 40))
+    note(watched, "colleague's Function", (130, 6.5), ORANGE)
+    note(watched, "autograd", (150, -0.9), BLUE)
 
     counts = torch.bincount(film, minlength=60)
     for found, color, marker in ((scores, ORANGE, "x"), (true_scores, BLUE, "o")):
         errors.scatter(counts, (found - quality).abs(), s=20, c=color, marker=marker, lw=1)
     errors.set_xscale("log")
     errors.set_ylim(-0.5, 4.6)
-    errors.set(
-        title="how far a film's score is off", xlabel="ratings it has", ylabel="|score − quality|"
-    )
-    note(errors, "by hand: no better for more ratings", (4, 4.2), ORANGE)
-    note(errors, "by autograd", (150, -0.36), BLUE)
+    errors.set(title="error of each film's score", xlabel="ratings", ylabel="|score − quality|")
+    note(errors, "colleague: no better with more ratings", (4, 4.2), ORANGE)
+    note(errors, "autograd", (150, -0.36), BLUE)
 
 # %% [markdown]
-# The average of 400 ratings should be about twenty times as accurate as a single rating. With the
-# colleague's Function it is no more accurate than a single one, because the gradient keeps one
-# number per film and drops the rest.
-#
-# The formula is nearly right, because each gradient does go back to its row. What is missing is a
-# *plus*. The line `grad_table[index] = grad_output` overwrites. A row that was read 134 times must
-# collect 134 gradients.
+# The loss falls to a seventh of its first value (left, orange). If autograd differentiates
+# `table[index]` itself, the loss falls further (blue), and films with many ratings get accurate
+# scores (right). With the colleague's Function, more ratings do not help. Look at film 2:
+
+# %%
+report(scores)
 
 # %% [markdown]
-# ## The whole thing, working
+# The learned score is the last rating in the list. The line `grad_table[index] = grad_output`
+# overwrites. There are 134 gradients for this row, and the line keeps only one of them.
 #
-# With $y_i = \text{table}[\text{index}_i]$ and $g_i = \partial L/\partial y_i$,
-#
-# $$\frac{\partial L}{\partial\,\text{table}_r} = \sum_{i\,:\ \text{index}_i = r} g_i .$$
-#
-# `index_add` computes this sum. Only one line of the Function changes.
+# **Your turn.** The row must collect all 134 gradients. Change the marked line so that it adds, and
+# run the cell. The learned score should become 3.5.
 
 
 # %%
-class AddRows(ReadRows):
+class Repaired(ReadRows):
     @staticmethod
     def backward(ctx, grad_output):
         (index,) = ctx.saved_tensors
         grad_table = grad_output.new_zeros(ctx.shape)
-        return grad_table.index_add(0, index, grad_output), None
+        grad_table[index] = grad_output  # change this line
+        return grad_table, None
 
 
-repaired_scores, _ = fit(AddRows.apply)
-print("same scores as by autograd:", torch.allclose(repaired_scores, true_scores, atol=1e-3))
+report(fit(Repaired.apply)[0])
 
-table = torch.arange(4.0, dtype=torch.float64, requires_grad=True)
-index = torch.tensor([2, 0, 2, 2])
-print("gradcheck, overwriting:", gradcheck(ReadRows.apply, (table, index), raise_exception=False))
-print("gradcheck, adding:     ", gradcheck(AddRows.apply, (table, index)))
+# %% [markdown]
+# ## Why += is not enough
+#
+# Most people type `+=`, and the score does not change. `grad_table[index] += grad_output` reads the
+# rows, adds, and writes the results back. If a row occurs twice in the index, both results start
+# from the same old value, and the second one overwrites the first. `index_add` adds one gradient
+# after the other. Here row 2 occurs twice in the index, with the gradients 1 and 100:
+
+# %%
+index = torch.tensor([2, 0, 2])
+g = torch.tensor([1.0, 10.0, 100.0])
+
+assigned = torch.zeros(4)
+assigned[index] = g
+plus_equals = torch.zeros(4)
+plus_equals[index] += g
+print("=         ", assigned.tolist())
+print("+=        ", plus_equals.tolist())
+print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
+
+# %% [markdown]
+# (On a GPU, `=` and `+=` may keep either of the two gradients, and the choice may change from run
+# to run.)
+#
+# With $y_i = \text{table}[\text{index}_i]$ and $g_i = \partial L/\partial y_i$, the gradient of row
+# $r$ is the sum over all reads of this row:
+#
+# $$\frac{\partial L}{\partial\,\text{table}_r} = \sum_{i\,:\ \text{index}_i = r} g_i .$$
+#
+# Use `index_add` in your `Repaired`, and run that cell again.
+#
+# <details><summary>The repair</summary>
+#
+# ```python
+# return grad_table.index_add(0, index, grad_output), None
+# ```
+#
+# Film 2 then has the score 3.5, as with autograd.
+#
+# </details>
 
 # %% [markdown]
 # ## Copies forward, sums backward
@@ -190,8 +215,9 @@ print("gradcheck, adding:     ", gradcheck(AddRows.apply, (table, index)))
 #
 # **A copy in the forward is a sum in the backward.** Copying is a linear map $y = M x$ with a
 # matrix of zeros and ones. Its Jacobian is $M$, so its backward multiplies by the transpose,
-# $M^\top g$. Transposing twice gives $M$ again, so a sum in the forward is a copy in the backward.
-# The table lists the pairs that you will meet:
+# $M^\top g$. (For linear maps, the transpose is also called the *adjoint*.) Transposing twice gives
+# $M$ again, so a sum in the forward is a copy in the backward. The table lists the pairs that you
+# will meet:
 #
 # | forward | backward | where you meet it |
 # | --- | --- | --- |
@@ -223,8 +249,8 @@ gradient_flow(reused, torch.tensor(2.0))
 #
 # ### Checkpoint 1
 #
-# $y = x^2$ is used in $x\,y$ and once more by itself: $L = x\,y + y$ at $x = 3$. Follow the edges.
-# What is `x.grad`?
+# The loss below uses $y = x^2$ twice: $L = x\,y + y$ at $x = 3$. Follow the edges. What is
+# `x.grad`?
 
 # %%
 x = torch.tensor(3.0, requires_grad=True)
@@ -244,27 +270,26 @@ predict(..., x.grad)
 # %% [markdown]
 # ## Indices that repeat
 #
-# Back to the films. `gather`, `index_select`, `x[index]` and an embedding read at indices, so their
-# backward adds at these indices. If a forward adds at indices, its backward reads there.
-
+# `gather`, `index_select`, `x[index]` and an embedding read at indices, so their backward adds at
+# these indices. If a forward adds at indices, as `scatter_add` does, its backward reads there.
 
 # %%
-def sample(*shape):
-    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
-
-
-x, source = sample(2, 4), sample(2, 3)
 index = torch.tensor([[0, 0, 3], [1, 2, 1]])
-g, G = sample(2, 3), sample(2, 4)
+g = torch.tensor([[1.0, 10.0, 100.0], [1.0, 10.0, 100.0]])
+x = torch.zeros(2, 4, requires_grad=True)
+print("gather reads, its backward adds:      ", grad(x.gather(1, index), x, g)[0].tolist())
 
-(of_reading,) = torch.autograd.grad(x.gather(1, index), x, g)
-print("gather reads, backward adds: ", torch.equal(of_reading, (0 * x).scatter_add(1, index, g)))
-(of_adding,) = torch.autograd.grad(x.scatter_add(1, index, source), source, G)
-print("scatter adds, backward reads:", torch.equal(of_adding, G.gather(1, index)))
+source = torch.zeros(2, 3, requires_grad=True)
+G = torch.tensor([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+y = torch.zeros(2, 4).scatter_add(1, index, source)
+print("scatter_add adds, its backward reads: ", grad(y, source, G)[0].tolist())
 
 # %% [markdown]
-# **Common belief: "I have run `gradcheck` on it."** The colleague had too, with an index that does
-# not repeat:
+# The colleague tested `ReadRows` with `gradcheck`, on a table of four numbers and the index
+# `[2, 0, 3]`. Vote before you run the same test. Some of the beliefs in this lesson are true.
+
+# %%
+vote("03", "unique-index")
 
 # %%
 table = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
@@ -272,12 +297,39 @@ print("gradcheck:", gradcheck(ReadRows.apply, (table, torch.tensor([2, 0, 3]))))
 diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
 
 # %% [markdown]
-# An index is an input like any other, so test it with the values that cause trouble. For indices
-# these are repeats, and rows that no index names.
+# The index is an input, too, so test values of it that cause trouble. Some rows should occur more
+# than once, and some not at all. (We passed such an index to `diagnose`.)
 #
-# One more line of this Function matters. **Common belief: "`torch.zeros(shape)` is the same as
-# `grad_output.new_zeros(shape)`."** `torch.zeros` returns the default dtype and device, usually
-# float32 on the CPU. `new_zeros` takes both from the gradient.
+# One more line of this Function matters. `grad_output.new_zeros(shape)` takes its dtype and its
+# device from the gradient. `torch.zeros(shape)` would use the defaults, usually float32 on the CPU.
+#
+# ### Exercise 1: rows of a table
+#
+# Now write a lookup that works for any table and any index. `table` has the shape $(V, D)$, `index`
+# has any shape, and the output has the shape of `index` followed by $D$. If you are stuck, run
+# `hint("gather-rows")` in a new cell.
+
+
+# %%
+class GatherRows(Function):
+    @staticmethod
+    def forward(table, index):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("gather-rows", GatherRows)
 
 # %% [markdown]
 # ## Elementwise functions
@@ -285,9 +337,6 @@ diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
 # The simplest pattern makes no copies: $y_i = f(x_i)$. The Jacobian is diagonal, and `backward`
 # returns $g \odot f'(x)$. You only have to decide what to *save*. If you can write $f'$ in terms of
 # the output, save the output, because the next layer usually keeps it anyway.
-#
-# This Function has a separate `setup_context`. PyTorch recommends this form, the exercises use it,
-# and lesson 02 explains it. The other Functions of this lesson use the shorter combined form.
 
 
 # %%
@@ -332,7 +381,9 @@ print("gradcheck:", gradcheck(Tanh.apply, x))
 
 # %%
 torch.manual_seed(0)
-layers = (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sigmoid()) for _ in range(4))
+layers = []
+for _ in range(4):
+    layers += [torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Sigmoid())]
 net = torch.nn.Sequential(*layers)
 
 gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
@@ -340,7 +391,7 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 # %% [markdown]
 # Read the norms of the gradients from right to left. They shrink from 5.66 to 0.0025, so the layer
 # that sees the data learns almost nothing. There is no bug here: this *is* the gradient of that
-# forward. It is one reason for ReLU, residual connections and normalization. A click on ▸ opens a
+# forward. It is one reason for ReLU, residual connections and normalization. Click on ▸ to open a
 # layer.
 #
 # ### At a kink
@@ -348,7 +399,7 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 # *Extra: which gradient to return where no derivative exists. Lesson 05 has weights that lie on a
 # kink.*
 #
-# **Common belief: "for a ReLU's mask, `x > 0` or `x >= 0` makes no difference."** At $x = 0$ no
+# For the mask of a ReLU you can write `x > 0` or `x >= 0`. The two differ only at $x = 0$, where no
 # derivative exists. PyTorch [documents a
 # rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions)
 # for such points:
@@ -358,15 +409,15 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 # 3. Otherwise, define the gradient by continuity. If several values are possible, any of them will
 #    do.
 #
-# A *subgradient* is the slope of a line that touches a convex function at the point and lies
-# nowhere above it. At a kink of a function of one number, all slopes between the left one and the
+# A *subgradient* is the slope of a line that touches a convex function at the point and never lies
+# above the function. At a kink of a function of one number, all slopes between the left one and the
 # right one are subgradients.
 
 
 # %%
 def at_zero(f):
     x = torch.zeros(1, requires_grad=True)
-    return torch.autograd.grad(f(x).sum(), x)[0].item()
+    return grad(f(x).sum(), x)[0].item()
 
 
 print("relu             ", at_zero(torch.relu))
@@ -376,20 +427,21 @@ print("leaky_relu, 0.25 ", at_zero(lambda x: leaky_relu(x, 0.25)))
 print("abs              ", at_zero(torch.abs))
 
 # %% [markdown]
-# `relu` and `abs` are convex. The smallest of their slopes at 0 is 0, and for `leaky_relu` it is
-# 0.25. `maximum` is a convex function of *two* arguments. Where they are equal, its subgradients
-# are $(t, 1 - t)$, and the shortest one is $(\tfrac12, \tfrac12)$. `clamp` breaks the rule up to
-# PyTorch 2.13, where it returns 1. From 2.14 on it returns 0.
+# `relu`, `leaky_relu` and `abs` are convex. For `relu` and `abs` the slope closest to 0 is 0, and
+# for `leaky_relu` it is 0.25. `maximum` is a convex function of *two* arguments. Where they are
+# equal, its subgradients are $(t, 1 - t)$, and the shortest one is $(\tfrac12, \tfrac12)$. `clamp`
+# does not follow the rule in PyTorch 2.13, where it returns 1.
 #
-# Does an input ever lie exactly on a kink? A parameter that starts at zero does. Let us find the
-# $w$ with $f(w) = 1$, starting from $w = 0$, with two functions that have the same *values*:
+# Does an input ever lie exactly on a kink? A parameter that starts at zero does. The next cell
+# starts at $w = 0$ and looks for the $w$ with $f(w) = 1$. It does this for two functions that have
+# the same *values*:
 
 # %%
 zero = torch.zeros(())
 for name, f in (("relu", torch.relu), ("maximum(w, 0)", lambda w: torch.maximum(w, zero))):
     w = torch.zeros((), requires_grad=True)
     for _ in range(50):
-        (gradient,) = torch.autograd.grad((f(w) - 1) ** 2, w)
+        (gradient,) = grad((f(w) - 1) ** 2, w)
         w = (w - 0.1 * gradient).detach().requires_grad_()
     print(f"{name:13} w after 50 steps: {w.item():.2f}")
 
@@ -401,9 +453,12 @@ for name, f in (("relu", torch.relu), ("maximum(w, 0)", lambda w: torch.maximum(
 # %% [markdown]
 # ### What must be saved?
 #
-# **Common belief: "an activation can save its output instead of its input."** It can, if the output
-# *determines* the derivative. Swish, $y = x\,\sigma(x)$, first falls and then rises, so two inputs
-# have the same output:
+# Swish, $y = x\,\sigma(x)$, first falls and then rises. Its derivative is
+# $\sigma(x)\,(1 + x\,(1 - \sigma(x)))$. The next cell computes it at two inputs that have the same
+# output.
+
+# %%
+vote("03", "output-is-enough")
 
 
 # %%
@@ -413,7 +468,7 @@ def swish(x):
 
 x = torch.tensor([-2.396205, -0.544982], requires_grad=True)
 y = swish(x)
-(slopes,) = torch.autograd.grad(y.sum(), x)
+(slopes,) = grad(y.sum(), x)
 for k in range(2):
     print(f"x = {x[k]:.3f}   y = {y[k]:.3f}   slope {slopes[k]:+.3f}")
 
@@ -436,71 +491,114 @@ with figure(width=6.6, height=3.2) as (axes,):
 # y\,(1 - \sigma)$. But $\sigma(x)$ is neither an input nor an output and has no graph, so the
 # *second* derivative is then wrong without a warning. Lesson 06 explains this.)
 #
-# So before you save a tensor, ask what the derivative depends on. It may be very little.
+# So before you save a tensor, ask what the derivative depends on. Sometimes it needs very little.
 
 # %% [markdown]
 # ## Broadcasting is a copy
 #
 # If two shapes differ, broadcasting repeats the smaller tensor along the missing dims. Repeating is
-# copying, so backward sums over exactly the dims that were repeated. The dims that broadcasting
-# added in front disappear again. The dims that it expanded from size 1 keep size 1. `sum_to_shape`
-# does this for every pattern. (PyTorch's own is `g.sum_to_size(shape)`.)
+# copying, so backward sums over exactly the dims that were repeated. In the result, the dims that
+# broadcasting added in front are gone, and the dims that it expanded have size 1 again.
+# `sum_to_shape` does this for all shapes. (The method `g.sum_to_size(shape)` does the same.)
 
 
 # %%
 def sum_to_shape(gradient, shape):
-    added = gradient.dim() - len(shape)
-    expanded = [added + k for k, n in enumerate(shape) if n == 1 < gradient.shape[added + k]]
-    dims = [*range(added), *expanded]
-    return (gradient.sum(dims, keepdim=True) if dims else gradient).reshape(shape)
+    while gradient.dim() > len(shape):  # dims that broadcasting added in front
+        gradient = gradient.sum(0)
+    for dim, size in enumerate(shape):
+        if size == 1:  # a dim that broadcasting may have expanded
+            gradient = gradient.sum(dim, keepdim=True)
+    return gradient
 
 
-class Multiply(Function):
-    """y = a·b for shapes that broadcast; ∂L/∂a = Σ g·b and ∂L/∂b = Σ g·a, over a's, b's copies."""
+class Add(Function):
+    """y = a + b for shapes that broadcast; ∂L/∂a and ∂L/∂b are sums of g over the copies."""
 
     @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
-        return a * b
+    def forward(a, b):
+        return a + b
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        a, b = inputs
+        ctx.a_shape, ctx.b_shape = a.shape, b.shape
 
     @staticmethod
     def backward(ctx, grad_output):
-        a, b = ctx.saved_tensors
-        return sum_to_shape(grad_output * b, a.shape), sum_to_shape(grad_output * a, b.shape)
+        return sum_to_shape(grad_output, ctx.a_shape), sum_to_shape(grad_output, ctx.b_shape)
+
+
+def sample(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
 
 for a, b in ((sample(2, 3), sample(3)), (sample(4, 1), sample(2, 1, 3)), (sample(2), sample())):
-    print(f"{tuple(a.shape)} times {tuple(b.shape)}:", gradcheck(Multiply.apply, (a, b)))
+    print(f"{tuple(a.shape)} plus {tuple(b.shape)}:", gradcheck(Add.apply, (a, b)))
 
 # %% [markdown]
-# The helper needs `if dims`, because an empty list of dims means *all* dims in `sum`, `mean` and
-# `amax`.
+# You could collect the dims in a list and call `gradient.sum(dims)` once. But then you must handle
+# the empty list yourself, because `sum`, `mean` and `amax` take it for *all* dims.
 #
-# **Common belief: "a backward that forgets this sum crashes."** Forget it:
+# Now leave out the two sums. In the next cell, `b` has the shape (3,), and `backward` returns a
+# gradient of shape (2, 3) for it.
+
+# %%
+vote("03", "forgotten-sum")
 
 
 # %%
-class Unreduced(Multiply):
+class AddUnreduced(Add):
     @staticmethod
     def backward(ctx, grad_output):
-        a, b = ctx.saved_tensors
-        return grad_output * b, grad_output * a
+        print("backward returns the shape", tuple(grad_output.shape), "for both inputs")
+        return grad_output, grad_output
 
 
-a, b = sample(2, 3), sample(3)
-y = Unreduced.apply(a, b)
-raw = Unreduced.backward(y.grad_fn, torch.ones_like(y))[1]
-y.sum().backward()
-print("gradcheck:", gradcheck(Unreduced.apply, (a, b)))
-print("right:    ", torch.allclose(b.grad, a.sum(0)))
-print("b is", tuple(b.shape), "– backward returned", tuple(raw.shape))
+a = torch.zeros(2, 3, requires_grad=True)
+b = torch.zeros(3, requires_grad=True)
+weights = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]])
+(weights * AddUnreduced.apply(a, b)).sum().backward()
+print("b.grad:", b.grad.tolist())
 
 # %% [markdown]
-# The engine knows the shape of $b$ and sums over the dims that broadcasting could have repeated. So
-# the bug stays hidden, until a forward repeats along *another* dim than the engine assumes.
+# The autograd engine knows the shape of $b$ and sums over the dims that broadcasting could have
+# repeated. So this `backward` also passes `gradcheck`. But the sum is your job. Code that calls
+# `backward` directly gets the wrong shape. And if your forward repeats along *another* dim than the
+# engine assumes, the sum of the engine is wrong.
 #
-# A parameter that all elements share is the same pattern. A learned Swish, $y = x\,\sigma(\beta
-# x)$, copies its slope $\beta$ to every $x_i$. So $\partial L/\partial\beta = \sum_i
+# ### Exercise 2: multiply with broadcasting
+#
+# Write $z = x\,y$ for any two shapes that broadcast. `backward` itself returns gradients in the
+# shapes of $x$ and $y$. You may use `sum_to_shape`.
+
+
+# %%
+class BroadcastMultiply(Function):
+    @staticmethod
+    def forward(x, y):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("broadcast-multiply", BroadcastMultiply)
+
+# %% [markdown]
+# ### One parameter for all elements
+#
+# A parameter that all elements share follows the same pattern. A learned Swish, $y =
+# x\,\sigma(\beta x)$, copies $\beta$ to every $x_i$. So $\partial L/\partial\beta = \sum_i
 # g_i\,x_i^2\,\sigma'(\beta x_i)$ is one number, a sum over all elements.
 #
 # ### Where the engine guesses wrong
@@ -508,7 +606,7 @@ print("b is", tuple(b.shape), "– backward returned", tuple(raw.shape))
 # *Extra: a forward that repeats along another dim. Read it when `diagnose` reports
 # `unreduced-broadcast`.*
 #
-# Here is a vector with one number for each row:
+# In the next cell, the vector `s` has one number for each row of `x`:
 
 
 # %%
@@ -516,9 +614,12 @@ class ScaleRows(Function):
     """y = x scaled row by row: s has one number for each row of x."""
 
     @staticmethod
-    def forward(ctx, x, s):
-        ctx.save_for_backward(x, s)
+    def forward(x, s):
         return x * s[:, None]
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -527,41 +628,47 @@ class ScaleRows(Function):
 
 
 for rows, columns in ((2, 3), (3, 3)):
-    x, s = sample(rows, columns), sample(rows)
-    try:
+    x = torch.arange(1.0, 1 + rows * columns).reshape(rows, columns)
+    s = torch.ones(rows, requires_grad=True)
+    print(f"{rows}×{columns}: the gradient of s should be {x.sum(1).tolist()}")
+    with show_error():
         ScaleRows.apply(x, s).sum().backward()
-        print(f"{rows}×{columns}: accepted; right: {torch.allclose(s.grad, x.sum(1))}")
-    except RuntimeError as error:
-        print(f"{rows}×{columns}: {str(error).partition(' but')[0]}")
+        print("     it is", s.grad.tolist())
 
 # %% [markdown]
-# People like to try a square matrix first. There the engine sums over the rows instead of the
+# People often try a square matrix first. There the engine sums over the rows instead of the
 # columns, and the gradient is wrong. `diagnose` looks at what `backward` itself returns.
 # `unreduced-broadcast` is a warning if the engine's sum is right, and an error if it is not. (A
-# hook on the node comes too late: it already sees the sum.)
+# hook on the node runs too late and sees only the sum.)
 #
 # ### A threshold for all elements
 #
-# *Extra: a backward that needs nothing of its input but a sign.*
+# *Extra: a backward that needs only the sign of its output.*
 #
-# The *soft threshold* shrinks every element by $t$, and sets elements smaller than $t$ to zero. Its
-# backward needs to know of each $x_i$ only on which side of zero it was beyond $t$:
+# The *soft threshold* moves every element towards zero by $t$, and sets elements smaller than $t$
+# to zero. From the sign of the output, backward knows all that it needs to know about $x$. An
+# element above $t$ has a positive output, an element below $-t$ has a negative output, and all
+# others have the output 0.
 
 
 # %%
 class SoftThreshold(Function):
-    """y = sign(x) max(|x| - t, 0); where |x| > t, ∂L/∂x = g and ∂L/∂t collects -sign(x) g."""
+    """y = sign(x) max(|x| - t, 0); where |x| > t, ∂L/∂x = g and ∂L/∂t = Σ -sign(x) g."""
 
     @staticmethod
-    def forward(ctx, x, t):
-        side = torch.where(x.abs() > t, x.sign(), 0)
-        ctx.save_for_backward(side)
+    def forward(x, t):
+        return x.sign() * (x.abs() - t).clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, t = inputs
+        ctx.save_for_backward(output)
         ctx.shape = t.shape
-        return side * (x.abs() - t)
 
     @staticmethod
     def backward(ctx, grad_output):
-        (side,) = ctx.saved_tensors
+        (y,) = ctx.saved_tensors
+        side = y.sign()
         return side.abs() * grad_output, sum_to_shape(-side * grad_output, ctx.shape)
 
 
@@ -573,20 +680,24 @@ for t in (torch.tensor(0.5), torch.tensor([[0.5], [1.0]]), torch.tensor([0.2, 0.
 # %% [markdown]
 # ### Checkpoint 2
 #
-# Now finish a `backward` yourself. $d_{ij} = x_i - x_j$ are all differences of a vector: `x[:,
-# None] - x[None, :]`. Each $x_k$ is copied along row $k$ and, with a minus sign, along column $k$.
-# What does `backward` return? (The exercise on soft ranks builds on this.)
+# Now finish a `backward` yourself. `forward` returns the matrix $d_{ij} = x_i - x_j$ of all
+# differences of a vector. It copies each $x_k$ along row $k$ and, with a minus sign, along column
+# $k$. What does `backward` return? (The exercise on soft ranks builds on this.)
 
 
 # %%
 class Differences(Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(x):
         return x[:, None] - x[None, :]
 
     @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass  # backward needs no tensor
+
+    @staticmethod
     def backward(ctx, grad_output):
-        return None  # grad_output is n×n; collect for each x_k what its uses send back
+        return None  # grad_output is n×n; add up the gradients of all uses of each x_k
 
 
 diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
@@ -598,8 +709,8 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # return grad_output.sum(1) - grad_output.sum(0)
 # ```
 #
-# The row of $x_k$ is summed over dim 1. Its column is summed over dim 0, with a minus sign. Each
-# half alone looks like a plausible backward, but it misses half of the uses.
+# Sum the row of $x_k$ over dim 1. Sum its column over dim 0 and subtract the result. Each half
+# alone looks like a plausible backward, but it misses half of the uses.
 #
 # </details>
 
@@ -610,14 +721,14 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # its uses: $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
 # $\partial L/\partial B = A^\top G$.
 #
-# You need not remember these formulas, because the shapes determine them. Suppose that $A$ is 2×3
-# and $B$ is 3×5. Then $G$ is 2×5. The gradient of $A$ must be 2×3, and the only product of two of
-# these matrices (transposed or not) that has this shape is $G B^\top$. The gradient of $B$ must be
-# 3×5, and the only such product is $A^\top G$. With square matrices all products fit, so never test
-# a matrix product with square matrices.
+# You do not have to remember these formulas, because the shapes determine them. Suppose that $A$ is
+# 2×3 and $B$ is 3×5. Then $G$ is 2×5. The gradient of $A$ must be 2×3, and the only product of two
+# of these matrices (transposed or not) that has this shape is $G B^\top$. The gradient of $B$ must
+# be 3×5, and the only such product is $A^\top G$. With square matrices all products fit, so never
+# test a matrix product with square matrices.
 #
-# For batches, the formula holds for each pair of matrices. If a batch dim was broadcast, sum over
-# it, as in every broadcast:
+# For batches, the formula is the same for each pair of matrices. If a batch dim was broadcast, sum
+# over it, as you do after every broadcast:
 
 
 # %%
@@ -625,9 +736,12 @@ class MatMul(Function):
     """Y = A B on the last two dims, batches broadcast; ∂L/∂A = G Bᵀ, ∂L/∂B = Aᵀ G."""
 
     @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
+    def forward(a, b):
         return a @ b
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -644,29 +758,35 @@ print("batch and matrix:", gradcheck(MatMul.apply, (sample(4, 2, 3), sample(3, 5
 # ## Reductions
 #
 # A sum is the transpose of a copy, so its backward *expands*: every element gets the gradient of
-# the sum that it went into. A mean also divides by $N$, the number of elements in each mean, not in
-# all of $x$. The difficulty is in the shapes. With `keepdim=False` the reduced dims are gone, and
+# the sum that it is part of. A mean also divides by $N$, the number of elements in each mean (and
+# not in all of $x$). The shapes need some care. With `keepdim=False` the reduced dims are gone, and
 # you must restore them with size 1 before you can expand.
 
 
 # %%
 class Mean(Function):
-    """y = the mean over some dims; ∂L/∂x = g / N, expanded."""
+    """y = the mean over several dims; ∂L/∂x = g / N, expanded."""
 
     @staticmethod
-    def forward(ctx, x, dims, keepdim=False):
-        kept = x.mean(dims, keepdim=True)
-        ctx.shape, ctx.kept = x.shape, kept.shape  # kept: the reduced dims have size 1
-        return kept if keepdim else x.mean(dims)
+    def forward(x, dims, keepdim=False):
+        return x.mean(dims, keepdim)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, dims, _ = inputs
+        ctx.shape = x.shape
+        ctx.kept = list(x.shape)  # the shape with keepdim=True: the reduced dims have size 1
+        for dim in dims:
+            ctx.kept[dim] = 1
+        ctx.count = x.numel() // output.numel()
 
     @staticmethod
     def backward(ctx, grad_output):
-        count = math.prod(ctx.shape) / math.prod(ctx.kept)
-        return grad_output.reshape(ctx.kept).expand(ctx.shape) / count, None, None
+        return grad_output.reshape(ctx.kept).expand(ctx.shape) / ctx.count, None, None
 
 
 x = sample(2, 3, 4)
-for arguments in ((0,), (-1, True), ((0, 2),), ((0, 2), True)):
+for arguments in (((0,),), ((-1,), True), ((0, 2),), ((0, 2), True)):
     print(f"{arguments!s:15}", gradcheck(Mean.apply, (x, *arguments)))
 
 # %% [markdown]
@@ -677,7 +797,12 @@ for arguments in ((0,), (-1, True), ((0, 2),), ((0, 2), True)):
 # ### Max, and what ties do
 #
 # A maximum passes its gradient to the largest element. If several elements tie, the maximum has a
-# kink. PyTorch's functions follow two conventions:
+# kink. After a ReLU this is common: about one window in sixteen of a 2×2 max-pooling contains only
+# zeros. The next cell computes the maximum of `[3, 1, 3]` with four functions, and the gradient of
+# each. The vote is about the first one, `amax`.
+
+# %%
+vote("03", "tied-maximum")
 
 # %%
 for name, f in (
@@ -687,61 +812,41 @@ for name, f in (
     ("topk(1).values", lambda x: x.topk(1).values.sum()),
 ):
     x = torch.tensor([3.0, 1.0, 3.0], requires_grad=True)
-    (g,) = torch.autograd.grad(f(x), x)
+    (g,) = grad(f(x), x)
     print(f"{name:15} the two winners get {sorted(g[[0, 2]].tolist())}, the loser {g[1]:.0f}")
 
 # %% [markdown]
-# `amax` and `max()` follow PyTorch's documented rule for kinks, because equal shares are the
-# subgradient of minimum norm. `max(0)` and `topk` also return an index, and give everything to the
-# element at that index.
+# PyTorch's functions follow two conventions. `amax` and `max()` follow the documented rule for
+# kinks, because equal shares are the subgradient of minimum norm. `max(0)` and `topk` also return
+# an index, and give the whole gradient to the element at that index.
 #
-# **Common belief: "with floating-point numbers there are no ties."** After a ReLU, about one window
-# in sixteen of a 2×2 max-pooling is all zeros. If the winners should share equally, divide the mask
-# of the winners by their number. The mask alone would give the *whole* gradient to each of them.
-
-
-# %%
-class SharedMax(Function):
-    """y = max over dim; the winners share the gradient, as in torch.amax."""
-
-    @staticmethod
-    def forward(ctx, x, dim):
-        y = x.amax(dim, keepdim=True)
-        ctx.save_for_backward(x == y)
-        ctx.dim = dim
-        return y.squeeze(dim)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (winner,) = ctx.saved_tensors
-        shares = winner.to(grad_output.dtype) / winner.sum(ctx.dim, keepdim=True)
-        return shares * grad_output.unsqueeze(ctx.dim), None
-
-
-x = torch.tensor([[3.0, 1.0, 3.0], [0.0, 2.0, 1.0]], requires_grad=True)
-SharedMax.apply(x, 1).sum().backward()
-print(x.grad.tolist())
+# If the winners should share equally, divide their mask, `x == y`, by the number of winners. The
+# mask alone would give the *whole* gradient to each of them. One of the exercises asks for this
+# Function.
 
 # %% [markdown]
 # ### An error that large inputs hide
 #
 # *Extra: why you should test on small inputs.*
 #
-# **Common belief: "the bigger the test, the stricter it is."** The derivative of the unbiased
-# variance is $2\,(x_i - \mu)/(N-1)$. Divide by $N$ instead, and run `gradcheck`:
+# A larger test is not always a stricter test. The derivative of the unbiased variance is
+# $2\,(x_i - \mu)/(N-1)$. Divide by $N$ instead, and run `gradcheck`:
 
 
 # %%
 class Variance(Function):
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return x.var()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return grad_output * 2 * (x - x.mean()) / len(x)  # N; it is N - 1
+        return grad_output * 2 * (x - x.mean()) / len(x)  # should be len(x) - 1
 
 
 for n in (5, 2000):
@@ -749,8 +854,8 @@ for n in (5, 2000):
     print(f"N = {n:>4}:", gradcheck(Variance.apply, x, raise_exception=False))
 
 # %% [markdown]
-# At 2000 elements the two differ by 0.05 %, and the `rtol` of `gradcheck` allows 0.1 %. An error of
-# one in $N$ hides in large inputs, so test on small ones.
+# For 2000 elements the two results differ by 0.05 %, and the `rtol` of `gradcheck` allows 0.1 %. An
+# error of this kind gets smaller as $N$ grows, so test on small inputs.
 
 # %% [markdown]
 # ## Softmax without a Jacobian
@@ -766,8 +871,8 @@ for n in (5, 2000):
 #
 # $$\frac{\partial L}{\partial x} = y \odot \Bigl(g - \sum_i g_i\,y_i\Bigr).$$
 #
-# **Common belief: "the derivative of softmax is $y\,(1-y)$."** That is only the diagonal. Here are
-# both.
+# In the picture below, rows are outputs and columns are inputs. If a score grows, its own weight
+# grows (the diagonal), and all other weights shrink.
 
 
 # %%
@@ -775,10 +880,12 @@ class Softmax(Function):
     """y = softmax of the last dim; ∂L/∂x = y ∘ (g - Σ g y)."""
 
     @staticmethod
-    def forward(ctx, x):
-        y = torch.softmax(x, -1)
-        ctx.save_for_backward(y)
-        return y
+    def forward(x):
+        return torch.softmax(x, -1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -786,6 +893,22 @@ class Softmax(Function):
         return y * (grad_output - (grad_output * y).sum(-1, keepdim=True))
 
 
+logits = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], dtype=torch.float64)
+jacobian_view(Softmax, logits)
+
+# %% [markdown]
+# One check needs no second implementation. If you add one number to all scores of a row, the
+# weights do not change. So *each row of the gradient must sum to zero*. Every symmetry of a forward
+# (shift, scale, rotation) gives such a check.
+#
+# ### Only the diagonal
+#
+# *Extra: a wrong softmax in the picture, and the check that finds it.*
+#
+# You may have read that the derivative of softmax is $y\,(1-y)$. That is only the diagonal of $J$:
+
+
+# %%
 class DiagonalSoftmax(Softmax):
     @staticmethod
     def backward(ctx, grad_output):
@@ -793,30 +916,19 @@ class DiagonalSoftmax(Softmax):
         return grad_output * y * (1 - y)
 
 
-logits = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], dtype=torch.float64)
 jacobian_view(DiagonalSoftmax, logits)
 
 # %% [markdown]
-# Rows are outputs, and columns are inputs. The diagonals agree. What is missing is how each score
-# takes weight from all the others. This is the right one:
-
-# %%
-jacobian_view(Softmax, logits)
-
-# %% [markdown]
-# One check needs no second implementation. If you add one number to all scores of a row, no weight
-# changes. So the gradient has no component in this direction: *each row of it must sum to zero*.
+# The diagonal is right, and all other entries are missing. The sum of the gradient shows it, too:
 
 # %%
 g = torch.arange(5.0, dtype=torch.float64)
 for function in (Softmax, DiagonalSoftmax):
     x = logits.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(function.apply(x), x, g)
+    (gradient,) = grad(function.apply(x), x, g)
     print(f"{function.__name__:15} the gradient sums to {abs(gradient.sum()):.2f}")
 
 # %% [markdown]
-# Every symmetry of a forward (shift, scale, rotation) gives such a check.
-#
 # ### Checkpoint 3
 #
 # The weights below are $y = (\tfrac12, \tfrac14, \tfrac14)$, and the loss is $4\,y_0$. What is the
@@ -839,8 +951,8 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Do you know it?
 #
-# Seven questions and one to write about. A wrong answer explains itself and does not reveal the
-# right one, so you can try again.
+# Answer seven questions, and write an answer to one more. If an answer is wrong, you read why and
+# can try again.
 
 # %%
 knowledge_check("03")
@@ -872,8 +984,9 @@ knowledge_check("03")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for seven of these
-# backwards, from GELU to soft ranks.  The course's own versions are in `autograd_course/functions`,
+# [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for more backward
+# formulas, up to soft ranks. You also find a wrong line in a pooling layer and predict five
+# gradients. The course's own versions of all these Functions are in `autograd_course/functions`,
 # one per module. Look at them after you have written yours.
 #
 # [Lesson 04](04_debugging_clinic.ipynb) shows how to find the mistake in a `backward` that somebody

@@ -3,11 +3,13 @@
 #
 # # 01 · The template: exercises
 #
-# Lesson 01 showed the parts of a Function. Here you write six Functions and repair five broken ones. You may have solved `square` and `scaled-sigmoid` in the lesson already.
+# Lesson 01 showed the parts of a Function. Here you write six Functions, find the wrong line in another one, and predict what `backward` receives. You may have solved `square` and `scaled-sigmoid` in the lesson already.
+#
+# The five repairs at the end are optional. They are for you if you want more practice.
 #
 # **Given:** the task, the formula of forward, and the name and signature of each class.
 #
-# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** where a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
@@ -16,7 +18,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
-# 18 points, about 85 minutes.
+# 20 points, about 95 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -260,9 +262,86 @@ class ToPolar(torch.autograd.Function):
 grade("to-polar", ToPolar)
 
 # %% [markdown]
-# ## Repair five broken backwards
+# ## 7 · Smooth L1: which line? (1 point · easy · 7 minutes)
 #
-# A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error and spoil the training, and the fifth raises an error.
+# Object detectors compare the coordinates of two boxes with the smooth L1 loss. With $e = \text{prediction} - \text{target}$ it is
+#
+# $$\ell(e) = \begin{cases} e^2 / (2\beta) & |e| < \beta \\ |e| - \beta/2 & \text{otherwise.} \end{cases}$$
+#
+# Somebody wrote this Function and tested it with $\beta = 1$. A new detector uses $\beta = 1/9$, and it learns slowly. In the run below, twenty steps of gradient descent should move a coordinate from 1 to the target 0.
+
+
+# %%
+class SmoothL1(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, prediction: Tensor, target: Tensor, beta: float) -> Tensor:
+        error = prediction - target  # 1
+        ctx.save_for_backward(error)  # 2
+        ctx.beta = beta  # 3
+        inside = error.abs() < beta  # 4
+        return torch.where(inside, error**2 / (2 * beta), error.abs() - beta / 2)  # 5
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, None]:
+        (error,) = ctx.saved_tensors  # 6
+        slope = error.clamp(-ctx.beta, ctx.beta)  # 7
+        return grad_output * slope, -grad_output * slope, None  # 8
+
+
+target = torch.zeros(1, dtype=torch.float64)
+for beta in (1.0, 1 / 9):
+    box = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    for _ in range(20):
+        (gradient,) = torch.autograd.grad(SmoothL1.apply(box, target, beta).sum(), box)
+        box = (box - 0.1 * gradient).detach().requires_grad_()
+    print(f"beta = {beta:.2f}: the coordinate is {box.item():.2f}")
+print("with the right gradient: 0.12 and 0.00")
+
+# %% [markdown]
+# Which line is wrong, and which of four experiments shows it? `suspect = "1a"` means line 1 and experiment a.
+#
+# An experiment shows the mistake if a correct Function would give a different result. Decide by reading first, as in a code review. Then run the experiment.
+#
+# - **a** Run `gradcheck` with `beta=1.0` and errors between −3 and 3.
+# - **b** Run `gradcheck` with `beta=0.5` and errors between −3 and 3.
+# - **c** Double `grad_output`, and see whether the gradient doubles.
+# - **d** Compare the output with that of `torch.nn.functional.smooth_l1_loss` for `beta=0.5`.
+
+# %% nbgrader={"grade": false, "grade_id": "locate-smooth-l1", "locked": false, "schema_version": 3, "solution": true, "task": false}
+suspect = ...
+### BEGIN SOLUTION
+suspect = "7b"
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "locate-smooth-l1-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("locate-smooth-l1", suspect)
+
+# %% [markdown]
+# ## 8 · What backward receives (1 point · easy · 4 minutes)
+#
+# What does `Square.backward` receive as `grad_output`? Predict five numbers, without running anything. In the first four questions, `x` is 3 and `y = Square.apply(x)` is 9.
+#
+# - **a** The loss is `5 * y`.
+# - **b** The loss is `y * y`.
+# - **c** The loss is `y + 4 * y`.
+# - **d** The loss is `2 * x * y`.
+# - **e** Here `x` has four elements, `y = Square.apply(x)`, and the loss is `y.mean()`. What is the first element of `grad_output`?
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-grad-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ..., ...]
+### BEGIN SOLUTION
+prediction = [5, 18, 5, 6, 0.25]
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "predict-grad-output-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-grad-output", prediction)
+
+# %% [markdown]
+# ## Optional: repair five broken backwards
+#
+# These five exercises are for more practice. A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error but return wrong gradients, and the fifth raises an error.
 #
 # Write a subclass of the broken class, so that you keep its `forward`, and override `backward`.
 #
@@ -270,7 +349,7 @@ grade("to-polar", ToPolar)
 # For the other three, read the code and find the mistake yourself. If you are stuck, run `diagnose` on the broken class in a new cell.
 
 # %% [markdown]
-# ### 7 · Cube (1 point · easy · 5 minutes)
+# ### 9 · Cube (1 point · easy · 5 minutes)
 #
 # $y = x^3$
 
@@ -310,7 +389,7 @@ class Cube(BrokenCube):
 grade("repair-cube", Cube)
 
 # %% [markdown]
-# ### 8 · Multiply (1 point · easy · 4 minutes)
+# ### 10 · Multiply (1 point · easy · 4 minutes)
 #
 # $z = x \, y$, for two tensors of the same shape.
 
@@ -346,11 +425,11 @@ class Multiply(BrokenMultiply):
 grade("repair-multiply", Multiply)
 
 # %% [markdown]
-# ### 9 · Mean (1 point · easy · 4 minutes)
+# ### 11 · Mean (1 point · easy · 4 minutes)
 #
 # The mean over the last dimension, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
 #
-# The mistake is easy to miss, because every gradient has the right direction. Training still works, but with a learning rate that nobody chose.
+# The mistake is easy to miss, because every gradient has the right direction. Training still works, but as if the learning rate were $n$ times as large.
 
 
 # %%
@@ -378,7 +457,7 @@ class Mean(BrokenMean):
 grade("repair-mean", Mean)
 
 # %% [markdown]
-# ### 10 · Absolute value (1 point · easy · 4 minutes)
+# ### 12 · Absolute value (1 point · easy · 4 minutes)
 #
 # $y = |x|$. At $x = 0$ you may return any slope from −1 to 1.
 
@@ -410,7 +489,7 @@ class Absolute(BrokenAbsolute):
 grade("repair-absolute", Absolute)
 
 # %% [markdown]
-# ### 11 · Power (1 point · easy · 4 minutes)
+# ### 13 · Power (1 point · easy · 4 minutes)
 #
 # $y = x^p$, with a Python number $p$. This one raises an error. Call it and run the backward pass to read the message.
 
@@ -453,5 +532,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed all eleven, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong if you break its rules.
+# When you have passed the first eight, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong if you break its rules.
 # Before you go on, take ten minutes and run `diagnose` on a Function of your own.

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_04, lesson_05, lesson_06
+from answers import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
-from torch.nn.functional import silu
+from torch.nn.functional import silu, smooth_l1_loss
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import LocatingExercise
@@ -57,6 +57,16 @@ def unchanged(apply: Apply, given: Tensor, *others: Any) -> bool:
     x = given.detach().clone()
     apply(x, *others)
     return torch.equal(x, given)
+
+
+# Smooth L1
+
+
+def smooth_l1(prediction: Tensor, target: Tensor, beta: float) -> Tensor:
+    return smooth_l1_loss(prediction, target, reduction="none", beta=beta)
+
+
+ERRORS = (row(-3.0, -0.8, -0.2, 0.1, 0.7, 3.0), torch.zeros(6, dtype=torch.float64))
 
 
 # The skip connection
@@ -199,6 +209,20 @@ def both_gradients(*values: float) -> Experiment:
     return run
 
 
+# Mean pooling
+
+MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
+
+
+def mean_pool(tokens: Tensor, mask: Tensor) -> Tensor:
+    return (tokens * mask.unsqueeze(2)).sum(1) / mask.sum(1, keepdim=True)
+
+
+def pooled_gradient(apply: Apply) -> Tensor:
+    upstream = torch.arange(1.0, 7.0, dtype=torch.float64).reshape(2, 3)
+    return gradient(apply, draw(2, 4, 3), MASK, upstream=upstream)
+
+
 # The clinic. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -298,6 +322,16 @@ def differentiated(*inputs: Any) -> Experiment:
 
 
 RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
+    "locate-smooth-l1": (
+        lesson_01.SOLVED["SmoothL1"].apply,
+        smooth_l1,
+        {
+            "a": checked(*ERRORS, 1.0),
+            "b": checked(*ERRORS, 0.5),
+            "c": doubled(*ERRORS, 0.5),
+            "d": values(*ERRORS, 0.5),
+        },
+    ),
     "card-skip-connection": (
         lesson_02.SOLVED["Rectify"].apply,
         MaskedReLU.apply,
@@ -356,6 +390,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": both_gradients(-1.0, 0.4, 0.6, 2.0),
             "c": doubled(row(-1.0, 0.5, 2.0), row(1.0).squeeze()),
             "d": both_gradients(0.9),
+        },
+    ),
+    "locate-mean-pooling": (
+        lesson_03.SOLVED["MeanPool"].apply,
+        mean_pool,
+        {
+            "a": lambda apply: numbers(apply(draw(2, 4, 3), MASK)[1]),
+            "b": lambda apply: passes(apply, draw(2, 4, 3), torch.ones_like(MASK)),
+            "c": lambda apply: numbers(pooled_gradient(apply)[1].sum(0)),
+            "d": lambda apply: numbers(pooled_gradient(apply)[~MASK]),
         },
     ),
     "name-temperature": (

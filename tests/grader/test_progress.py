@@ -96,7 +96,7 @@ def test_an_exercise_run_again_without_an_answer_stays_passed(answer: Any) -> No
     assert "hint(" not in text
     assert "passed earlier" in again._repr_html_()
     assert "latest" not in str(progress())
-    assert "1 of 18 points" in str(progress())
+    assert "1 of 20 points" in str(progress())
 
 
 def test_a_wrong_answer_to_a_passed_exercise_costs_no_points() -> None:
@@ -285,7 +285,7 @@ def test_progress_says_what_is_done_and_what_is_next() -> None:
     columns = [re.split(r" {2,}", line.strip()) for line in lines[2:6]]
 
     assert columns == [
-        ["01 A Function from end to end · 1 of 11 passed · 1 of 18 points · 75 minutes left"],
+        ["01 A Function from end to end · 1 of 13 passed · 1 of 20 points · 86 minutes left"],
         ["✓", "square", "Square", "2 attempts, latest answer wrong"],
         ["✗", "scaled-sigmoid", "Scaled sigmoid", "1 attempt, 1 hint"],
         ["·", "weighted-sum", "Weighted sum"],
@@ -326,7 +326,7 @@ def test_a_finished_course_says_so() -> None:
 
 @pytest.mark.parametrize("show", [str, lambda shown: shown._repr_html_()], ids=["text", "html"])
 def test_a_first_look_works_before_anything_is_graded(show: Callable[[Any], str]) -> None:
-    assert "0 of 11 passed" in show(progress())
+    assert "0 of 13 passed" in show(progress())
 
 
 # What to review
@@ -444,4 +444,4 @@ def test_the_next_exercise_comes_first_and_a_click_lists_the_exercises_of_a_less
         assert square.is_visible()
 
     assert lines[0] == 'Next: "square" in exercises/01_template.ipynb (easy, 7 minutes)'
-    assert any(line.startswith("01 A Function from end to end · 1 of 11 passed") for line in lines)
+    assert any(line.startswith("01 A Function from end to end · 1 of 13 passed") for line in lines)

@@ -177,6 +177,15 @@ def test_an_overwriting_scatter_passes_gradcheck_until_an_index_repeats() -> Non
     assert diagnose(made, (sample(4), repeated)).findings[0].rule == "duplicate-index"
 
 
+def test_plus_equals_keeps_one_of_the_gradients_of_a_repeated_index() -> None:
+    index, g = torch.tensor([2, 0, 2]), torch.tensor([1.0, 10.0, 100.0])
+    kept = torch.zeros(4)
+    kept[index] += g
+
+    assert kept[2].item() in (1.0, 100.0)
+    assert torch.zeros(4).index_add(0, index, g).tolist() == [10.0, 0.0, 101.0, 0.0]
+
+
 def test_zeros_without_a_dtype_do_not_take_float64() -> None:
     g, index = torch.ones(2, dtype=torch.float64), torch.tensor([0, 1])
     with pytest.raises(RuntimeError, match="same scalar type"):

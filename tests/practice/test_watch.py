@@ -93,7 +93,7 @@ def terminal(script: Path) -> Iterator[Terminal]:
 
 def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal) -> None:
     text = script.read_text()
-    terminal.shows(f"exercises/{LESSON}.py · 0 of 11 passed here", "○ Square · not attempted")
+    terminal.shows(f"exercises/{LESSON}.py · 0 of 13 passed here", "○ Square · not attempted")
 
     script.write_text(answered(text, "square", HALF))
     terminal.shows("✗ Square · wrong", "constant-factor", "return x * grad_output")
@@ -112,7 +112,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     beside = script.with_name("new.py")  # as editors do that write anew and rename
     beside.write_text(answered(text, "square", SQUARE))
     os.replace(beside, script)
-    terminal.shows("1 of 11 passed here", "✓ Square · passed", "Press n to go on")
+    terminal.shows("1 of 13 passed here", "✓ Square · passed", "Press n to go on")
     terminal.types("n")
     terminal.shows("○ Scaled sigmoid · not attempted")
     terminal.types("l")

@@ -1,7 +1,7 @@
 """Multiply with broadcasting
 
-1. The product rule gives y · g for x, in the shape of the output. Which dims of this shape does x
-   not have, or has with size 1? x was copied along them.
+1. The product rule gives y · g for x, in the shape of the output. Along which dims was x copied?
+   x does not have these dims, or has them with size 1.
 2. Copies forward are sums backward. Sum over two kinds of dims. The dims in front that x does not
    have disappear. The dims where x has size 1 stay, with size 1.
 3. Write a helper. While the gradient has more dims than x, sum over dim 0. Then for every dim where
@@ -33,7 +33,7 @@ EXERCISE = FunctionExercise(
         "two of the same shape": lambda rng: (normal(rng, 2, 3), normal(rng, 2, 3)),
         "a 3×5 matrix and a vector": lambda rng: (normal(rng, 3, 5), normal(rng, 5)),
         "a column and a row": lambda rng: (normal(rng, 3, 1), normal(rng, 1, 4)),
-        "a vector and three axes": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
+        "a vector and three dims": lambda rng: (normal(rng, 4), normal(rng, 2, 3, 1)),
         "a single number (0-dim)": lambda rng: (normal(rng), normal(rng, 2, 3)),
     },
     checks=CONDUCT,

@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal
 
 
 def amax(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return the maximum along an axis; equal maxima share the gradient equally."""
+    """Return the maximum along a dim; equal maxima share the gradient equally."""
     return torch.amax(x, dim, keepdim)
 
 
@@ -39,10 +39,10 @@ EXERCISE = FunctionExercise(
     constraints="equal maxima share the gradient equally",
     reference=amax,
     samplers={
-        "a 3×5 matrix along the last axis": lambda rng: (normal(rng, 3, 5), -1),
-        "ties, along the last axis": lambda rng: (tied(rng, 4, 6), -1),
-        "ties, along axis 0, kept": lambda rng: (tied(rng, 6, 3), 0, True),
-        "three axes, along one of length 1": lambda rng: (normal(rng, 2, 1, 3), 1),
+        "a 3×5 matrix along the last dim": lambda rng: (normal(rng, 3, 5), -1),
+        "ties, along the last dim": lambda rng: (tied(rng, 4, 6), -1),
+        "ties, along dim 0, kept": lambda rng: (tied(rng, 6, 3), 0, True),
+        "three dims, along one of length 1": lambda rng: (normal(rng, 2, 1, 3), 1),
         "a slice of equal numbers": lambda rng: (torch.full_like(normal(rng, 4), 0.7), 0),
     },
     checks=(
@@ -52,7 +52,7 @@ EXERCISE = FunctionExercise(
             amax,
             torch.tensor([3.0, 2.99999999, 1.0], dtype=torch.float64),
             0,
-            beside="Elements that come close to each other are no tie.",
+            beside="Elements that are only close to each other do not tie.",
         ),
     ),
 )

@@ -2,9 +2,9 @@
 
 1. x_k appears in rank k, as the number that is ranked. Where else? Move it up past its neighbor,
    and see whose rank changes.
-2. With S_ij = σ'((x_i - x_j)/τ)/τ, a symmetric matrix, rank i grows with x_i by the sum of row i,
-   and falls with x_j by S_ij. So x_k gets one term from its own row, times g_k, and one from its
-   column, with all the g_i.
+2. Let S_ij = σ'((x_i - x_j)/τ)/τ. If x_k grows, rank k grows by the sum of S_kj over all j, and
+   every rank i falls by S_ik. (The terms for j = k and i = k cancel.) Multiply each of these by the
+   gradient of its rank, g_k or g_i, and add them.
 3. ∂L/∂x_k = Σ_j S_kj · (g_k - g_j). Save x. In backward, recompute s = σ of the differences and S =
    s(1 - s)/τ. Multiply S by the matrix of differences of g and sum over the last dim. Return None
    for τ.
@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def soft_rank(x: Tensor, tau: float) -> Tensor:
-    """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last axis."""
+    """Return ``½ + Σⱼ σ((xᵢ - xⱼ) / τ)`` along the last dim."""
     return 0.5 + torch.sigmoid((x[..., :, None] - x[..., None, :]) / tau).sum(-1)
 
 
@@ -35,7 +35,7 @@ EXERCISE = FunctionExercise(
     samplers={
         "5 numbers, temperature 1": lambda rng: (normal(rng, 5), 1.0),
         "a 2×4 matrix, temperature 0.3": lambda rng: (normal(rng, 2, 4), 0.3),
-        "three axes, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
+        "three dims, temperature 2": lambda rng: (normal(rng, 2, 1, 3), 2.0),
         "one number to rank": lambda rng: (normal(rng, 3, 1), 0.5),
     },
     checks=(

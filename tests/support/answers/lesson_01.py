@@ -25,6 +25,8 @@ RIGHT = {
     "repair-mean": SOLVED["Mean"],
     "repair-absolute": SOLVED["Absolute"],
     "repair-power": SOLVED["Power"],
+    "locate-smooth-l1": "7b",
+    "predict-grad-output": [5, 18, 5, 6, 0.25],
 }
 
 
@@ -115,6 +117,8 @@ ALSO_RIGHT = {
     "polar coordinates by complex numbers": ("to-polar", PolarByComplexNumbers),
     "absolute value with slope 1 at 0": ("repair-absolute", AbsoluteByBranch),
     "mean by ones": ("repair-mean", MeanByOnes),
+    "a line, typed freely": ("locate-smooth-l1", "Line 7, experiment B"),
+    "numbers as text": ("predict-grad-output", "5, 18, 5, 6, 0.25"),
 }
 
 
@@ -525,6 +529,18 @@ WRONG = [
         "wrong-arity",
         lambda ctx, x, g: (ctx.exponent * x ** (ctx.exponent - 1) * g, g),
     ),
+    Wrong("locate-smooth-l1", "the values", "the derivative of them", "5b"),
+    Wrong("locate-smooth-l1", "the signs", "Both signs are right", "8b"),
+    Wrong("locate-smooth-l1", "the beta of the tests", "For beta = 1", "7a"),
+    Wrong("locate-smooth-l1", "linearity", "The gradient doubles", "7c"),
+    Wrong("locate-smooth-l1", "the output", "so are its values", "7d"),
+    Wrong("predict-grad-output", "of the loss y", "five times as large", [1, 18, 5, 6, 0.25]),
+    Wrong("predict-grad-output", "what it returns", "What does it receive", [30, 18, 5, 6, 0.25]),
+    Wrong("predict-grad-output", "one of two factors", "both uses count", [5, 9, 5, 6, 0.25]),
+    Wrong("predict-grad-output", "the last use", "Add the first one", [5, 18, 4, 6, 0.25]),
+    Wrong("predict-grad-output", "y alone", "contains `x`", [5, 18, 5, 2, 0.25]),
+    Wrong("predict-grad-output", "a sum", "A mean also divides", [5, 18, 5, 6, 1]),
+    Wrong("predict-grad-output", "one number", "hand in 5 numbers", 5),
 ]
 
 

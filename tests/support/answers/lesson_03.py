@@ -21,6 +21,8 @@ RIGHT = {
     "max-with-ties": SOLVED["MaxWithTies"],
     "soft-rank": SOLVED["SoftRank"],
     "gather-rows": SOLVED["GatherRows"],
+    "locate-mean-pooling": "5c",
+    "predict-patterns": [6, 2, 0.75, 101, 0],
 }
 spoiling = Spoiling(RIGHT)
 backward, forward, answer = spoiling.backward, spoiling.forward, spoiling.answer
@@ -269,6 +271,8 @@ ALSO_RIGHT = {
         answer("gather-rows", gathered(accumulated)),
     ),
     "rows by a one-hot matrix": ("gather-rows", answer("gather-rows", by_one_hot)),
+    "a line, typed freely": ("locate-mean-pooling", "line 5, C"),
+    "numbers as text": ("predict-patterns", "6, 2, 0.75, 101, 0"),
 }
 
 WRONG = [
@@ -443,6 +447,19 @@ WRONG = [
         "wrong-arity",
         lambda ctx, index, g: by_one_hot(ctx, index, g)[0],
     ),
+    Wrong("locate-mean-pooling", "the count of forward", "the right divisor", "1c"),
+    Wrong("locate-mean-pooling", "the mask of the gradient", "its gradient is 0", "6d"),
+    Wrong("locate-mean-pooling", "the values", "so are its values", "5a"),
+    Wrong("locate-mean-pooling", "without padding", "is the number of tokens", "5b"),
+    Wrong("locate-mean-pooling", "the padding", "Look at the real tokens", "5d"),
+    Wrong("predict-patterns", "no copies", "the copies add up", [1, 2, 0.75, 101, 0]),
+    Wrong("predict-patterns", "copies along one dim", "along dim 0", [3, 2, 0.75, 101, 0]),
+    Wrong("predict-patterns", "all of it to each winner", "between", [6, 4, 0.75, 101, 0]),
+    Wrong("predict-patterns", "a sum", "A mean also divides", [6, 2, 3, 101, 0]),
+    Wrong("predict-patterns", "the mean of all", "not all 8", [6, 2, 0.375, 101, 0]),
+    Wrong("predict-patterns", "the last read", "is read twice", [6, 2, 0.75, 100, 0]),
+    Wrong("predict-patterns", "the diagonal", "the diagonal", [6, 2, 0.75, 101, 0.222]),
+    Wrong("predict-patterns", "one number", "hand in 5 numbers", 6),
 ]
 
 
