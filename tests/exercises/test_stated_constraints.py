@@ -139,8 +139,9 @@ STATED: dict[str, dict[str, str]] = {
     },
     "attention-forward": {
         "nothing overflows": "no shift",
-        "A query that sees no key gets zeros": "empty rows nan",
+        "A query that sees no key gets zeros": "fully masked rows nan",
     },
+    "merge-halves": {"nothing overflows": "exp of a large number"},
     "attention-budget": {"save only `q`, `k`, `v`, the mask, the output": "keeps P"},
     "attention-tiled": {
         "no operation of either pass returns a tensor of more": "strips of all keys",
