@@ -159,7 +159,8 @@ report(*train(patched))
 # problem. Here is the patched softmax of two rows, the second one fully masked:
 
 # %%
-scores = torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]], requires_grad=True)
+scores = torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]], dtype=torch.float64)
+scores.requires_grad_()
 weights = torch.softmax(scores, -1).nan_to_num(0)
 (gradient,) = grad(weights[:, 0].sum(), scores)
 print("patched weights:", weights.detach().numpy().round(2).tolist())

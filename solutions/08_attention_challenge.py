@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient in the shape and the dtype of its input.
 #
-# 22 points, about 190 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
+# 22 points, about 185 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,7 +48,7 @@ from autograd_course import grade, hint, progress
 from autograd_course.lesson import dropped, leaderboard
 
 # %% [markdown]
-# ## Warm-up · Masked softmax (1 point · easy · 9 minutes)
+# ## Warm-up · Masked softmax (1 point · easy · 8 minutes)
 #
 # A softmax over the last dim of the scores, with a boolean mask that is True where the query sees the key:
 #
@@ -159,9 +159,9 @@ class Attention(torch.autograd.Function):
 grade("attention-backward", Attention)
 
 # %% [markdown]
-# ## Card · nan after forty steps (1 point · easy · 6 minutes)
+# ## Card · nan after twenty steps (1 point · easy · 6 minutes)
 #
-# A colleague wrote the tier below. It saves only the inputs, and `gradcheck` passes it. The model has one parameter, which makes the softmax sharper. Somewhere between step 30 and step 60 this parameter becomes `nan`.
+# A colleague wrote the tier below. It saves only the inputs, and `gradcheck` passes it. The model has one parameter, which makes the softmax sharper. Between step 20 and step 30 this parameter becomes `nan`.
 
 
 # %%
@@ -195,7 +195,7 @@ for step in range(1, 61):
     loss.backward()
     optimizer.step()
     if step % 10 == 0:
-        print(f"step {step}: loss {loss.item():.2f}, sharpness {sharpness.item():.0f}")
+        print(f"step {step}: loss {loss.item():.3f}, sharpness {sharpness.item():.0f}")
 
 # %% [markdown]
 # **Write** the number of the wrong line and the letter of the experiment that shows it, such as `"1a"`. An experiment shows the mistake if a correct Function gives a different result.
@@ -261,7 +261,7 @@ class LeanAttention(torch.autograd.Function):
 grade("attention-budget", LeanAttention)
 
 # %% [markdown]
-# ## Prediction · What is saved for backward (1 point · easy · 5 minutes)
+# ## Prediction · What is saved for backward (1 point · easy · 4 minutes)
 #
 # There are 100 queries and 1,000 keys, and queries, keys and values have 8 features each. The tensors are float32, and there is no mask. How many *elements* does each of these calls save for backward, in addition to `q`, `k` and `v`?
 #
@@ -282,7 +282,7 @@ prediction = [100_000, 900, 100_000, 9_000]
 grade("predict-saved-elements", prediction)
 
 # %% [markdown]
-# ## Warm-up · Merge two halves (1 point · easy · 7 minutes)
+# ## Warm-up · Merge two halves (1 point · easy · 6 minutes)
 #
 # Two GPUs share the keys of a long sequence. Each computes attention of all queries to its own half of the keys and returns two tensors:
 #

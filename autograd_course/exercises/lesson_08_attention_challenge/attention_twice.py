@@ -68,7 +68,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Differentiable twice",
-    constraints="within the budget of tier 3",
+    constraints="the saved tensors are within the budget of tier 3",
     reference=with_lse,
     samplers={
         "3 queries, 3 keys": lambda rng: drawn(rng, n=3, m=3),

@@ -1,8 +1,8 @@
-"""Card: nan after forty steps
+"""Card: nan after twenty steps
 
-1. The loss is finite in every step until a gradient is nan. So forward is right, and some number in
-   backward is not finite. What grows while this model trains?
-2. The gradient makes the softmax sharper, so the scores grow. One line of backward works for small
+1. forward is right, so the first nan is in a gradient. Some number in backward is not finite. What
+   grows while this model trains?
+2. Training makes the softmax sharper, so the scores grow. One line of backward works for small
    scores and not for large ones.
 3. torch.softmax subtracts the largest score of a row before it calls exp. One line of backward
    calls exp without that. In float32, exp overflows from 89 on. Which experiment has such scores?

@@ -413,6 +413,7 @@ WRONG = [
         "merge-halves",
         "exp of a large number",
         "overflows",
+        (MERGED, "(lse_a.exp() * out_a + lse_b.exp() * out_b) / (lse_a.exp() + lse_b.exp())"),
         ("torch.logaddexp(lse_a, lse_b)", "(lse_a.exp() + lse_b.exp()).log()"),
     ),
     changed(
