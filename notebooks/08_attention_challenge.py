@@ -394,7 +394,7 @@ with figure(height=3.6) as (axes,):
     for name, attend, color, at in (
         ("autograd", composed, GRAY, (560, 5.0)),
         ("Attention: the same", Attention.apply, ORANGE, (560, 3.2)),
-        ("LeanAttention: O and L", LeanAttention.apply, BLUE, (700, 0.155)),
+        ("LeanAttention: O and L", LeanAttention.apply, BLUE, (1050, 0.155)),
     ):
         sizes = [kept_bytes(attend, *torch.randn(3, n, 64)) / 2**20 for n in lengths]
         style = "--" if color == ORANGE else "-"

@@ -94,7 +94,10 @@ EXERCISE = FunctionExercise(
     samplers={
         "4 queries, 4 keys": lambda rng: (normal(rng, 4, 4), holes(4, 4)),
         "a fully masked row": lambda rng: (normal(rng, 4, 3), holes(4, 3, empty=1)),
-        "one row, nothing masked": lambda rng: (normal(rng, 5), torch.ones(5, dtype=torch.bool)),
+        "two heads, one query, nothing masked": lambda rng: (
+            normal(rng, 2, 1, 5),
+            torch.ones(2, 1, 5, dtype=torch.bool),
+        ),
     },
     suspects=SUSPECTS,
     gradient_suspects=GRADIENTS,

@@ -68,11 +68,11 @@ SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "You add the two log-sum-exps. Add the exponentials, and take the logarithm of the sum.": (
         _lse_added
     ),
+    "If a query sees no key at all, you compute -∞ - (-∞), which is nan. What can you subtract "
+    "there instead?": _unseen_nan,
     "exp of a large log-sum-exp overflows. Subtract the new log-sum-exp before you call exp.": (
         _literal
     ),
-    "If a query sees no key at all, you compute -∞ - (-∞), which is nan. What can you subtract "
-    "there instead?": _unseen_nan,
 }
 
 

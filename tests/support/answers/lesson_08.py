@@ -296,7 +296,7 @@ WRONG = [
     changed(
         "masked-softmax",
         "D without the weights",
-        "gradient-mismatch",
+        "missing-dependency",
         ("(p * grad_output).sum", "grad_output.sum"),
     ),
     changed(
