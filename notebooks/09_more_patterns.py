@@ -14,7 +14,7 @@
 #
 # **You need** lesson 03: a copy in the forward is a sum in the backward.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 5. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -249,10 +249,10 @@ for row in gradient:
 
 # %% [markdown]
 # The loss is finite, and the masked row is not part of it. Still its gradient is `nan`, because
-# autograd multiplies the upstream 0 by $e^{-\infty - (-\infty)}$. Attention often *adds* the mask to
-# the scores. Then this `nan` reaches the weights from which the scores were computed, and they are
-# `nan` after the next step. (If you mask the scores by `masked_fill` or `torch.where`, you are safe.
-# Their backward writes zeros at the masked positions.)
+# autograd multiplies the upstream 0 by $e^{-\infty - (-\infty)}$. Attention often *adds* the mask
+# to the scores. Then this `nan` reaches the weights from which the scores were computed, and they
+# are `nan` after the next step. (If you mask the scores by `masked_fill` or `torch.where`, you are
+# safe. Their backward writes zeros at the masked positions.)
 #
 # This is a good reason to write a Function. It has the same value as the built-in, and the gradient
 # that you want.
@@ -469,8 +469,8 @@ print("stride 2, padding 1: ", gradcheck(Convolve.apply, (sample(7), sample(3), 
 print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 3, 0)))
 
 # %% [markdown]
-# If forward pads the signal, backward cuts the padding off. If the stride is longer than the kernel,
-# no window reads some of the samples, and their gradient is zero.
+# If forward pads the signal, backward cuts the padding off. If the stride is longer than the
+# kernel, some samples are in no window, and their gradient is zero.
 #
 # Channels add an ordinary matrix product over the channels, and *groups* divide this product into
 # blocks. The course's `Conv1d` has both. For a function that is linear in $x$, backward is the
@@ -518,10 +518,10 @@ predict(..., x.grad[1])
 # %% [markdown]
 # ## Complex numbers and the conjugate
 #
-# All patterns also work for complex tensors, with one addition. PyTorch's gradient of a real loss is
-# $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$. This is the
-# direction of steepest ascent, so `z - lr * z.grad` descends. (It is twice the *Wirtinger
-# derivative* with respect to $\bar z$.)
+# All patterns also work for complex tensors, with one addition. For PyTorch, the gradient of a real
+# loss is $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$.
+# This is the direction of steepest ascent, so `z - lr * z.grad` descends. (It is twice the
+# *Wirtinger derivative* with respect to $\bar z$.)
 #
 # Is the backward of the product $y = a\,b$ then the same as for real numbers, $g\,b$? The next cell
 # searches the complex $a$ for which $a\,b = 1$ by gradient descent, first with $g\,b$ and then with
@@ -600,7 +600,7 @@ for factor in (1.0, 0.25, 0.0, -1.0):
 #
 # ### A reversal as a Function
 #
-# A reversal written as a Function has no rounding errors, because it adds no two products:
+# A reversal that is written as a Function has no rounding errors, because it adds no products:
 
 
 # %%
@@ -785,4 +785,5 @@ knowledge_check("09")
 # ## Where next
 #
 # In [the exercises of this lesson](../exercises/09_more_patterns.ipynb) you write six of these
-# Functions, from log-sum-exp to gradient reversal. [Lesson 10](10_sampling.ipynb) is about sampling.
+# Functions, from log-sum-exp to gradient reversal. [Lesson 10](10_sampling.ipynb) is about
+# sampling.
