@@ -7,8 +7,8 @@
 # that computes it without ever storing the matrix of scores.
 #
 # **You will learn** why one fully masked row can destroy a model, how backward recomputes what
-# forward did not save, how to compute a softmax in pieces, and how backward can know which weights
-# dropout removed without a saved mask.
+# forward did not save, how to compute a softmax in pieces, and how backward finds out which weights
+# dropout removed, without a saved mask.
 #
 # **You need** lesson 01 and the softmax of lesson 03. One *extra* section builds on lesson 06.
 #
@@ -175,9 +175,9 @@ print("gradient:       ", gradient.numpy().round(2).tolist())
 # %% [markdown]
 # ## The whole thing, working
 #
-# Here is a complete attention as a Function. The rest of the lesson explains it, and then saves
-# less and less of it. Its `forward` is combined, because `setup_context` does not see the weights
-# $P$ that backward needs.
+# Here is a complete attention as a Function. The rest of the lesson explains it, and then reduces
+# its memory step by step. Its `forward` is combined, because `setup_context` does not see the
+# weights $P$ that backward needs.
 
 
 # %%
@@ -243,8 +243,8 @@ for name, attend in (("Attention", Attention.apply), ("PyTorch", scaled_dot_prod
 # %% [markdown]
 # PyTorch follows the same convention: a fully masked row gives zeros. With $-10^9$ you get no `nan`
 # either. But then all scores of the row are the same large negative number, and the softmax of
-# equal scores is uniform. The query that should see nothing gets the mean of all values, padding
-# included. You get no error, and a gradient flows into the padding.
+# equal scores is uniform. The query that should see nothing gets the mean of all values, including
+# the padding. You get no error, and a gradient flows into the padding.
 #
 # ## Backward, one product at a time
 #
@@ -259,8 +259,9 @@ for name, attend in (("Attention", Attention.apply), ("PyTorch", scaled_dot_prod
 #
 # $D$ has one number for each row, $D = \operatorname{rowsum}(P \circ dP)$.
 #
-# The two matrix products are those of lesson 03. The shapes tell you which factor to transpose: of
-# all products of $dS$ $(N, M)$ and $Q$ $(N, E)$, only $dS^\top Q$ has the shape of $K$, $(M, E)$.
+# Lesson 03 derived the backward of a matrix product. The shapes tell you which factor to transpose.
+# Of all products of $dS$ $(N, M)$ and $Q$ $(N, E)$, only $dS^\top Q$ has the shape of $K$,
+# $(M, E)$.
 #
 # The softmax is the interesting step. Its Jacobian for one row is $\operatorname{diag}(p) - p
 # p^\top$. Each weight depends on every score of its row, because all weights are divided by the
@@ -324,7 +325,7 @@ grade("masked-softmax", MaskedSoftmax)
 # %% [markdown]
 # ## What attention saves for backward
 #
-# The second problem of attention is its memory. `kept_bytes` counts the bytes that a call saves for
+# Attention also needs a lot of memory. `kept_bytes` counts the bytes that a call saves for
 # backward. It does not count the inputs, which exist anyway.
 
 # %%
@@ -454,7 +455,7 @@ for function in (Attention, LeanAttention):
 #
 # A softmax divides by the sum of the whole row. Yet you can begin before the row is complete, if
 # you divide last. Each query keeps three running values: the maximum $m$ so far, the sum $\ell$,
-# and the output $A$, not divided yet. A tile of scores $S$ updates them:
+# and the output $A$ before the division. A tile of scores $S$ updates them:
 #
 # $$m' = \max(m, \operatorname{rowmax} S), \quad r = e^{m - m'}, \quad W = e^{S - m'}, \quad
 # \ell' = r\,\ell + \operatorname{rowsum} W, \quad A' = r A + W V .$$
@@ -465,8 +466,9 @@ for function in (Attention, LeanAttention):
 #
 # ### Checkpoint 2
 #
-# A row has two tiles of two scores each. The first tile has 0 and 0, the second $\log 4$ and 0.
-# After the first tile $m = 0$ and $\ell = 2$. What is $\ell$ after the second tile?
+# A row has two tiles of two scores each. The scores are 0 and 0 in the first tile, and $\log 4$ and
+# 0 in the second one. After the first tile $m = 0$ and $\ell = 2$. What is $\ell$ after the second
+# tile?
 
 # %%
 m, total = torch.tensor(-math.inf), torch.tensor(0.0)
@@ -529,7 +531,7 @@ grade("merge-halves", merge)
 #
 # The course's `TiledAttention` works like this. The next cell shows the *peak*: the most memory
 # that all tensors except the inputs take at one time, in forward and backward together. You know
-# what `Attention` and `LeanAttention` save. Which peak do you expect?
+# what `Attention` and `LeanAttention` save. Which peak do you expect for `LeanAttention`?
 
 # %%
 vote("08", "lean-peak")
@@ -634,9 +636,9 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the position", 
     print(f"{name:22}: {same} of 16 weights agree between forward and backward")
 
 # %% [markdown]
-# A seed restores the *sequence* of random numbers, but here each number belongs to a different
-# weight. Backward then computes the gradient for another pattern than forward used. This gradient
-# is wrong, and training goes on.
+# A seed restores the *sequence* of random numbers. But in backward many of these numbers belong to
+# other weights than in forward, so the two patterns differ. The gradient is wrong, and PyTorch
+# raises no error.
 #
 # So use a *function* of the position instead of a sequence. A hash of the seed, the row and the
 # column decides whether dropout removes the weight $(i, j)$. Each tile can compute its part at any
@@ -670,7 +672,7 @@ diagnose(LeanAttention, inputs, double_backward=True)
 # $$dS = P \circ (dP - D + dL) .$$
 #
 # The course's `ScaledDotProductAttention` does this. PyTorch's fused kernels do not support a
-# second derivative, and they say so:
+# second derivative and raise an error:
 
 
 # %%

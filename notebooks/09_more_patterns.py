@@ -1,8 +1,6 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_more_patterns.ipynb)
 #
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_more_patterns.ipynb)
-#
 # # 09 · More gradient patterns
 #
 # **You will** write a loss whose gradient is finite wherever its value is, and the backward of a
@@ -10,7 +8,8 @@
 # purpose.
 #
 # **You will learn** why a finite value can have a `nan` gradient, what a symmetry tells you about a
-# gradient, a test for linear maps of any size, and how to test a gradient that is meant to differ.
+# gradient, how to test linear functions of any size, and how to test a gradient that you have
+# changed on purpose.
 #
 # **You need** lesson 03: a copy in the forward is a sum in the backward.
 #
@@ -775,11 +774,11 @@ knowledge_check("09")
 # | | |
 # | --- | --- |
 # | `nan` | a finite value may have a `nan` gradient; `torch.where` does not protect it |
-# | couplings | every path counts; symmetry tells what must be zero |
+# | couplings | count every path; a symmetry shows which components are zero |
 # | linear maps | $\langle f(x), g\rangle = \langle x, \text{backward}(g)\rangle$, at any size |
 # | complex inputs | conjugate the local derivative; test with complex numbers |
 # | wrong on purpose | declare it (`intentional=`), and test the rest |
-# | only looking, or for now | a hook, and remove it |
+# | log or clip for now | a hook, which you remove afterwards |
 
 # %% [markdown]
 # ## Where next
