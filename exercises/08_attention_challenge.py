@@ -3,7 +3,7 @@
 #
 # # 08 · The attention challenge: exercises
 #
-# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier does what the previous one did and adds one constraint, so start each tier from a copy of your last one. Between the tiers there are four short exercises. You may have solved `masked-softmax` and `merge-halves` in the lesson already.
+# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier adds one constraint, so start from a copy of an earlier tier. Tier 6 builds on tier 3, so you can leave out the two tiers with ★. Between the tiers there are four short exercises. You may have solved `masked-softmax` and `merge-halves` in the lesson already.
 #
 # **Given:** the task, the formulas, the signatures of all functions and methods, and one helper for dropout. Most tiers save an intermediate of forward, such as $P$ or the log-sum-exp. `setup_context` sees only inputs and outputs, so these tiers have a combined `forward`. Tier 5 makes the log-sum-exp an output and has a separate `forward` and `setup_context`.
 #
@@ -93,7 +93,7 @@ grade("masked-softmax", MaskedSoftmax)
 # | `mask` | `None`, or a tensor that broadcasts to `(..., N, M)`. A boolean mask is True where the query sees the key. A floating-point mask is added to the scores and is $-\infty$ where the query does not see the key |
 # | result | `(..., N, F)` |
 #
-# **Write** the function. It is a plain function, because this tier is not about autograd yet. Write the softmax with `exp` and sums. The later tiers need its parts.
+# **Write** the function. It is a plain function, because this tier is not about autograd yet. If you write the softmax with `exp` and sums, you can reuse its parts in the later tiers.
 #
 # **Constraints:** nothing overflows, even if the scores are large. A query that sees no key gets zeros.
 
@@ -242,7 +242,7 @@ grade("predict-saved-elements", prediction)
 # | `out_a`, `out_b` | `(..., N, F)`: the output for the keys of this half |
 # | `lse_a`, `lse_b` | `(..., N, 1)`: the log-sum-exp $L$ of the scores of this half |
 #
-# **Write** the function that returns the output and the log-sum-exp for all keys. If a query sees no key of a half, this half has $L = -\infty$ and an output of zeros. If it sees no key at all, so has the result.
+# **Write** the function that returns the output and the log-sum-exp for all keys. If a query sees no key of a half, this half has $L = -\infty$ and an output of zeros. If it sees no key at all, the result has the same values.
 #
 # **Constraint:** nothing overflows, even if the log-sum-exps are in the thousands.
 
@@ -340,7 +340,7 @@ grade("attention-twice", TwiceAttention)
 # %% [markdown]
 # ## Tier 6 · Grouped queries (2 points · medium · 20 minutes)
 #
-# `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
+# Start from tier 3. Now several query heads share one head of keys and values. `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
 #
 # **Write** both methods, without a mask. `forward` returns the output alone.
 #
