@@ -55,7 +55,7 @@ STATED: dict[str, dict[str, str]] = {
     "learnable-swish": {"in the shape of $\\beta$": "sums for β, and loses its axis"},
     "broadcast-multiply": {"returns gradients in the shapes of $x$ and $y$": "does not sum"},
     "log-sum-exp": {
-        "Numbers in the thousands must give numbers": "does not shift",
+        "Inputs in the thousands must not overflow": "does not shift",
         "its gradient must be 0": "does not guard in backward",
         "no built-in `logsumexp`": "calls the built-in",
     },
