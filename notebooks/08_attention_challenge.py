@@ -443,9 +443,9 @@ for function in (Attention, LeanAttention):
     print(f"{function.__name__:13} {products(function.apply)} matrix products")
 
 # %% [markdown]
-# Six become seven. Backward repeats only $Q K^\top$ and not the whole forward. On a GPU this can
-# even be *faster* than saving $P$. One more matrix product may take less time than writing $N
-# \cdot M$ numbers to memory and reading them back.
+# Six become seven. Backward repeats only $Q K^\top$ and not the whole forward. In a single GPU
+# kernel this can even be *faster* than saving $P$. One more matrix product may take less time than
+# writing $N \cdot M$ numbers to memory and reading them back.
 #
 # ## A softmax in pieces
 #
