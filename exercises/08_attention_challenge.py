@@ -3,11 +3,11 @@
 #
 # # 08 · The attention challenge: exercises
 #
-# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier keeps everything the previous one did and adds one constraint. Start each tier from a copy of your last one.
+# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier adds one constraint, so start from a copy of an earlier tier. Tier 6 builds on tier 3, so you can leave out the two tiers with ★. Between the tiers there are four short exercises. You may have solved `masked-softmax` and `merge-halves` in the lesson already.
 #
 # **Given:** the task, the formulas, the signatures of all functions and methods, and one helper for dropout. Most tiers save an intermediate of forward, such as $P$ or the log-sum-exp. `setup_context` sees only inputs and outputs, so these tiers have a combined `forward`. Tier 5 makes the log-sum-exp an output and has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a function or a class, also replace the `raise` below it.
 #
 # **Constraints for every tier:**
 #
@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient in the shape and the dtype of its input.
 #
-# 18 points, about 160 minutes: two evenings. At the end, a leaderboard compares your tiers with PyTorch's own attention.
+# 22 points, about 185 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,6 +48,39 @@ from autograd_course import grade, hint, progress
 from autograd_course.lesson import dropped, leaderboard
 
 # %% [markdown]
+# ## Warm-up · Masked softmax (1 point · easy · 8 minutes)
+#
+# A softmax over the last dim of the scores, with a boolean mask that is True where the query sees the key:
+#
+# $$p_{ij} = \frac{m_{ij}\, e^{s_{ij}}}{\sum_k m_{ik}\, e^{s_{ik}}}, \qquad \text{and } p_{ij} = 0 \text{ in a fully masked row.}$$
+#
+# `s` and `mask` have the same shape. The gradient of a masked score is 0.
+#
+# **Write** the three methods. In a fully masked row the sum is 0, and both passes must return zeros there.
+
+
+# %% nbgrader={"grade": false, "grade_id": "masked-softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class MaskedSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(s: Tensor, mask: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "masked-softmax-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("masked-softmax", MaskedSoftmax)
+
+# %% [markdown]
 # ## Tier 1 · Forward (2 points · medium · 15 minutes)
 #
 # $$S = \frac{Q K^\top}{\sqrt{E}} + \text{mask}, \qquad P = \operatorname{softmax}(S), \qquad O = P V .$$
@@ -60,7 +93,7 @@ from autograd_course.lesson import dropped, leaderboard
 # | `mask` | `None`, or a tensor that broadcasts to `(..., N, M)`. A boolean mask is True where the query sees the key. A floating-point mask is added to the scores and is $-\infty$ where the query does not see the key |
 # | result | `(..., N, F)` |
 #
-# **Write** the function. It is a plain function, because this tier is not about autograd yet.
+# **Write** the function. It is a plain function, because this tier is not about autograd yet. If you write the softmax with `exp` and sums, you can reuse its parts in the later tiers.
 #
 # **Constraints:** nothing overflows, even if the scores are large. A query that sees no key gets zeros.
 
@@ -77,7 +110,7 @@ grade("attention-forward", attend)
 # %% [markdown]
 # ## Tier 2 · Backward (3 points · medium · 20 minutes)
 #
-# Now write the same as a Function. From here on, a `mask` is boolean or `None`. $dO$ is the gradient of the output. You need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
+# Now write attention as a Function. From here on, `mask` is a boolean tensor or `None`. $dO$ is the gradient of the output. You need $dV$, $dP$, $dS$, $dQ$ and $dK$, in this order.
 #
 # **Write** both methods. Save any tensors that you like, even $P$. The later tiers do not allow $P$.
 
@@ -97,6 +130,60 @@ class Attention(torch.autograd.Function):
 
 # %% nbgrader={"grade": true, "grade_id": "attention-backward-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 grade("attention-backward", Attention)
+
+# %% [markdown]
+# ## Card · nan after twenty steps (1 point · easy · 6 minutes)
+#
+# A colleague wrote the tier below. It saves only the inputs, and `gradcheck` passes it. The model has one parameter, which makes the softmax sharper. Between step 20 and step 30 this parameter becomes `nan`.
+
+
+# %%
+class InputsOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        p = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)  # 1
+        ctx.save_for_backward(q, k, v)  # 2
+        return p @ v  # 3
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = ctx.saved_tensors  # 4
+        weights = torch.exp(q @ k.mT / math.sqrt(q.shape[-1]))  # 5
+        p = weights / weights.sum(-1, keepdim=True)  # 6
+        grad_p = grad_output @ v.mT
+        grad_s = p * (grad_p - (p * grad_p).sum(-1, keepdim=True))  # 7
+        grad_s = grad_s / math.sqrt(q.shape[-1])
+        return grad_s @ k, grad_s.mT @ q, p.mT @ grad_output  # 8
+
+
+rng = torch.Generator().manual_seed(0)
+queries, keys = torch.randn(32, 4, generator=rng), 2 * torch.randn(6, 4, generator=rng)
+values = torch.randn(6, 1, generator=rng)
+target = values[(queries @ keys.mT).argmax(-1)]
+sharpness = torch.tensor(1.0, requires_grad=True)
+optimizer = torch.optim.Adam([sharpness], lr=2.0)
+for step in range(1, 61):
+    loss = (InputsOnly.apply(sharpness * queries, keys, values) - target).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 0:
+        print(f"step {step}: loss {loss.item():.3f}, sharpness {sharpness.item():.0f}")
+
+# %% [markdown]
+# **Write** the number of the wrong line and the letter of the experiment that shows it, such as `"1a"`. An experiment shows the mistake if a correct Function gives a different result.
+#
+# - **a** Run `gradcheck` on normally distributed inputs.
+# - **b** Multiply `q` by 1,000, and check that all gradients are finite.
+# - **c** Multiply `q` by 1,000, and compare the output with that of tier 1.
+# - **d** Double `grad_output`, and check that the gradients double.
+
+# %% nbgrader={"grade": false, "grade_id": "card-late-nan", "locked": false, "schema_version": 3, "solution": true, "task": false}
+suspect = ...
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "card-late-nan-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("card-late-nan", suspect)
 
 # %% [markdown]
 # ## Tier 3 · Budget (3 points · medium · 25 minutes)
@@ -127,18 +214,61 @@ class LeanAttention(torch.autograd.Function):
 grade("attention-budget", LeanAttention)
 
 # %% [markdown]
-# ## Tier 4 · Tiles (5 points · hard · 55 minutes)
+# ## Prediction · What is saved for backward (1 point · easy · 4 minutes)
 #
-# Tier 3 does not *keep* the matrix of scores, but it computes the matrix twice. Now no tensor ever has this size: forward and backward go through tiles of `block` queries and `block` keys.
+# There are 100 queries and 1,000 keys, and queries, keys and values have 8 features each. The tensors are float32, and there is no mask. How many *elements* does each of these calls save for backward, in addition to `q`, `k` and `v`?
 #
-# - `causal`: query $i$ sees the keys $0 \dots i$.
+# - **a** your tier 2, which saves $P$;
+# - **b** your tier 3;
+# - **c** `torch.softmax(q @ k.mT / math.sqrt(8), -1) @ v`, differentiated by autograd;
+# - **d** your tier 3 with 1,000 queries and 100 keys.
+#
+# **Write** the four numbers without running any code. If two operations save the same tensor, count it once.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-saved-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = ...
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-saved-elements-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-saved-elements", prediction)
+
+# %% [markdown]
+# ## Warm-up · Merge two halves (1 point · easy · 6 minutes)
+#
+# Two GPUs share the keys of a long sequence. Each computes attention of all queries to its own half of the keys and returns two tensors:
+#
+# | tensor | shape |
+# | --- | --- |
+# | `out_a`, `out_b` | `(..., N, F)`: the output for the keys of this half |
+# | `lse_a`, `lse_b` | `(..., N, 1)`: the log-sum-exp $L$ of the scores of this half |
+#
+# **Write** the function that returns the output and the log-sum-exp for all keys. If a query sees no key of a half, this half has $L = -\infty$ and an output of zeros. If it sees no key at all, the result has the same values.
+#
+# **Constraint:** nothing overflows, even if the log-sum-exps are in the thousands.
+
+
+# %% nbgrader={"grade": false, "grade_id": "merge-halves", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "merge-halves-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("merge-halves", merge)
+
+# %% [markdown]
+# ## Tier 4 · Tiles ★ (5 points · hard · 55 minutes · needs "Dropout without a mask")
+#
+# Tier 3 does not *save* the matrix of scores, but it computes the whole matrix twice. Now no tensor has this size at any time. Forward and backward go through tiles of `block` queries and `block` keys.
+#
+# - `causal`: if it is True, query $i$ sees the keys $0 \dots i$.
 # - `dropout_p`, `seed`: after the softmax, dropout sets some weights to 0 and multiplies the others by $1 / (1 - p)$. The seed and the position of a weight in the whole matrix decide whether the weight is dropped, so backward can recompute any tile. The helper below does this. All heads share one pattern.
 # - N and M need not be multiples of `block`.
 
 
 # %%
 def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
-    """0 or 1 / (1 - p) for each weight of a tile whose first query is i and first key is j."""
+    """Return 0 or 1 / (1 - p) for each weight of a tile with first query i and first key j."""
     if not p:
         return torch.ones_like(tile)
     rows = torch.arange(i, i + tile.shape[-2], device=tile.device)
@@ -147,7 +277,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 
 
 # %% [markdown]
-# For each block of queries, forward keeps a running maximum $m$, a running sum $\ell$ and an output that is not divided yet. Backward knows $L$ and needs no running values. Write a function outside of the class that computes the scores of one tile with its causal mask, and call it in both passes.
+# For each block of queries, forward has a running maximum $m$, a running sum $\ell$ and an output that is not divided yet. Backward knows $L$ and needs no running values. Write a function outside of the class that computes the scores of one tile with its causal mask, and call it in both passes.
 #
 # **Write** both methods and any helper functions.
 #
@@ -173,9 +303,9 @@ class TiledAttention(torch.autograd.Function):
 grade("attention-tiled", TiledAttention)
 
 # %% [markdown]
-# ## Tier 5 · Differentiable twice (3 points · hard · 25 minutes)
+# ## Tier 5 · Differentiable twice ★ (3 points · hard · 25 minutes · needs "Differentiable twice")
 #
-# Your tier 3 computes the right gradient. Its *second* derivative is wrong, and no error says so. Lesson 06 explains why: one of the saved tensors is an intermediate.
+# Your tier 3 computes the right gradient. But its *second* derivative is wrong, and PyTorch raises no error. Lesson 06 explains why: one of the saved tensors is an intermediate.
 #
 # So now the log-sum-exp becomes an output of shape `(..., N)`, and backward also receives a gradient for it:
 #
@@ -210,7 +340,7 @@ grade("attention-twice", TwiceAttention)
 # %% [markdown]
 # ## Tier 6 · Grouped queries (2 points · medium · 20 minutes)
 #
-# `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
+# Start from tier 3. Now several query heads share one head of keys and values. `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
 #
 # **Write** both methods, without a mask. `forward` returns the output alone.
 #
@@ -238,7 +368,7 @@ grade("attention-grouped", GroupedAttention)
 #
 # The leaderboard runs forward and backward of each of your tiers, and of PyTorch's own attention, on this machine. It shows the time (the best of three), and the peak memory of all tensors except the inputs. It saves the history next to your progress. Try something faster, run the cell again, and compare.
 #
-# The leaderboard leaves out tiers that you have not written yet. Do not be discouraged by the time of tier 4: your loops run in Python and start one small operation after the other. Tiles become *fast* when a single kernel does all the work. You can already see here how much memory they save.
+# The leaderboard leaves out tiers that you have not written yet. Tier 4 is slow, because its loops run in Python and start one small operation after the other. Tiles become *fast* when a single kernel does all the work. But you can already see how much memory they save.
 
 # %% tags=["nbval-ignore-output"]
 from autograd_course.lesson import TritonAttention
@@ -256,9 +386,9 @@ leaderboard(
 )
 
 # %% [markdown]
-# ## For those with a GPU: one kernel
+# ## One kernel, if you have a GPU
 #
-# This task is not graded, because most machines that open this notebook cannot run it. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel. Each program handles one block of queries and loops over the blocks of keys. It uses `tl.dot` for the two products and keeps the running maximum, sum and output in registers.
+# This task is not graded, because it needs a GPU. Triton comes with PyTorch for CUDA. Write the forward of tier 4 as a kernel. Each program handles one block of queries and loops over the blocks of keys. It uses `tl.dot` for the two products and keeps the running maximum, sum and output in registers.
 #
 # First check it with `torch.testing.assert_close(your_function(q, k, v), attend(q, k, v), rtol=2e-3, atol=2e-3)`. The tolerance is large because `tl.dot` may round float32 to fewer digits. Then add it to the leaderboard as `{"kernel": your_function}`. Compare it with the course's `TritonAttention` in `autograd_course.functions.attention`, whose kernels also run backward. The cell above includes `TritonAttention` on machines with a GPU.
 
@@ -271,4 +401,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# You have written the algorithm behind `scaled_dot_product_attention`. Use PyTorch's version in your models. Your own helps you when you need a bias, a mask or a score function for which there is no kernel: you know how to write its backward and how to test it.
+# You have written the algorithm behind `scaled_dot_product_attention`. Use PyTorch's version in your models. If you need a bias, a mask or a score function that no kernel supports, you now know how to write its backward and how to test it.

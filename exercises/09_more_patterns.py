@@ -3,20 +3,20 @@
 #
 # # 09 · More gradient patterns: exercises
 #
-# Lesson 09 showed how a gradient goes back through a log-sum-exp, a normalization, a convolution and a complex product. Here you write six Functions yourself. The first five compute a true gradient, and the last one changes it on purpose.
+# Lesson 09 showed how a gradient goes back through a log-sum-exp, a normalization, a convolution and a complex product. Here you write six such Functions. The first five compute a true gradient, and the last one changes it on purpose.
 #
-# **Given:** the formula and the signature of `forward` and, where that is not obvious, which gradient is asked for.
+# **Given:** the formula of `forward` and the signatures of all methods. If the gradient is not obvious, the text states it.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which gets the tuple of inputs and the output, and decides what `backward` will need.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`. It receives the tuple of inputs and the output, and saves what `backward` needs.
 #
 # **Constraints for every exercise:**
 #
-# - `backward` is a formula that you derive and write down, not a call to autograd.
-# - Tensors that backward needs are kept by `ctx.save_for_backward`. Numbers, shapes and flags are attributes of `ctx`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - Where an exercise forbids a built-in, the grader watches the operations that really run, so another name for it does not help.
+# - `backward` computes a formula that you derive and write down. It does not call autograd.
+# - `ctx.save_for_backward` saves the tensors that backward needs. Numbers, shapes and flags are attributes of `ctx`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in under another name.
 #
-# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. Stuck? Call `hint("log-sum-exp")` in a cell of its own. The first hint is a nudge, the second one gives the idea, and the third one is almost the answer.
+# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one the idea, and the third one almost the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,11 +48,11 @@ from autograd_course import grade, hint, progress
 #
 # $$y = \log \sum_j e^{x_j}$$
 #
-# along `dim`, which may be negative. With `keepdim=True` the dim stays, with size 1.
+# along `dim`, which may be negative. With `keepdim=True` the output keeps this dim with size 1.
 #
-# - Numbers in the thousands must give numbers, not `inf`.
-# - An entry of $-\infty$ counts for nothing and has gradient 0. Masks consist of such entries.
-# - A slice that is all $-\infty$ gives $-\infty$, and its gradient must be 0. (Here you do better than `torch.logsumexp`, whose gradient is `nan` there.)
+# - Inputs in the thousands must not overflow to `inf`.
+# - An entry of $-\infty$ adds nothing to the sum and has the gradient 0. Masks contain such entries.
+# - A slice of $-\infty$ only gives $-\infty$, and its gradient must be 0. (`torch.logsumexp` returns a `nan` gradient there.)
 #
 # **Write** the three methods.
 #
@@ -83,13 +83,13 @@ grade("log-sum-exp", LogSumExp)
 # %% [markdown]
 # ## 2 · Batch normalization (3 points · hard · 20 minutes)
 #
-# $x$ has the shape $(N, C, \dots)$. For each channel, that is over all dims but dim 1, let $\mu$ be the mean and $v$ the biased variance (divided by the number of elements $m$, not $m - 1$):
+# $x$ has the shape $(N, C, \dots)$, and dim 1 contains the channels. For each channel, $\mu$ is the mean and $v$ the biased variance (divided by the number of elements $m$, not by $m - 1$):
 #
 # $$y = \frac{x - \mu}{\sqrt{v + \varepsilon}}$$
 #
 # There is no learned scale or shift, and no running average.
 #
-# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ depend on $x$ too, so three paths lead from each $x$ to the loss.
+# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ depend on $x$, too, so there are three paths from each $x$ to the loss.
 #
 # **Constraint:** no built-in normalization.
 
@@ -118,7 +118,7 @@ grade("batch-norm", BatchNorm)
 # %% [markdown]
 # ## 3 · One-dimensional convolution (2 points · medium · 15 minutes)
 #
-# This is what networks call a convolution, without stride, padding and groups:
+# This is the convolution of neural networks, without stride, padding and groups:
 #
 # $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; x_{n,\, c,\, t + k}$$
 #
@@ -128,9 +128,9 @@ grade("batch-norm", BatchNorm)
 # | `weight` | `(O, C, K)` |
 # | `y` | `(N, O, T)`, where `T = L - K + 1` |
 #
-# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. What remains are products, and one step in `backward` that adds overlapping windows up.
+# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest are products, and one step in `backward` that adds the gradients of overlapping windows.
 #
-# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution are built on the same ones.
+# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
 
 # %% nbgrader={"grade": false, "grade_id": "plain-conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -157,7 +157,7 @@ grade("plain-conv1d", PlainConv1d)
 # %% [markdown]
 # ## 4 · Convolution with stride, padding and groups (4 points · hard · 30 minutes)
 #
-# Now with stride $s$, padding $p$ (zeros on both sides) and $G$ groups:
+# Now add a stride $s$, a padding $p$ (zeros on both sides) and $G$ groups:
 #
 # $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; \tilde x_{n,\, c',\, s t + k}$$
 #
@@ -167,11 +167,11 @@ grade("plain-conv1d", PlainConv1d)
 # | `weight` | `(O, C // G, K)` |
 # | `y` | `(N, O, T)`, where `T = (L + 2p - K) // s + 1` |
 #
-# $\tilde x$ is the padded $x$. Channels and outputs are both cut into $G$ equal blocks. The outputs of block $b$ see only the channels of block $b$ ($c'$ is channel $c$ of that block). If $L + 2p - K$ is not a multiple of $s$, no window uses the last elements. Their gradient is 0, but they have one.
+# $\tilde x$ is the padded $x$. The channels and the outputs are divided into $G$ equal blocks. The outputs of block $b$ depend only on the channels of block $b$ ($c'$ is channel $c$ of this block). If $L + 2p - K$ is not a multiple of $s$, no window contains the last elements, and their gradient is 0.
 #
-# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add stride, padding and groups one after the other, and grade when you have all three.
+# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add the stride, the padding and the groups one after the other, and grade your class when it has all three.
 #
-# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution are built on the same ones.
+# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
 
 # %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -198,11 +198,11 @@ grade("conv1d", Conv1d)
 # %% [markdown]
 # ## 5 · Complex product (2 points · medium · 15 minutes)
 #
-# $y = z \, w$, elementwise, for two tensors of the same shape. Either may be complex, and at least one is.
+# $y = z \, w$, elementwise, for two tensors of the same shape. At least one of them is complex, and both may be.
 #
-# **Write** the three methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$, the direction in which $L$ grows fastest. $g$ is this gradient for $y$. Derive the one for $z$.
+# **Write** the three methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$, the direction in which $L$ grows fastest. $g$ is this gradient for $y$. Derive the gradients for $z$ and $w$.
 #
-# **Constraint:** the gradient of a real input is real. If it is complex, the engine raises an error that does not say so.
+# **Constraint:** the gradient of a real input is real. If it is complex, the engine raises an error that does not explain this.
 
 
 # %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -233,11 +233,11 @@ grade("complex-multiply", ComplexMultiply)
 #
 # $$y = x, \qquad \frac{\partial L}{\partial x} := -\text{strength} \cdot g$$
 #
-# This gradient is wrong by design, so `gradcheck` would fail. The grader tests it against the gradient that is declared here.
+# This gradient is wrong on purpose, so `gradcheck` would fail. The grader compares it with the formula above.
 #
 # **Write** the three methods. `strength` is a Python number.
 #
-# **Constraint:** forward returns a new tensor. Many published versions return `x` or `x.view_as(x)`. Then the first layer with `inplace=True` behind it stops the training with an error.
+# **Constraint:** forward returns a new tensor. Many published versions return `x` or `x.view_as(x)`. If the next layer has `inplace=True`, it then stops the training with an error.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -270,4 +270,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Lesson 10 is about sampling.
+# [Lesson 10](../notebooks/10_sampling.ipynb) is about sampling.

@@ -3,14 +3,14 @@
 #
 # # 00 · Start here
 #
-# When you write a custom `autograd.Function`, you make PyTorch a promise: *here is a value, and
-# this is how a gradient goes back through it.* PyTorch never checks that promise. This course
-# teaches you to make it, to keep it, and to prove that you kept it.
+# A custom `autograd.Function` has two methods: `forward` computes a value, and `backward` computes
+# the gradient. PyTorch never checks that the gradient belongs to the value. In this course you
+# learn to write both methods, and to test that the gradient is right.
 #
-# **You will** check your installation, repair your first Function, and meet the grader and the
-# visualizer. **You need** to have trained a model in PyTorch once. **It takes** about 15 minutes.
+# **You will** check your installation, repair your first Function, and try the grader and a live
+# picture. **You need** to have trained a model in PyTorch once. **It takes** about 15 minutes.
 #
-# Every lesson is a notebook. Put the cursor in a cell, press Shift+Enter, and read what it prints.
+# Every lesson is a notebook. To run a cell, click on it and press Shift+Enter.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -34,8 +34,8 @@ if "google.colab" in sys.modules:
 # %% [markdown]
 # ## Check your installation
 #
-# Every line should begin with `OK`. If a line says `REPAIR`, the line below it tells you what to
-# do. This cell works in JupyterLab and on Colab.
+# Run this cell. Every line should begin with `OK`. If a line says `REPAIR`, the line below it tells
+# you what to do.
 
 # %% tags=["nbval-ignore-output"]
 from autograd_course.lesson import checkup
@@ -47,7 +47,8 @@ checkup()
 #
 # In an exercise you write a Function and pass it to `grade`, together with the name of the
 # exercise. The exercise `square` asks for $y = x^2$. Here is the answer of a learner who doubled
-# $x$ instead, and tested it at $x = 2$, where both give 4. Run the cell and read the report.
+# $x$ instead. The learner tested it only at $x = 2$, where both give 4. Run the cell and read the
+# report.
 
 # %%
 from torch.autograd import Function
@@ -68,16 +69,17 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The report says more than "wrong". It names the *rule* that the answer breaks, shows one element
-# where the value is wrong, and tells you what to read. `explain("forward-mismatch")` from
-# `autograd_course` tells you more about the rule.
+# The report names the *rule* that the answer breaks, shows one element where the value is wrong,
+# and tells you what to read. To read more about the rule, import `explain` from `autograd_course`
+# and call `explain("forward-mismatch")`.
 #
 # **Your turn.** Change one character in `forward` so that it computes the square, and run the cell
-# again. The report now complains about `backward`: it still returns the gradient of $2x$. You can
-# leave it like that. Lesson 01 shows you how to write `backward`.
+# again. Now the report is about `backward`, which still returns the gradient of $2x$. You can leave
+# it like that. Lesson 01 shows you how to write `backward`.
 #
-# `grade` has two more verdicts besides *wrong* and *passed*. An exercise that you have not begun is
-# *not attempted*, and *the grader failed* means that the mistake is ours and not yours.
+# There are two verdicts besides *wrong* and *passed*. An exercise that you have not started is *not
+# attempted*. If you read *the grader failed*, the grader has a bug, and your answer is not at
+# fault.
 
 
 # %%
@@ -93,9 +95,9 @@ grade("square", NotYet)
 # ## Watch a gradient flow
 #
 # The lessons contain live pictures of real autograd graphs. Here is a small one: $L = (x \cdot
-# y)^2$ at $x = 2$, $y = 3$. First the values travel from left to right. Then the gradients, which
-# are marked with ∂, travel back from the loss. The picture opens at the end of the journey. Press →
-# to start from the beginning, and drag the slider of $x$ to change every number.
+# y)^2$ at $x = 2$, $y = 3$. First the values travel from left to right. Then the gradients travel
+# back from the loss. They are marked with ∂. At first the picture shows the last step. Click on it
+# and press → to start from the beginning. Drag the slider of $x$ to change every number.
 #
 # | key | what it does |
 # | --- | --- |
@@ -121,15 +123,16 @@ def loss(x, y):
 gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
-# If you see a picture without buttons, you have not run the cell in this session yet. If the
-# buttons do not appear after that, your notebook application does not show widgets. You can still
-# take the course, because every picture is saved in the notebook and the grader needs no widgets.
+# If you see a picture without buttons, run the cell. If there are still no buttons, your notebook
+# application does not show widgets. You can take the course without them, because the notebooks
+# contain every picture and the grader needs no widgets.
 
 # %% [markdown]
 # ## Get a hint
 #
-# Each exercise has three hints, from a nudge to almost the answer. Every call shows the next one.
-# Hints cost no points. Try for ten minutes before you take the first.
+# Each exercise has three hints. The first one is small, and the third one is almost the answer.
+# Every call shows the next hint. Hints cost no points. Try for ten minutes before you read the
+# first one.
 
 # %%
 hint("square")
@@ -137,9 +140,9 @@ hint("square")
 # %% [markdown]
 # ## See your progress
 #
-# The course saves your results in a small file outside the course folder. On Colab the file lasts
-# as long as the machine. What you have passed stays passed. Your attempt and your hint are already
-# in the table below. The last part of the table tells you what to review: the rules that you break
+# The course saves your results in a small file outside the course folder. On Colab the file is lost
+# when the machine stops. An exercise that you have passed stays passed. The table below already
+# shows your attempt and your hint. Its last part tells you what to review: the rules that you break
 # most often, and the quiz questions that you have not answered correctly yet.
 #
 # To reset an exercise, call `reset("square")` from `autograd_course.grader`.
@@ -150,8 +153,8 @@ progress()
 # %% [markdown]
 # ## Examine a Function of your own
 #
-# You can use the grader's judgment outside the exercises. `diagnose` takes any Function and an
-# example of its inputs.
+# You can also check a Function that is not an answer to an exercise. `diagnose` takes any Function
+# and an example of its inputs.
 
 # %%
 from autograd_course import diagnose
@@ -161,8 +164,8 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # %% [markdown]
 # ## Check your knowledge
 #
-# Each lesson ends with questions. Here are two. A wrong answer tells you why it is wrong and leaves
-# the right one for you to find.
+# Each lesson ends with questions. Here are two of them. If an answer is wrong, you read why and can
+# try again.
 
 # %%
 from autograd_course.visualize import knowledge_check
@@ -176,36 +179,36 @@ knowledge_check("00")
 # | | Lesson | What it is for |
 # | --- | --- | --- |
 # | | **Core path** | |
-# | 00 | [Start here](00_start_here.ipynb) | set-up, grader, visualizer |
-# | 01 | [A Function from end to end](01_template.ipynb) | write, test, or do without |
-# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what is kept, and what goes wrong |
+# | 00 | [Start here](00_start_here.ipynb) | installation, grader, widgets |
+# | 01 | [A Function from end to end](01_template.ipynb) | write and test a Function |
+# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what `ctx` saves, common mistakes |
 # | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | copies and sums, products, softmax |
-# | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | code that you did not write |
-# | 05 | [The straight-through estimator](05_straight_through.ipynb) | steps without slope |
-# | 06 | [Gradients of gradients](06_double_backward.ipynb) | derivatives lost in silence |
-# | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | keep less, rebuild |
-# | 08 | [The attention challenge](08_attention_challenge.ipynb) | formula to tiles |
+# | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | find bugs in existing code |
+# | 05 | [The straight-through estimator](05_straight_through.ipynb) | gradients of steps |
+# | 06 | [Gradients of gradients](06_double_backward.ipynb) | right second derivatives |
+# | 07 | [The same gradient in less memory](07_memory_patterns.ipynb) | save less, recompute |
+# | 08 | [The attention challenge](08_attention_challenge.ipynb) | from the formula to tiles |
 # | | **Electives** | |
 # | 09 | [More gradient patterns](09_more_patterns.ipynb) | stability, norms, convolution |
 # | 10 | [Sampling: gradients through a random choice](10_sampling.ipynb) | Gumbel, ReinMax |
-# | 11 | [torch.func: vmap and forward mode](11_torch_func.ipynb) | transforms |
-# | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | one graph |
+# | 11 | [torch.func: vmap and forward mode](11_torch_func.ipynb) | function transforms |
+# | 12 | [torch.compile and custom operators](12_compile_and_operators.ipynb) | no graph breaks |
 # | 13 | [Solvers: differentiate the solution, not the steps](13_solvers.ipynb) | SciPy, equations |
-# | 14 | [External code: C++, CUDA, Triton](14_external_code.ipynb) | C++, CUDA, Triton |
-# | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, fewer bits |
+# | 14 | [External code: C++, CUDA, Triton](14_external_code.ipynb) | call your own kernels |
+# | 15 | [Ship it](15_ship_it.ipynb) | export, ONNX, quantization |
 # <!-- /lessons -->
 #
-# Each lesson has an exercise notebook with the same number. The outputs of the lessons are saved,
-# so you can also read a lesson without running it.
+# Take the lessons of the core path in order, and then the electives that you need. Each lesson has
+# an exercise notebook with the same number. The notebooks contain the outputs, so you can also read
+# a lesson without running it.
 #
-# Keep two pages at hand: the [cheat sheet](../docs/cheat_sheet.html)
+# In each lesson, most sections are core sections. Some are marked as *extra*. Read them when you
+# need them. If an exercise needs one, it has a star (★) and names the section. Sections that are
+# marked as *reference* are for looking things up.
+#
+# Two pages help you while you work: the [cheat sheet](../docs/cheat_sheet.html)
 # ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).
-# `explain(error)` finds the message for you, from an exception or its text. At the end of the
-# course, `knowledge_check("course")` asks questions about all lessons.
-#
-# In each lesson, most sections are the core. Read the *extra* sections when you need them: an
-# exercise with a star (★) names the extra section that it needs. The *reference* sections are
-# there to be looked up. Take the lessons of the core path in order, and then the electives that you
-# need.
+# `explain(error)` shows the page of an error message. You can pass the exception or its text. At
+# the end of the course, `knowledge_check("course")` asks questions about all lessons.
 #
 # Next: [01 · A Function from end to end](01_template.ipynb).

@@ -3,17 +3,17 @@
 #
 # # 08 · The attention challenge
 #
-# **You will** take scaled dot-product attention apart, down to the Function that PyTorch runs for
-# you: its gradient, what it keeps, how it does without the matrix that defines it.
+# **You will** take scaled dot-product attention apart: its gradient, its memory, and the algorithm
+# that computes it without ever storing the matrix of scores.
 #
-# **You will learn** why a fully masked row poisons a whole model, how backward rebuilds what
-# forward did not keep, how a softmax is computed in pieces, and how dropout is undone without its
-# mask.
+# **You will learn** why one fully masked row can destroy a model, how backward recomputes what
+# forward did not save, how to compute a softmax in pieces, and how backward finds out which weights
+# dropout removed, without a saved mask.
 #
-# **You need** lesson 01 (`ctx`, vector-Jacobian products, `diagnose`); for one section lesson 06.
+# **You need** lesson 01 and the softmax of lesson 03. One *extra* section builds on lesson 06.
 #
-# **It takes** about 60 minutes. The exercises
-# come after it, in six tiers.
+# **It takes** about 55 minutes; the *extra* sections take another 10. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -38,13 +38,26 @@ if "google.colab" in sys.modules:
 import math
 
 import torch
-from torch.autograd import Function, grad
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd import Function, grad, gradgradcheck
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
-from autograd_course import diagnose
+from autograd_course import diagnose, grade, hint  # noqa: F401
 from autograd_course.functions import ScaledDotProductAttention, TiledAttention
-from autograd_course.lesson import BLUE, GRAY, ORANGE, dropped, figure, note, peak_bytes, predict
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    dropped,
+    figure,
+    kept_bytes,
+    note,
+    peak_bytes,
+    predict,
+    show_error,
+    vote,
+)
 from autograd_course.visualize import (
     attention_tiles,
     jacobian_view,
@@ -55,35 +68,33 @@ from autograd_course.visualize import (
 # %% [markdown]
 # ## A batch with a fully masked row
 #
-# Attention is a lookup that can be differentiated. Each of $N$ queries (rows of $Q$) is compared
-# with each of $M$ keys (rows of $K$) by a dot product; a softmax turns a query's scores into
-# weights that sum to 1; the result is the values (rows of $V$), mixed by these weights:
+# Attention is a lookup that you can differentiate. It compares each of $N$ queries (the rows of
+# $Q$) with each of $M$ keys (the rows of $K$) by a dot product. A softmax turns the scores of a
+# query into weights that sum to 1. The output is the average of the values (the rows of $V$) with
+# these weights:
 #
 # $$S = \frac{Q K^\top}{\sqrt{E}} + \text{mask}, \qquad P = \operatorname{softmax}(S), \qquad
 # O = P V .$$
 #
-# The mask says what may not be looked at: $-\infty$ on a score makes its weight $e^{-\infty} = 0$.
-# Sequences of different lengths are padded to one length, and the padding is masked.
+# $E$ is the length of a query. Sequences of different lengths are padded to the same length, and
+# the mask hides the padding. It adds $-\infty$ to a score, so the weight is $e^{-\infty} = 0$.
 #
-# A colleague wrote the three formulas down:
+# A colleague writes down these formulas and trains two small matrices, for the queries and for the
+# keys. The hidden cell creates the batches. In a few of them one sequence is empty.
+
 
 # %%
-device = "cuda" if torch.cuda.is_available() else "cpu"
-
-
 def composed(q, k, v, mask=0.0):
     scores = q @ k.mT / math.sqrt(q.shape[-1]) + mask
     return torch.softmax(scores, -1) @ v
 
 
-# %% [markdown]
-# The task is a small one: a sequence holds up to eight pairs of a key and a value, and a query
-# asks for the value whose key is most like it. Two matrices, for queries and keys, are to be
-# learned, in 60 steps.
+# %% jupyter={"source_hidden": true}
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-# %%
 def batch(rng, size=32, longest=8, width=4):
+    """Return queries, keys, values, masks, and the value of the key most similar to each query."""
     length = torch.randint(0, 400, (size, 1, 1), generator=rng).clamp(max=longest)
     keys = torch.randn(size, longest, width, generator=rng)
     values = torch.randn(size, longest, 1, generator=rng)
@@ -95,8 +106,10 @@ def batch(rng, size=32, longest=8, width=4):
 
 
 def train(attend, steps=60):
+    """Train two matrices. Return the loss of each step and the matrix of the queries."""
     rng = torch.Generator().manual_seed(0)
-    w_q, w_k = (torch.randn(4, 4, generator=rng).to(device).requires_grad_() for _ in range(2))
+    w_q = torch.randn(4, 4, generator=rng).to(device).requires_grad_()
+    w_k = torch.randn(4, 4, generator=rng).to(device).requires_grad_()
     optimizer = torch.optim.Adam([w_q, w_k], lr=0.1)
     losses = []
     for _ in range(steps):
@@ -110,50 +123,66 @@ def train(attend, steps=60):
 
 
 def report(losses, w_q):
+    """Print the mean loss of each quarter of the training."""
     for first in range(0, 60, 15):
         mean = losses[first : first + 15].mean().item()
         print(f"mean loss of steps {first + 1:2} to {first + 15}: {mean:.2f}")
-    print("numbers that are left in w_q:", int(w_q.isfinite().sum()), "of", w_q.numel())
+    print("finite elements of w_q:", int(w_q.isfinite().sum()), "of", w_q.numel())
 
 
+# %%
 report(*train(composed))
 
 # %% [markdown]
-# One sequence among hundreds was empty. All its scores were $-\infty$, its softmax was 0/0, and
-# one `nan` in the loss makes every gradient of the step `nan`, and every parameter.
+# All scores of an empty sequence are $-\infty$, so its softmax is 0/0, which is `nan`. One `nan` in
+# the loss makes every gradient of the step `nan`, and then every parameter.
 #
-# The usual patch is one call: replace `nan` by 0, since an empty sequence should give nothing
-# anyway.
+# **Your turn.** The usual patch is one call. An empty sequence should contribute nothing, so
+# replace its `nan` by 0: append `.nan_to_num(0)` to the softmax. First vote for what you expect.
+
+# %%
+vote("08", "nan-replaced")
 
 
 # %%
 def patched(q, k, v, mask):
     scores = q @ k.mT / math.sqrt(q.shape[-1]) + mask
-    return torch.softmax(scores, -1).nan_to_num(0) @ v
+    weights = torch.softmax(scores, -1)  # append the call here
+    return weights @ v
 
 
 report(*train(patched))
 
 # %% [markdown]
-# **Common belief: "a `nan` that is replaced in forward is gone."** Look twice: every parameter is
-# lost as before, and now the loss does not even say so. It is the loss of a model that answers 0.
-#
-# What happened? Forward is repaired, and the loss of the fatal step is finite. But the derivative
-# of a softmax is computed from its *output*, and that is still `nan`. What arrives there is 0, and
-# $0 \cdot \text{nan} = \text{nan}$: the parameters are gone. Then all weights are `nan`, and
-# the patch makes zeros of them, step after step. What backward reads must be right too, and in a
-# Function that is in our hands.
+# With the patch, no loss is `nan`, but all elements of `w_q` still are. From then on the model
+# returns 0 for every input, and its loss stays near 0.9. So now the loss does not even show the
+# problem. Here is the patched softmax of two rows, the second one fully masked:
+
+# %%
+scores = torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]], dtype=torch.float64)
+scores.requires_grad_()
+weights = torch.softmax(scores, -1).nan_to_num(0)
+(gradient,) = grad(weights[:, 0].sum(), scores)
+print("patched weights:", weights.detach().numpy().round(2).tolist())
+print("gradient:       ", gradient.numpy().round(2).tolist())
+
+# %% [markdown]
+# The weights are right and the gradient is not. Backward computes the derivative of a softmax from
+# the softmax's own *output*, and autograd saved this output before the patch. The gradient that
+# arrives there is 0, and $0 \cdot \text{nan} = \text{nan}$. So the tensors that backward reads must
+# be right, too. In a Function you choose these tensors.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# Here is a complete attention as a Function. The rest of the lesson explains it and then takes
-# away, piece by piece, what it keeps.
+# Here is a complete attention as a Function. The rest of the lesson explains it, and then reduces
+# its memory step by step. Its `forward` is combined, because `setup_context` does not see the
+# weights $P$ that backward needs.
 
 
 # %%
 def softmax_rows(s):
-    """The softmax of each row, zeros in a row of -∞; and its log-sum-exp."""
+    """Return the softmax of each row (zeros if the row is -∞) and its log-sum-exp."""
     high = s.amax(-1, keepdim=True)
     high = high.masked_fill(high == -math.inf, 0)
     weights = torch.exp(s - high)
@@ -182,39 +211,45 @@ class Attention(Function):
 report(*train(Attention.apply))
 
 # %% [markdown]
-# The same data, the same empty sequence, and no `nan`.
+# The data and the empty sequences are the same as before, and there is no `nan`.
 #
-# ## Rows that see nothing
+# ## Fully masked rows
 #
-# Three lines of `softmax_rows` are about numbers, not about mathematics:
+# Three lines of `softmax_rows` are there for numerical reasons:
 #
-# - `s - high`: subtracting a row's largest score changes nothing in a softmax, and no exponent is
-#   above 0. Without it `exp` overflows in float32 from 89 on.
-# - `high.masked_fill(high == -inf, 0)`: in a fully masked row the largest score is $-\infty$, and
-#   $-\infty - (-\infty)$ would be `nan`. With 0 the exponentials are 0, as they should be.
-# - `total.masked_fill(total == 0, 1)`: their sum is 0 then, and 0/1 is 0.
+# - `s - high` subtracts the largest score of each row. This does not change the softmax, and no
+#   exponent is above 0. Without it, `exp` overflows in float32 from 89 on.
+# - `high.masked_fill(high == -inf, 0)` is for a fully masked row. Its largest score is $-\infty$,
+#   and $-\infty - (-\infty)$ would be `nan`. If you subtract 0, the exponentials are 0.
+# - `total.masked_fill(total == 0, 1)` divides these zeros by 1 and not by their sum, which is 0.
 #
-# So the weights of a fully masked row are zeros, and its output is zeros. In backward everything
-# that is multiplied by them is zero, too. PyTorch's own `scaled_dot_product_attention` has the same
-# convention.
+# So the weights of a fully masked row are zeros, and so is its output. In backward, every gradient
+# of this row is multiplied by the weights, so it is zero, too.
 #
-# **Common belief: "$-10^9$ in place of $-\infty$ avoids all that."** It avoids the `nan`:
+# Many people mask with a large negative number instead of $-\infty$. The next cell tries both, and
+# also PyTorch's own attention.
+
+# %%
+vote("08", "built-in-masked-row")
 
 # %%
 q, k = torch.randn(1, 4), torch.randn(3, 4)
 v = torch.tensor([[10.0], [20.0], [60.0]])
-for hidden in (-1e9, -math.inf):
-    out = Attention.apply(q, k, v, torch.full((1, 3), hidden))
-    print(f"everything masked by {hidden:>6g}: output {out.item():.1f}")
+for name, attend in (("Attention", Attention.apply), ("PyTorch", scaled_dot_product_attention)):
+    for hidden in (-1e9, -math.inf):
+        out = attend(q, k, v, torch.full((1, 3), hidden))
+        print(f"{name:9}, all keys masked by {hidden:>6g}: output {out.item():.1f}")
 
 # %% [markdown]
-# Each score of the row is the same large negative number, and the softmax of equal scores is
-# uniform: the query that may see nothing gets the mean of everything, padding included. No error,
-# and a gradient that flows into the padding.
+# PyTorch follows the same convention: a fully masked row gives zeros. With $-10^9$ you get no `nan`
+# either. But then all scores of the row are the same large negative number, and the softmax of
+# equal scores is uniform. The query that should see nothing gets the mean of all values, including
+# the padding. You get no error, and a gradient flows into the padding.
 #
 # ## Backward, one product at a time
 #
-# Backward goes through the formulas in reverse order. With $dO = \partial L / \partial O$:
+# Backward goes through the formulas in reverse order. In the table, $dX$ is short for
+# $\partial L / \partial X$, and $\circ$ multiplies elementwise:
 #
 # | step | forward | backward |
 # | --- | --- | --- |
@@ -222,24 +257,27 @@ for hidden in (-1e9, -math.inf):
 # | softmax | $P = \operatorname{softmax}(S)$ | $dS = P \circ (dP - D)$ |
 # | compare | $S = Q K^\top / \sqrt{E}$ | $dQ = dS\, K / \sqrt{E}$ and $dK = dS^\top Q / \sqrt{E}$ |
 #
-# with one number $D_i$ for each row, $D = \operatorname{rowsum}(P \circ dP)$.
+# $D$ has one number for each row, $D = \operatorname{rowsum}(P \circ dP)$.
 #
-# The two matrix products are those of lesson 03, and shapes alone lead you: of all products of
-# $dS$ $(N, M)$ with $Q$ $(N, E)$, only $dS^\top Q$ has the shape of $K$, $(M, E)$.
+# Lesson 03 derived the backward of a matrix product. The shapes tell you which factor to transpose.
+# Of all products of $dS$ $(N, M)$ and $Q$ $(N, E)$, only $dS^\top Q$ has the shape of $K$,
+# $(M, E)$.
 #
 # The softmax is the interesting step. Its Jacobian for one row is $\operatorname{diag}(p) - p
-# p^\top$: each weight depends on every score of the row, since all share a sum. The first part
-# gives $P \circ dP$; the second subtracts from each entry $p_j \sum_k p_k\, dp_k$, one number $D$
-# for the whole row. Leave it out, and the gradient looks quite reasonable:
+# p^\top$. Each weight depends on every score of its row, because all weights are divided by the
+# same sum. The first part gives $P \circ dP$. The second part subtracts $P \circ D$. If you leave
+# it out, the gradient still looks reasonable:
 
 
 # %%
 class Softmax(Function):
     @staticmethod
-    def forward(ctx, s):
-        p = torch.softmax(s, -1)
-        ctx.save_for_backward(p)
-        return p
+    def forward(s):
+        return torch.softmax(s, -1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, grad_p):
@@ -251,92 +289,84 @@ row = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
 jacobian_view(Softmax, row)
 
 # %% [markdown]
-# Left what forward does, in the middle what backward believes, right by how much it is off. The
-# diagonal is too large, and what is beside it is missing: "more of this weight means less of the
-# others" never reaches the scores.
+# The left matrix is the Jacobian of `forward`. The middle one is what `backward` computes, and the
+# right one is the difference. The diagonal is too large, and all other entries are missing. If one
+# weight rises, the others fall, and this `backward` does not pass that on to the scores.
 #
-# ### Checkpoint 1
+# ### Exercise 1: masked softmax
 #
-# Finish `Softmax.backward` below, until `diagnose` has nothing to say. `D` keeps its axis: it is
-# one number for each row.
+# Now write a softmax with a boolean mask, which is True where the query sees the key. `mask` and
+# `s` have the same shape. A masked weight is 0, and a fully masked row has zeros only. The gradient
+# of a masked score is 0. Save the tensor that makes backward right in a fully masked row, too. If
+# you are stuck, run `hint("masked-softmax")` in a new cell.
 
 
 # %%
-class FinishedSoftmax(Softmax):
+class MaskedSoftmax(Function):
     @staticmethod
-    def backward(ctx, grad_p):
-        (p,) = ctx.saved_tensors
-        return p * grad_p
+    def forward(s, mask):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
-diagnose(FinishedSoftmax, (row.repeat(2, 1),))
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# `D = (p * grad_p).sum(-1, keepdim=True)` and `return p * (grad_p - D)`. No Jacobian is built: the
-# vector-Jacobian product is a product, a row sum and a subtraction.
-#
-# </details>
-
-# %% [markdown]
-# ## What attention keeps
-#
-# The second hurt of attention is its size. Let us ask which tensors are kept for backward, by the
-# hooks of saved tensors, which see each of them. Inputs are alive anyway and do not count.
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
 
 # %%
-def kept_bytes(attend, length, width=64):
-    inputs = [torch.randn(length, width, requires_grad=True) for _ in range(3)]
-    own = {x.untyped_storage().data_ptr() for x in inputs}
-    kept = {}
-
-    def pack(tensor):
-        kept[tensor.untyped_storage().data_ptr()] = tensor
-        return tensor
-
-    with saved_tensors_hooks(pack, lambda tensor: tensor):
-        out = attend(*inputs)
-    size = {place: x.untyped_storage().nbytes() for place, x in kept.items()}
-    del out
-    return sum(bytes_ for place, bytes_ in size.items() if place not in own)
-
-
-lengths = (256, 512, 1024, 2048)
-for name, attend in (("autograd's own", composed), ("Attention", Attention.apply)):
-    mebibytes = [f"{kept_bytes(attend, n) / 2**20:6.2f}" for n in lengths]
-    print(f"{name:15} MiB kept for", *(f"{n}:{m}" for n, m in zip(lengths, mebibytes, strict=True)))
+grade("masked-softmax", MaskedSoftmax)
 
 # %% [markdown]
-# Twice the length, four times the bytes: $P$ has $N^2$ numbers. At 65,536 tokens it takes 16 GiB,
-# for a single head of a single layer. The Function has gained nothing over autograd, and this is
-# the point at which a Function can: *we* choose what backward is computed from.
+# ## What attention saves for backward
 #
-# ## Keep a number, not a row
+# Attention also needs a lot of memory. `kept_bytes` counts the bytes that a call saves for
+# backward. It does not count the inputs, which exist anyway.
+
+# %%
+lengths = (256, 512, 1024, 2048)
+print("queries and keys:", *(f"{n:>9}" for n in lengths))
+for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
+    saved = [kept_bytes(attend, *torch.randn(3, n, 64)) / 2**20 for n in lengths]
+    print(f"{name:17}", *(f"{mebibytes:5.2f} MiB" for mebibytes in saved))
+
+# %% [markdown]
+# Twice the length needs four times the memory, because $P$ has $N \cdot M$ elements. At 65,536
+# tokens it takes 16 GiB for a single head of a single layer. So far the Function saves as much as
+# autograd. But a Function can do better, because you choose what backward is computed from.
 #
-# $P$ is needed in two places: for itself, and inside $D$. Both can be had without keeping it.
+# ## Save one number for each row
 #
-# **$P$ is rebuilt.** $S$ is a product of $Q$ and $K$, which are there. What a softmax needs beyond
-# $S$ is one number a row, the *log-sum-exp*
+# Backward needs $P$ in two places: as a factor, and inside $D$. You can compute both without saving
+# $P$.
+#
+# **Recompute $P$.** Backward has $Q$ and $K$, so it can recompute $S$. To get the softmax from $S$
+# it needs one more number for each row, the *log-sum-exp*
 #
 # $$L_i = \log \sum_j e^{S_{ij}}, \qquad P_{ij} = e^{S_{ij} - L_i} .$$
 #
-# **$D$ needs no $P$.** Write it out for a row $i$, put in $dP = dO\,V^\top$, and exchange the sums:
+# **Compute $D$ without $P$.** Write $D$ out for a row $i$, insert $dP = dO\,V^\top$, and exchange
+# the sums:
 #
 # $$D_i = \sum_j P_{ij}\, dP_{ij} = \sum_j P_{ij} \sum_f dO_{if} V_{jf}
 # = \sum_f dO_{if} \sum_j P_{ij} V_{jf} = \sum_f dO_{if}\, O_{if} .$$
 #
-# The sum over all keys is a sum over the few features of the *output*. Backward needs $Q$, $K$,
-# $V$, $O$ and $L$, and all of them grow with $N$.
+# The sum over all keys becomes a sum over the few features of the *output*. So backward needs $Q$,
+# $K$, $V$, $O$ and $L$, and the size of each of them is linear in the number of tokens.
 #
-# With a mask, two things are to be minded: the rebuilt $S$ is masked as the first one was, and in
-# a fully masked row $S$ and $L$ are both $-\infty$, so that $S - L$ is `nan`. Subtract 0 there.
+# A mask needs two more lines. Backward masks the recomputed $S$ as forward did. In a fully masked
+# row $S$ and $L$ are both $-\infty$, and $S - L$ would be `nan`, so subtract 0 instead of $L$
+# there.
 
 
 # %%
 class LeanAttention(Function):
-    """O = softmax(Q Kᵀ/√E) V, keeping no weights."""
+    """O = softmax(Q Kᵀ/√E) V; backward recomputes the weights."""
 
     @staticmethod
     def forward(ctx, q, k, v):
@@ -355,47 +385,50 @@ class LeanAttention(Function):
 
 
 inputs = [torch.randn(6, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
-right = grad(composed(*inputs).cos().sum(), inputs)
-found = grad(LeanAttention.apply(*inputs).cos().sum(), inputs)
-print("gradients agree:", all(torch.allclose(a, b) for a, b in zip(right, found, strict=True)))
+true = grad(composed(*inputs).cos().sum(), inputs)
+lean = grad(LeanAttention.apply(*inputs).cos().sum(), inputs)
+for name, a, b in zip("qkv", true, lean, strict=True):
+    print(f"gradient of {name}: largest difference from autograd {(a - b).abs().max():.6f}")
 
 # %% jupyter={"source_hidden": true}
 with figure(height=3.6) as (axes,):
     for name, attend, color, at in (
-        ("autograd's own", composed, GRAY, (560, 5.0)),
-        ("P kept: the same", Attention.apply, ORANGE, (560, 3.2)),
-        ("O and L kept", LeanAttention.apply, BLUE, (1050, 0.155)),
+        ("autograd", composed, GRAY, (560, 5.0)),
+        ("Attention: the same", Attention.apply, ORANGE, (560, 3.2)),
+        ("LeanAttention: O and L", LeanAttention.apply, BLUE, (1050, 0.155)),
     ):
-        sizes = [kept_bytes(attend, n) / 2**20 for n in lengths]
+        sizes = [kept_bytes(attend, *torch.randn(3, n, 64)) / 2**20 for n in lengths]
         style = "--" if color == ORANGE else "-"
         axes.loglog(lengths, sizes, style, color=color, marker="o", markersize=4, base=2)
         note(axes, name, at, color)
-    axes.set(title="kept for backward", xlabel="queries and keys", ylabel="MiB")
+    axes.set(title="saved for backward", xlabel="queries and keys", ylabel="MiB")
     axes.set_xticks(lengths, [f"{n:,}" for n in lengths])
     axes.set_yticks([1 / 8, 1, 8], ["1/8", "1", "8"])
 
 # %% [markdown]
-# ### Checkpoint 2
+# ### Checkpoint 1
 #
-# With 64 features in each value, how many numbers does `LeanAttention` keep for each query, beside
-# $Q$, $K$ and $V$? (A float32 has four bytes.)
+# Each value has 64 features. How many numbers does `LeanAttention` save for each query, in addition
+# to $Q$, $K$ and $V$? (The cell divides by four, because a float32 has four bytes.)
 
 # %%
-numbers_per_query = kept_bytes(LeanAttention.apply, 512) / 4 / 512
+numbers_per_query = kept_bytes(LeanAttention.apply, *torch.randn(3, 512, 64)) / 4 / 512
 
 predict(..., numbers_per_query)
 
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# A row of $O$ has 64 numbers, and $L$ adds one. And $O$ costs nothing where the next layer keeps
-# it for itself, as a linear layer does.
+# A row of $O$ has 64 numbers, and $L$ adds one. If the next layer saves $O$ as its input, as a
+# linear layer does, then both share this memory.
 #
 # </details>
+#
+# What does the recomputation cost? The next cell counts the matrix products of forward and backward
+# together. Nearly all the work is in these products.
 
-# %% [markdown]
-# **Common belief: "what is not kept is paid for by doing the work twice."** Count the
-# multiplications of matrices, where nearly all the work is:
+# %%
+vote("08", "recompute-costs-one-product")
 
 
 # %%
@@ -407,35 +440,35 @@ def products(attend):
 
 
 for function in (Attention, LeanAttention):
-    print(f"{function.__name__:13} {products(function.apply)} products of matrices")
+    print(f"{function.__name__:13} {products(function.apply)} matrix products")
 
 # %% [markdown]
-# Six become seven: of the whole forward only $Q K^\top$ is repeated. On a GPU this is often
-# *faster* than keeping $P$, because one more product of matrices takes less time than writing $N^2$
-# numbers to memory and reading them back.
+# Six become seven. Backward repeats only $Q K^\top$ and not the whole forward. In a single GPU
+# kernel this can even be *faster* than saving $P$. One more matrix product may take less time than
+# writing $N \cdot M$ numbers to memory and reading them back.
 #
 # ## A softmax in pieces
 #
-# `LeanAttention` keeps no scores, but it makes them, all at once, twice. The next step is to make
-# them a *tile* at a time: some queries and some keys, their scores, then the next tile, in the
-# same memory.
+# `LeanAttention` does not save the scores, but it computes all of them at once, in forward and
+# again in backward. The next step is to compute them one *tile* at a time. A tile has the scores of
+# some queries and some keys. The next tile then uses the same memory.
 #
-# **Common belief: "a softmax cannot begin before its whole row is there, because it divides by the
-# sum."** Divide last, and keep what the sum was measured from. For each query three things run
-# along its row: the maximum $m$ so far, the sum $\ell$, and the output $A$ that is not divided
-# yet. A tile of scores $S$ updates them,
+# A softmax divides by the sum of the whole row. Yet you can begin before the row is complete, if
+# you divide last. Each query keeps three running values: the maximum $m$ so far, the sum $\ell$,
+# and the output $A$ before the division. A tile of scores $S$ updates them:
 #
 # $$m' = \max(m, \operatorname{rowmax} S), \quad r = e^{m - m'}, \quad W = e^{S - m'}, \quad
-# \ell' = r\,\ell + \operatorname{rowsum} W, \quad A' = r A + W V ,$$
+# \ell' = r\,\ell + \operatorname{rowsum} W, \quad A' = r A + W V .$$
 #
-# and after the last tile $O = A / \ell$ and $L = m + \log \ell$. This is the *online softmax*. The
-# factor $r$ is the whole trick: $\ell$ and $A$ are sums of terms with $e^{S - m}$, and when the
-# maximum rises from $m$ to $m'$, each term summed so far shrinks by the one factor $e^{m - m'}$.
+# After the last tile $O = A / \ell$ and $L = m + \log \ell$. This is the *online softmax*. The
+# factor $r$ is the key idea. $\ell$ and $A$ are sums of terms with the factor $e^{S - m}$. When the
+# maximum rises from $m$ to $m'$, each of these terms shrinks by the same factor $e^{m - m'}$.
 #
-# ### Checkpoint 3
+# ### Checkpoint 2
 #
-# Two tiles of two scores each: first 0 and 0, then $\log 4$ and 0. After the first tile $m = 0$
-# and $\ell = 2$. What is $\ell$ after the second?
+# A row has two tiles of two scores each. The scores are 0 and 0 in the first tile, and $\log 4$ and
+# 0 in the second one. After the first tile $m = 0$ and $\ell = 2$. What is $\ell$ after the second
+# tile?
 
 # %%
 m, total = torch.tensor(-math.inf), torch.tensor(0.0)
@@ -450,34 +483,58 @@ predict(..., total)
 # <details><summary>Why</summary>
 #
 # The maximum rises from 0 to $\log 4$, so $r = 1/4$ and the old sum 2 becomes 1/2. The new tile
-# adds 1 and 1/4: together 1.75. Measured from 0 the sum is $4 \cdot 1.75 = 7 = 1 + 1 + 4 + 1$, as
-# it should be.
+# adds 1 and 1/4, and the result is 1.75. To check this, add the four exponentials without a
+# maximum: $1 + 1 + 4 + 1 = 7 = 4 \cdot 1.75$.
 #
 # </details>
-
-# %% [markdown]
-# Watch it run. Eight queries, eight keys, tiles of 2×2: on the left the score matrix, of which
-# only the marked tile exists at any time; beside it what is alive in memory, with the running
-# maximum and sum. Step with → and ←. Find a step at which a maximum rises, and see what happens to
-# the sums; then switch to causal, and see which tiles are never visited.
+#
+# Watch it run with eight queries, eight keys and tiles of 2×2. On the left is the matrix of scores,
+# of which only the marked tile exists at any time. Next to it are the tensors in memory, with the
+# running maximum and sum. Press → and ← to step. Find a step in which a maximum rises, and see what
+# happens to the sums. Then choose the causal mask, and see which tiles are skipped.
 
 # %%
 torch.manual_seed(0)
 attention_tiles(2 * torch.randn(8, 4), torch.randn(8, 4), torch.randn(8, 4), block=(2, 2))
 
 # %% [markdown]
+# ### Exercise 2: merge two halves
+#
+# A sequence is so long that two GPUs share its keys. Each GPU computes the attention of all queries
+# to its own half of the keys, and returns the output `out` of shape `(..., N, F)` and the
+# log-sum-exp `lse` of shape `(..., N, 1)`. Write the function that merges the two results into the
+# output and the log-sum-exp for all keys. The log-sum-exps may be in the thousands. If a query sees
+# no key of a half, this half has `lse` $-\infty$ and zeros in `out`, and a query may see no key at
+# all. If you are stuck, run `hint("merge-halves")` in a new cell.
+
+
+# %%
+def merge(out_a, lse_a, out_b, lse_b):
+    # YOUR CODE HERE
+    raise NotImplementedError
+
+
+# %%
+grade("merge-halves", merge)
+
+# %% [markdown]
 # ## Backward in pieces
 #
-# Backward is easier. Given $L$ and $D$, both one number a row, a tile needs nothing from the other
-# tiles: it rebuilds its own $P = e^{S - L}$ and its own $dS = P \circ (dO\,V^\top - D)$. Then it
-# *adds* its share: to $dQ$ of its queries, to $dK$ and $dV$ of its keys. The order of the tiles
-# does not matter, and none is visited twice.
+# Backward is easier. $L$ and $D$ have one number for each row. A tile that knows them needs nothing
+# from the other tiles. It recomputes its own $P = e^{S - L}$ and its own
+# $dS = P \circ (dO\,V^\top - D)$. Then it *adds* its share to $dQ$ of its queries and to $dK$ and
+# $dV$ of its keys. The order of the tiles does not matter, and backward visits each tile once.
 #
-# That is why the trick with $D$ is worth more than the memory it saves: $\operatorname{rowsum}(P
-# \circ dP)$ runs over a whole row of $P$, and no tile could have computed it alone.
+# This is the second use of the formula for $D$. $\operatorname{rowsum}(P \circ dP)$ needs a whole
+# row of $P$, so a tile could not compute it alone. $\operatorname{rowsum}(dO \circ O)$ needs no
+# $P$.
 #
-# The course's `TiledAttention` does this. Here is the most memory that all tensors together take
-# at one time during forward and backward, beside the inputs:
+# The course's `TiledAttention` works like this. The next cell shows the *peak*: the most memory
+# that all tensors except the inputs take at one time, in forward and backward together. You know
+# what `Attention` and `LeanAttention` save. Which peak do you expect for `LeanAttention`?
+
+# %%
+vote("08", "lean-peak")
 
 
 # %%
@@ -485,109 +542,35 @@ def tiles(q, k, v):
     return TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (64, 64))[0]
 
 
-def peak(attend, length, width=32):
-    inputs = [torch.randn(length, width, requires_grad=True) for _ in range(3)]
-    return peak_bytes(attend, *inputs) / 2**20
-
-
 ways = {
-    "autograd's own": composed,
-    "P kept": Attention.apply,
-    "O and L kept": LeanAttention.apply,
+    "autograd": composed,
+    "Attention": Attention.apply,
+    "LeanAttention": LeanAttention.apply,
     "tiles": tiles,
 }
+print("queries and keys:", *(f"{n:>9}" for n in (256, 512, 1024)))
 for name, attend in ways.items():
-    print(f"{name:15}", *(f"{n}: {peak(attend, n):5.1f} MiB " for n in (256, 512, 1024)))
+    peaks = [peak_bytes(attend, *torch.randn(3, n, 32)) / 2**20 for n in (256, 512, 1024)]
+    print(f"{name:17}", *(f"{mebibytes:5.1f} MiB" for mebibytes in peaks))
 
 # %% [markdown]
-# Keeping less and *making* less are two things. `LeanAttention` keeps almost nothing, but at its
-# peak it holds several matrices of scores, as many as autograd's own way. With twice as many tokens
-# the tiles take about twice the memory, and every other way four times as much.
+# `LeanAttention` saves almost nothing, but it computes the whole matrix of scores in both passes.
+# So its peak is as high as autograd's. Only the tiles have a low peak. With twice as many tokens
+# they need about twice the memory, and the other three need four times as much.
 #
-# And what is *kept*, as a timeline for 64 queries. Choose a way and walk through its events:
+# The next picture shows what is *saved*, as a timeline for 64 queries. Select one of the four and
+# step through its events:
 
 # %%
-memory_timeline(ways, *(torch.randn(64, 8) for _ in range(3)))
+memory_timeline(ways, *torch.randn(3, 64, 8))
 
 # %% [markdown]
-# ## Dropout without a mask
-#
-# Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
-# pattern again, and a boolean mask of it is once more $N^2$, a byte each. So: draw it again.
-#
-# **Common belief: "keep the seed, and set it again in backward."** That restores the *sequence* of
-# random numbers. Forward goes by rows of tiles; backward, which collects $dK$ and $dV$, goes by
-# columns. Let us draw four tiles both ways from one seed:
-
-# %%
-by_rows = [(i, j) for i in (0, 2) for j in (0, 2)]
-by_columns = [(i, j) for j in (0, 2) for i in (0, 2)]
-
-
-def drawn(order):
-    rng, pattern = torch.Generator().manual_seed(3), torch.zeros(4, 4, dtype=torch.bool)
-    for i, j in order:
-        pattern[i : i + 2, j : j + 2] = torch.rand(2, 2, generator=rng) < 0.5
-    return pattern
-
-
-def hashed(order):
-    pattern = torch.zeros(4, 4, dtype=torch.bool)
-    for i, j in order:
-        pattern[i : i + 2, j : j + 2] = dropped(
-            torch.arange(i, i + 2), torch.arange(j, j + 2), 0.5, seed=3
-        )
-    return pattern
-
-
-for name, pattern in (("a seeded generator", drawn), ("a hash of the place", hashed)):
-    same = (pattern(by_rows) == pattern(by_columns)).sum()
-    print(f"{name:19}: {same} of 16 weights agree between forward and backward")
-
-# %% [markdown]
-# A gradient for another pattern than that of forward is simply wrong, at some entries, and
-# training goes on. What is needed is not a sequence but a *function*: whether weight $(i, j)$ goes
-# is decided by a hash of seed, row and column. Any tile can ask for its part, at any time, in any
-# order, and gets the same answer. The course's is called `dropped`; GPU kernels do it with a
-# random number generator of this kind (Philox).
-#
-# $D$ survives dropout unchanged. With a pattern $Z'$ of zeros and $1/(1-p)$ we have $O = (P \circ
-# Z') V$, and $\operatorname{rowsum}(dO \circ O)$ is the row sum over $P \circ dP$ still, when $dP
-# = Z' \circ (dO\, V^\top)$.
-
-# %% [markdown]
-# ## Differentiable twice
-#
-# `LeanAttention` has the right gradient. Ask for its second derivative:
-
-# %%
-inputs = [torch.randn(3, 2, dtype=torch.float64) for _ in range(3)]
-for function in (LeanAttention, ScaledDotProductAttention):
-    found = diagnose(function, inputs, double_backward=True).findings
-    errors = [f.rule for f in found if f.severity == "error"]
-    print(f"{function.__name__:25} {errors or 'both derivatives are right'}")
-
-# %% [markdown]
-# Lesson 06 has the reason. What backward reads has a graph if it is an input or an output, and is
-# a constant otherwise. $Q$, $K$, $V$ are inputs, $O$ is an output. $L$ is neither.
-#
-# The repair is to make it one: forward returns the pair $(O, L)$, and users see the first through
-# a plain function. Then a gradient arrives for $L$ too, zero at first, and not zero in the second
-# pass. Since $\partial L_i / \partial S_{ij} = P_{ij}$, it joins $D$:
-#
-# $$dS = P \circ (dP - D + dL) .$$
-#
-# The course's `ScaledDotProductAttention` does this. PyTorch's fused kernels do not: ask one for a
-# second derivative, and it raises `derivative for aten::… is not implemented`, which is the honest
-# thing to do. Its composition of plain operations (`sdpa_kernel(SDPBackend.MATH)`) can, in $N^2$
-# memory.
-#
 # ## Heads that share keys
 #
-# A model that generates text keeps the keys and values of everything it has read. With *grouped
-# queries*, several heads of queries read one head of keys, and there is less to keep. For forward
-# that is a repetition of $K$ and $V$; in backward a tensor that is read several times collects
-# from all its readers:
+# A model that generates text keeps the keys and values of all previous tokens in memory. With
+# *grouped queries*, several heads of queries read one head of keys, so there are fewer keys to
+# keep. In forward this is a repetition of $K$ and $V$. In backward the gradients of all readers add
+# up, as for every tensor that is read several times:
 
 # %%
 q = torch.randn(4, 5, 3, dtype=torch.float64)
@@ -601,33 +584,134 @@ print("outputs agree:", torch.allclose(shared, alone))
 
 (grad_shared,) = grad(shared.cos().sum(), k)
 (grad_alone,) = grad(alone.cos().sum(), repeated)
-print("one gradient a reader:", tuple(grad_alone.shape), " of what is shared:", tuple(k.shape))
-print("it is their sum:", torch.allclose(grad_shared, grad_alone.unflatten(0, (2, 2)).sum(1)))
+print("gradients of the repeated keys:", tuple(grad_alone.shape))
+print("gradient of the shared keys:   ", tuple(grad_shared.shape))
+summed = grad_alone.unflatten(0, (2, 2)).sum(1)
+print("the second is the sum of the first over each group:", torch.allclose(grad_shared, summed))
 
 # %% [markdown]
-# Two mistakes are popular here. `repeat` in place of `repeat_interleave` gives heads 0 and 2 the
-# same keys, not 0 and 1: the shapes fit, the model trains, and is another one. And a backward that
-# takes the first head of each group, or the mean, has the right shape as well.
+# Two mistakes are common here. The first is `repeat` instead of `repeat_interleave`, which gives
+# the same keys to heads 0 and 2 and not to heads 0 and 1. The shapes fit and the model trains, but
+# it is a different model. The second is a backward that returns the gradient of the first head of
+# each group, or the mean over the group. It also has the right shape.
+
+# %% [markdown]
+# ## Dropout without a mask
+#
+# *Extra: tier 4 of the exercises needs this section.*
+#
+# Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
+# pattern again. A saved boolean mask takes $N \cdot M$ bytes, so backward should draw the pattern
+# again.
+#
+# With tiles, forward goes through the matrix by rows of tiles. Backward collects $dK$ and $dV$, so
+# it goes by columns. The next cell draws the pattern of four tiles in both orders. First it sets
+# the same seed for both, and then it uses a hash function without a generator.
+
+# %%
+vote("08", "same-seed")
+
+# %%
+by_rows = [(0, 0), (0, 2), (2, 0), (2, 2)]
+by_columns = [(0, 0), (2, 0), (0, 2), (2, 2)]
+
+
+def drawn(order):
+    rng, pattern = torch.Generator().manual_seed(3), torch.zeros(4, 4, dtype=torch.bool)
+    for i, j in order:
+        pattern[i : i + 2, j : j + 2] = torch.rand(2, 2, generator=rng) < 0.5
+    return pattern
+
+
+def hashed(order):
+    pattern = torch.zeros(4, 4, dtype=torch.bool)
+    for i, j in order:
+        rows, columns = torch.arange(i, i + 2), torch.arange(j, j + 2)
+        pattern[i : i + 2, j : j + 2] = dropped(rows, columns, 0.5, seed=3)
+    return pattern
+
+
+for name, pattern in (("a seeded generator", drawn), ("a hash of the position", hashed)):
+    same = int((pattern(by_rows) == pattern(by_columns)).sum())
+    print(f"{name:22}: {same} of 16 weights agree between forward and backward")
+
+# %% [markdown]
+# A seed restores the *sequence* of random numbers. But in backward many of these numbers belong to
+# other weights than in forward, so the two patterns differ. The gradient is wrong, and PyTorch
+# raises no error.
+#
+# So use a *function* of the position instead of a sequence. A hash of the seed, the row and the
+# column decides whether dropout removes the weight $(i, j)$. Each tile can compute its part at any
+# time and in any order, and it always gets the same answer. The course's function is called
+# `dropped`. GPU kernels use a random number generator of this kind, such as Philox.
+#
+# The formula for $D$ is also true with dropout. Let $Z$ be the pattern of zeros and $1/(1-p)$. Then
+# $O = (P \circ Z) V$ and $dP = Z \circ (dO\, V^\top)$, and $\operatorname{rowsum}(dO \circ O)$ is
+# still the row sum of $P \circ dP$.
+
+# %% [markdown]
+# ## Differentiable twice
+#
+# *Extra: tier 5 of the exercises needs this section. It builds on lesson 06.*
+#
+# The gradient of `LeanAttention` is right. Ask `diagnose` for the second derivative:
+
+# %%
+torch.manual_seed(0)
+inputs = [torch.randn(3, 2, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+diagnose(LeanAttention, inputs, double_backward=True)
+
+# %% [markdown]
+# Lesson 06 explains why. An input or an output that backward reads has a graph, and an intermediate
+# is a constant. $Q$, $K$ and $V$ are inputs, $O$ is an output, and $L$ is neither.
+#
+# So make $L$ an output. `forward` returns the pair $(O, L)$, and a plain function around the
+# Function returns only $O$ to the users. Then backward receives a gradient for $L$, too. It is zero
+# in the first backward pass, but not in the second. Because $\partial L_i / \partial S_{ij} =
+# P_{ij}$, this gradient joins $D$:
+#
+# $$dS = P \circ (dP - D + dL) .$$
+#
+# The course's `ScaledDotProductAttention` does this. PyTorch's fused kernels do not support a
+# second derivative and raise an error:
+
+
+# %%
+def twice(*inputs):
+    return ScaledDotProductAttention.apply(*inputs)[0]
+
+
+print("gradgradcheck:", gradgradcheck(twice, inputs))
+q, k, v = (x[None, None] for x in inputs)  # the fused kernel expects a batch and heads
+with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    out = scaled_dot_product_attention(q, k, v)
+    (first,) = grad(out.square().sum(), q, create_graph=True)
+with show_error():
+    grad(first.sum(), q)
+
+# %% [markdown]
+# Under `sdpa_kernel(SDPBackend.MATH)` PyTorch composes its attention from plain operations. Then it
+# has a second derivative, and it needs memory for $N \cdot M$ elements.
 #
 # ## On a GPU
 #
-# In Python, tiles save memory and cost time: each tile is a dozen small operations. On a GPU the
-# same loop is *one kernel*. A tile's scores live and die in the fast memory beside the arithmetic
-# units, and since attention is limited by traffic to the slow memory, not by arithmetic, the
-# kernel that computes more is the faster one. That is FlashAttention; your formulas are its
-# formulas.
+# In Python, tiles save memory and cost time, because each tile is a dozen small operations. On a
+# GPU the same loop is *one kernel*. The scores of a tile never leave the fast memory next to the
+# arithmetic units. Attention is usually limited by the traffic to the slow memory and not by
+# arithmetic. So a kernel that computes more and moves less data can be faster. This algorithm is
+# FlashAttention, and your formulas are its formulas.
 #
 # | you need | use |
 # | --- | --- |
-# | attention, also masked, causal, grouped | `torch.nn.functional.scaled_dot_product_attention` |
-# | a score or a mask of your own | `torch.nn.attention.flex_attention`, compiled |
+# | attention, also masked, causal or grouped | `torch.nn.functional.scaled_dot_product_attention` |
+# | your own score function or mask | `torch.nn.attention.flex_attention`, compiled |
 # | a second derivative | plain operations, or a Function as above |
-# | another function of rows that are too long to keep | this lesson |
+# | another function of rows that are too long to save | this lesson |
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Nine questions. A wrong answer explains itself; try again.
+# Answer nine questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("08")
@@ -638,18 +722,20 @@ knowledge_check("08")
 # ```python
 # class Attention(torch.autograd.Function):
 #     @staticmethod
-#     def forward(ctx, q, k, v):
+#     def forward(q, k, v):
 #         s = q @ k.mT / math.sqrt(q.shape[-1])        # a mask: -∞ here, and again in backward
-#         p, lse = softmax_rows(s)                     # a row of -∞: p is 0, lse -∞
-#         out = p @ v
-#         ctx.save_for_backward(q, k, v, out, lse)     # nothing with a column for each key
-#         return out, lse                              # an output: it carries a graph
+#         p, lse = softmax_rows(s)                     # fully masked row: p is 0, lse is -∞
+#         return p @ v, lse                            # lse is an output, so it has a graph
+#
+#     @staticmethod
+#     def setup_context(ctx, inputs, output):
+#         ctx.save_for_backward(*inputs, *output)      # nothing of size N·M
 #
 #     @staticmethod
 #     def backward(ctx, grad_out, grad_lse):
 #         q, k, v, out, lse = ctx.saved_tensors
 #         s = q @ k.mT / math.sqrt(q.shape[-1])
-#         p = torch.exp(s - lse)                       # a fully masked row: subtract 0, not -∞
+#         p = torch.exp(s - lse)                       # fully masked row: subtract 0, not -∞
 #         D = (grad_out * out).sum(-1, keepdim=True) - grad_lse
 #         grad_s = p * (grad_out @ v.mT - D) / math.sqrt(q.shape[-1])
 #         return grad_s @ k, grad_s.mT @ q, p.mT @ grad_out
@@ -658,22 +744,23 @@ knowledge_check("08")
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | a fully masked row | zeros: shift by 0, divide by 1; no `nan` in what backward reads, either |
-# | softmax backward | $P \circ (dP - D)$, one number $D$ for a row, no Jacobian |
-# | kept | $Q$, $K$, $V$, $O$, $L$: linear in the length; seven products instead of six |
+# | fully masked row | zeros: subtract 0, divide by 1; no `nan` in any tensor that backward reads |
+# | softmax backward | $P \circ (dP - D)$ with one number $D$ for each row; no Jacobian |
+# | save | $Q$, $K$, $V$, $O$, $L$: linear in the length; seven products instead of six |
 # | $D$ | $\operatorname{rowsum}(dO \circ O)$, so a tile needs no other tile |
-# | online softmax | when the maximum rises, sum *and* output times $e^{m - m'}$ |
-# | dropout | a hash of seed, row and column, not a generator: tiles come in another order |
-# | second derivative | $L$ is returned, and its gradient used |
+# | online softmax | when the maximum rises, multiply sum *and* output by $e^{m - m'}$ |
+# | dropout | a hash of seed, row and column, because the order of the tiles changes |
+# | second derivative | return $L$ as an output, and use its gradient |
 # | shared keys | their gradient is the sum over the heads that read them |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/08_attention_challenge.ipynb): six tiers, from a
-# forward that nothing overflows to tiles in both passes, and a leaderboard that measures yours. On
-# a GPU it also enters `TritonAttention`, the same tiles in one kernel a pass
+# [The exercises of this lesson](../exercises/08_attention_challenge.ipynb) have six tiers, from a
+# forward that never overflows to tiles in both passes. A leaderboard measures your answers. On a
+# GPU it also measures `TritonAttention`, which computes the same tiles in one kernel for each pass
 # (`autograd_course/functions/attention/triton_kernels.py`).
 #
-# This is the last lesson of the core path. The lessons after it are electives: take them in any
-# order. [Lesson 11](11_torch_func.ipynb) makes your Functions work with `vmap` and forward mode.
+# This is the last lesson of the core path. The lessons after it are electives, which you can take
+# in any order. [Lesson 11](11_torch_func.ipynb) makes your Functions work with `vmap` and forward
+# mode.

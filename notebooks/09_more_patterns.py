@@ -1,8 +1,6 @@
 # %% [markdown]
 # [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_more_patterns.ipynb)
 #
-# [Open in Colab](https://colab.research.google.com/github/autograd-course/autograd_course/blob/main/notebooks/09_more_patterns.ipynb)
-#
 # # 09 · More gradient patterns
 #
 # **You will** write a loss whose gradient is finite wherever its value is, and the backward of a
@@ -10,11 +8,12 @@
 # purpose.
 #
 # **You will learn** why a finite value can have a `nan` gradient, what a symmetry tells you about a
-# gradient, a test for linear maps of any size, and how to test a gradient that is meant to differ.
+# gradient, how to test linear functions of any size, and how to test a gradient that you have
+# changed on purpose.
 #
 # **You need** lesson 03: a copy in the forward is a sum in the backward.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 5. The exercises come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -42,7 +41,7 @@ from torch.nn.functional import pad, softplus
 
 from autograd_course import diagnose
 from autograd_course.functions import Conv1d
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, show_error, vote
 from autograd_course.visualize import knowledge_check
 
 # %% [markdown]
@@ -66,8 +65,12 @@ print("built in:", softplus(z).tolist())
 
 # %% [markdown]
 # The data are 2,000 readings. One of them was recorded in millivolts instead of volts. Its numbers
-# are a thousand times too large, but they point in the right direction: it looks like a machine
-# that will fail, and the machine did fail.
+# are a thousand times too large, but they point in the right direction. The score says that the
+# machine will fail, and it did fail. The training reads this example in step 50. Before some cells
+# of this lesson you vote for what you expect. Some of the beliefs are true.
+
+# %%
+vote("09", "where-protects-the-gradient")
 
 # %%
 rng = torch.Generator().manual_seed(0)
@@ -98,15 +101,16 @@ for k in range(step - 1, step + 3):
 print("weights:", weight.tolist())
 
 # %% [markdown]
-# Step 50 reads the odd example. The loss of this step is finite and right. The odd example even has
-# a loss of exactly 0, because the model is right and certain. Its gradient should be 0 as well. But
-# the next loss is `nan`, and the weights never recover.
+# The loss of step 50 is finite and right. The odd example even has a loss of exactly 0, because the
+# model is right and certain. So its gradient should be 0 as well. But the next loss is `nan`, and
+# the weights never recover.
 
 # %% [markdown]
 # ## The whole thing, working
 #
 # The derivative of $\log(1 + e^x)$ is the sigmoid $\sigma(x)$, which is between 0 and 1 for every
-# $x$. A Function can say so. Its `forward` uses only $e^{-\lvert x\rvert}$, which cannot overflow.
+# $x$. A Function can return exactly this gradient. Its `forward` uses only $e^{-\lvert x\rvert}$,
+# which cannot overflow.
 
 
 # %%
@@ -152,7 +156,7 @@ with figure(width=6.6, height=3.0) as (axes,):
 # %% [markdown]
 # ## log1pexp: zero times infinity
 #
-# Where does the `nan` come from? Take away the guard, and look at three inputs:
+# Where does the `nan` come from? The next cell removes the guard and shows three inputs:
 
 
 # %%
@@ -176,11 +180,11 @@ for name, f in (("naive", naive), ("guarded", guarded), ("Log1pExp", Log1pExp.ap
 # the first factor is 0 and the second is infinite, so the product is `nan`. (In float32, $e^x$
 # overflows at about 89.)
 #
-# **Common belief: "`torch.where` protects the gradient too."** It selects values. Its backward
-# sends 0 into the branch that was not selected, and this 0 is multiplied by $e^x = \infty$ all the
-# same. You need to protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or
-# write a Function: you simplify the product on paper, before it is computed. (In your own code,
-# call `torch.nn.functional.softplus`. It does the same.)
+# `torch.where` does not protect the gradient. It selects values. Its backward sends 0 into the
+# branch that was not selected, and autograd still multiplies this 0 by $e^x = \infty$. You can
+# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you write a Function
+# and simplify the product on paper before the computer multiplies. (In your own code, call
+# `torch.nn.functional.softplus`. It does the same.)
 #
 # ### Checkpoint 1
 #
@@ -205,11 +209,10 @@ predict(..., x.grad)
 # ## Log-sum-exp and the fully masked row
 #
 # $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ adds numbers that are given by their logarithms.
-# Cross entropy, attention and most sequence models contain one. Computed literally, it overflows.
-# So people subtract the maximum $m$ first: $m + \log\sum_j e^{x_j - m}$.
-#
-# **Common belief: "with the max trick, log-sum-exp is stable."** For large numbers it is. The last
-# row below is what padding leaves, a fully masked row of $-\infty$.
+# Cross entropy, attention and most sequence models contain a log-sum-exp. If you compute the
+# formula literally, it overflows. So people subtract the maximum $m$ first: $m + \log\sum_j
+# e^{x_j - m}$. This is stable for large numbers. But the last row below is a fully masked row of
+# $-\infty$, as padding produces it.
 
 
 # %%
@@ -229,27 +232,28 @@ print("max trick:", rounded(max_trick(x)))
 print("built in: ", rounded(torch.logsumexp(x, -1)))
 
 # %% [markdown]
-# $-\infty - (-\infty)$ is `nan`. The built-in is better: an empty sum is 0, and its logarithm is
-# $-\infty$. So use the built-in, and leave the fully masked rows out of the loss. Then look at the
-# gradient:
+# $-\infty - (-\infty)$ is `nan`. The built-in returns $-\infty$, the logarithm of an empty sum. So
+# use the built-in, and leave the fully masked row out of the loss. What is the gradient?
+
+# %%
+vote("09", "row-outside-the-loss")
 
 # %%
 values = torch.logsumexp(x, -1)
-total = values[values > -inf].sum()  # the empty row takes no part
+total = values[values > -inf].sum()  # without the fully masked row
 (gradient,) = torch.autograd.grad(total, x)
 print("loss:", round(total.item(), 3))
 for row in gradient:
     print("gradient of a row:", rounded(row))
 
 # %% [markdown]
-# The loss is finite, and the masked row is not in it. Its gradient is `nan` all the same, because
-# the upstream 0 is multiplied by $e^{-\infty - (-\infty)}$. Attention *adds* the mask to the
-# scores. Then a weight from which this row was computed adds the `nan` to its other contributions,
-# and is `nan` after the next step. (Scores that are masked by `masked_fill` or `torch.where` are
-# safe. The backward of these writes zeros where the mask is, and drops the gradient that arrives
-# there.)
+# The loss is finite, and the masked row is not part of it. Still its gradient is `nan`, because
+# autograd multiplies the upstream 0 by $e^{-\infty - (-\infty)}$. Attention often *adds* the mask
+# to the scores. Then this `nan` reaches the weights from which the scores were computed, and they
+# are `nan` after the next step. (If you mask the scores by `masked_fill` or `torch.where`, you are
+# safe. Their backward writes zeros at the masked positions.)
 #
-# This is a good reason to write a Function: it has the same value as the built-in, and the gradient
+# This is a good reason to write a Function. It has the same value as the built-in, and the gradient
 # that you want.
 
 
@@ -258,12 +262,14 @@ class LogSumExp(Function):
     """y = log Σ exp x over the last dim; ∂L/∂x = exp(x - y) g, and 0 where y = -∞."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(x):
         m = x.amax(-1, keepdim=True)
-        m = torch.where(m.isinf(), 0, m)  # -∞ - (-∞) is nan, -∞ - 0 is not
-        y = (m + torch.exp(x - m).sum(-1, keepdim=True).log()).squeeze(-1)
-        ctx.save_for_backward(x, y)
-        return y
+        m = torch.where(m == -inf, 0, m)  # -∞ - (-∞) is nan, -∞ - 0 is not
+        return (m + torch.exp(x - m).sum(-1, keepdim=True).log()).squeeze(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -280,8 +286,8 @@ for row in gradient:
 print("gradcheck:", gradcheck(LogSumExp.apply, sample(2, 4)))
 
 # %% [markdown]
-# $e^{x - y}$ is the softmax, recomputed from input and output. Why not compute it in `forward` and
-# save it? `gradcheck` accepts that. But look at the second derivatives (the *Hessian*):
+# $e^{x - y}$ is the softmax, recomputed from input and output. The next Function computes it in
+# `forward` and saves it. `gradcheck` passes. But look at the second derivatives (the *Hessian*):
 
 
 # %%
@@ -301,18 +307,20 @@ x = sample(3)
 print("gradcheck:", gradcheck(SavedSoftmax.apply, x))
 for function in (LogSumExp, SavedSoftmax):
     hessian = torch.autograd.functional.hessian(function.apply, x.detach())
-    print(f"{function.__name__:12} second derivatives all zero: {not hessian.any()}")
+    print(
+        f"{function.__name__:12} second derivatives:", "not zero" if hessian.any() else "all zero"
+    )
 
 # %% [markdown]
-# A saved intermediate is a constant when you differentiate the gradient again. *Save inputs and
-# outputs, and recompute the rest.* Lesson 06 gives the reasons and the exceptions.
+# A saved intermediate is a constant when you differentiate the gradient again. So save inputs and
+# outputs, and recompute the rest. Lesson 06 gives the reasons and the exceptions.
 
 # %% [markdown]
 # ## Normalization is a projection
 #
 # Batch normalization without its parameters is $y = (x - \mu)/s$ over the batch, where $s^2$ is the
-# variance. The obvious backward, $g/s$, treats two things as constants that are not: $\mu$ and $s$
-# depend on every $x_j$. If you count all paths, you get
+# variance. The obvious backward, $g/s$, treats $\mu$ and $s$ as constants. But both depend on every
+# $x_j$. If you count all paths, you get
 #
 # $$\frac{\partial L}{\partial x} = \frac1s\Bigl(g - \operatorname{mean}(g)
 # - y\,\operatorname{mean}(g \odot y)\Bigr).$$
@@ -323,10 +331,12 @@ class Standardize(Function):
     """y = (x - μ)/s over dim 0; ∂L/∂x = (g - mean(g) - y mean(g y)) / s."""
 
     @staticmethod
-    def forward(ctx, x):
-        y = (x - x.mean(0)) / x.std(0, correction=0)
-        ctx.save_for_backward(x, y)
-        return y
+    def forward(x):
+        return (x - x.mean(0)) / x.std(0, correction=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs, output)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -339,8 +349,8 @@ x = sample(6)
 print("gradcheck:", gradcheck(Standardize.apply, x))
 
 # %% [markdown]
-# What is the bracket? As a map of $g$ it is a matrix $P$. Let us see what $P$ does to its own
-# results, to a vector of ones, and to $y$.
+# The bracket is a linear map of $g$, so it is a matrix $P$. The next cell applies $P$ to its own
+# results, to a vector of ones, and to $y$. It prints the largest difference of the two sides.
 
 # %%
 P = torch.autograd.functional.jacobian(Standardize.apply, x.detach()) * x.std(correction=0)
@@ -350,15 +360,15 @@ for name, left, right in (
     ("P 1 = 0     ", P.sum(1), 0 * y),
     ("P y = 0     ", P @ y, 0 * y),
 ):
-    print(name, torch.allclose(left, right))
+    print(f"{name}  difference {(left - right).abs().max():.6f}")
 
 # %% [markdown]
-# $P$ is a *projection*: to apply it twice is the same as to apply it once. It removes the two
-# directions in which $x$ can move without changing $y$. One is a shift of the whole batch (the
-# ones), and the other is a stretch (along $y$). So you know for every normalization which
-# components its gradient must not have. (In practice there is an $\varepsilon$ under the root. Then
-# a stretch changes $y$ a little, and this component is only nearly zero.) Leave the two terms out,
-# and `diagnose` sees what is missing:
+# $P$ is a *projection*: if you apply it twice, the result is the same as if you apply it once. It
+# removes the two directions in which $x$ can move without changing $y$. The first one is a shift of
+# the whole batch (the ones), and the second one is a stretch (along $y$). So for every
+# normalization you know which components its gradient must not have. (In practice there is an
+# $\varepsilon$ under the root. Then a stretch changes $y$ a little, and this component is only
+# nearly zero.) If you leave the two terms out, `diagnose` finds that they are missing:
 
 
 # %%
@@ -374,9 +384,9 @@ diagnose(MeanAndStdFixed, (torch.arange(6.0, dtype=torch.float64) ** 2,))
 # %% [markdown]
 # ### Checkpoint 2
 #
-# Now finish a `backward` yourself. $y = x/\lVert x\rVert$ has length 1 for every $x$. Only one
-# direction leaves $y$ unchanged, a stretch of $x$. So the gradient of $x$ has no component along
-# $y$. What does `backward` return?
+# Now finish a `backward` yourself. $y = x/\lVert x\rVert$ has the norm 1 for every $x$. Only a
+# stretch of $x$ leaves $y$ unchanged. So the gradient of $x$ has no component along $y$. What does
+# `backward` return?
 
 
 # %%
@@ -404,7 +414,7 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 # return (grad_output - y * (grad_output * y).sum()) / x.norm()
 # ```
 #
-# $y$ has length 1, so $\sum_i g_i y_i$ is the length of $g$ along $y$, and the bracket has no
+# $y$ has the norm 1, so $\sum_i g_i y_i$ is the component of $g$ along $y$, and the bracket has no
 # component along $y$.
 #
 # </details>
@@ -412,18 +422,18 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 # %% [markdown]
 # ## Convolution
 #
-# A kernel slides over a signal, and every output looks at one window of the signal. The windows
-# overlap, so each sample of the signal is *read several times*. All outputs use *the same* kernel.
-# These are two copies in the forward, so the two gradients are sums.
+# A kernel slides over a signal, and every output depends on one window of the signal. The windows
+# overlap, so several windows read the same sample of the signal. All windows use the same kernel.
+# These are two copies in the forward, so both gradients are sums.
 #
-# Lay out all windows as rows of a matrix, $T$ windows of $K$ samples. Then the convolution is a
-# matrix-vector product. To take the windows is to read at repeated indices. So the backward adds
-# the gradient of each window where the window was.
+# Write all windows as rows of a matrix, $T$ windows of $K$ samples. Then the convolution is a
+# matrix-vector product. `forward` reads the windows at indices that repeat. So `backward` adds the
+# gradient of each window at the position of the window.
 
 
 # %%
 def positions(length, size, stride):
-    """Where each window looks, (T, K): row t is t·stride, t·stride + 1, …"""
+    """Return the indices of each window, (T, K): row t is t·stride, t·stride + 1, …"""
     starts = torch.arange(0, length - size + 1, stride)
     return starts[:, None] + torch.arange(size)
 
@@ -432,17 +442,21 @@ class Convolve(Function):
     """y[t] = Σ_k w[k] x[stride·t + k - padding], for one signal x and one kernel w."""
 
     @staticmethod
-    def forward(ctx, x, w, stride, padding):
-        at = positions(len(x) + 2 * padding, len(w), stride).to(x.device)
-        ctx.save_for_backward(x, w, at)
-        ctx.padding = padding
+    def forward(x, w, stride, padding):
+        at = positions(len(x) + 2 * padding, len(w), stride)
         return pad(x, (padding, padding))[at] @ w
 
     @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, w, ctx.stride, ctx.padding = inputs
+        ctx.save_for_backward(x, w)
+
+    @staticmethod
     def backward(ctx, grad_output):
-        x, w, at = ctx.saved_tensors
+        x, w = ctx.saved_tensors
         p = ctx.padding
-        to_windows = grad_output[:, None] * w  # (T, K): what each window sends back
+        at = positions(len(x) + 2 * p, len(w), ctx.stride)
+        to_windows = grad_output[:, None] * w  # (T, K): the gradient of each window
         padded = x.new_zeros(len(x) + 2 * p)
         grad_x = padded.index_add(0, at.flatten(), to_windows.flatten())[p : p + len(x)]
         grad_w = grad_output @ pad(x, (p, p))[at]
@@ -454,26 +468,30 @@ print("stride 2, padding 1: ", gradcheck(Convolve.apply, (sample(7), sample(3), 
 print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 3, 0)))
 
 # %% [markdown]
-# Padding in the forward is cutting in the backward. If the stride is longer than the kernel, some
-# samples are never read, and their gradient is zero.
+# If forward pads the signal, backward cuts the padding off. If the stride is longer than the
+# kernel, some samples are in no window, and their gradient is zero.
 #
-# Channels add an ordinary matrix product over the channels, and *groups* cut this product into
-# blocks. The course's `Conv1d` has both. Here is a test for it that is cheaper than `gradcheck` and
-# works at any size. For a map that is linear in $x$, backward is the transpose. So for all $x$ and
-# $g$ the two numbers $\langle f(x), g\rangle$ and $\langle x, \text{backward}(g)\rangle$ are equal:
+# Channels add an ordinary matrix product over the channels, and *groups* divide this product into
+# blocks. The course's `Conv1d` has both. For a function that is linear in $x$, backward is the
+# transpose. So for all $x$ and $g$ the numbers $\langle f(x), g\rangle$ and
+# $\langle x, \text{backward}(g)\rangle$ are equal. Can you use this as a test?
+
+# %%
+vote("09", "one-pass-test")
 
 # %%
 x, w = sample(8, 6, 100), sample(4, 3, 5)  # two groups: 6 channels in, 3 for each group
 y = Conv1d.apply(x, w, 2, 1, 2)  # stride 2, padding 1, 2 groups
 g = torch.randn_like(y)
 grad_x, grad_w = torch.autograd.grad(y, (x, w), g)
-print("y is", tuple(y.shape))
-print("in x:", torch.allclose((y * g).sum(), (x * grad_x).sum()))
-print("in w:", torch.allclose((y * g).sum(), (w * grad_w).sum()))
+print("elements of x and of y:", x.numel(), "and", y.numel())
+print(f"x: the two numbers differ by {((y * g).sum() - (x * grad_x).sum()).abs():.6f}")
+print(f"w: the two numbers differ by {((y * g).sum() - (w * grad_w).sum()).abs():.6f}")
 
 # %% [markdown]
-# This *adjoint test*, also called the dot-product test, costs one forward and one backward. It
-# works for everything that is linear: convolution, resampling, padding, gathering, the FFT, or a
+# This *adjoint test*, also called the dot-product test, costs one forward and one backward pass,
+# whatever the size. `gradcheck` would need two forward passes for each element of `x`. The adjoint
+# test works for every linear function: convolution, resampling, padding, gathering, the FFT, or a
 # projector in tomography.
 #
 # ### Checkpoint 3
@@ -492,23 +510,24 @@ predict(..., x.grad[1])
 # <details><summary>Why</summary>
 #
 # Two windows read the second sample. It is second in the first window, where it is multiplied by 2,
-# and first in the second window, where it is multiplied by 1. Together 3.
+# and first in the second window, where it is multiplied by 1. So the gradient is 3.
 #
 # </details>
 
 # %% [markdown]
 # ## Complex numbers and the conjugate
 #
-# For complex tensors all the patterns stay, with one addition. PyTorch's gradient of a real loss is
-# $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$, the
-# direction of steepest ascent, so that `z - lr * z.grad` descends. (It is twice the *Wirtinger
-# derivative* with respect to $\bar z$.) For $y = a\,b$ it is
+# All patterns also work for complex tensors, with one addition. For PyTorch, the gradient of a real
+# loss is $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$.
+# This is the direction of steepest ascent, so `z - lr * z.grad` descends. (It is twice the
+# *Wirtinger derivative* with respect to $\bar z$.)
 #
-# $$\frac{\partial L}{\partial a} = g\,\bar b .$$
-#
-# The transpose of the real case becomes the conjugate transpose. **Common belief: "the product rule
-# is the product rule."** Let us find the complex $a$ for which $a\,b = 1$, with and without the
-# conjugate:
+# Is the backward of the product $y = a\,b$ then the same as for real numbers, $g\,b$? The next cell
+# searches the complex $a$ for which $a\,b = 1$ by gradient descent, first with $g\,b$ and then with
+# the conjugate, $g\,\bar b$.
+
+# %%
+vote("09", "complex-product-rule")
 
 
 # %%
@@ -541,20 +560,24 @@ for function in (WithoutConjugate, WithConjugate):
         error = (function.apply(a, b) - 1).abs().square()
         (gradient,) = torch.autograd.grad(error, a)
         a = (a - 0.1 * gradient).detach().requires_grad_()
-    print(f"{function.__name__:16} the error, 1 at first, is {error.item():.3f} after 30 steps")
+    print(f"{function.__name__:16} error 1.000 at first, {error.item():.3f} after 30 steps")
 
 # %% [markdown]
-# Without the conjugate the steps go uphill. For real inputs the two are the same, so no test with
-# real inputs can tell them apart. Test complex code with complex numbers. The rule of `diagnose` is
-# called `missing-conjugate`.
+# Without the conjugate the steps go uphill. The right gradient is
+#
+# $$\frac{\partial L}{\partial a} = g\,\bar b .$$
+#
+# The transpose of the real case becomes the conjugate transpose. For real inputs both formulas give
+# the same result, so a test with real inputs cannot find the mistake. Test complex code with
+# complex numbers. `diagnose` calls this mistake `missing-conjugate`.
 
 # %% [markdown]
 # ## A gradient of your own
 #
 # Until now, backward had to be the derivative of forward. Sometimes you want another gradient: for
 # a target that must not move, a layer that should learn slower, or a feature that should *unlearn*
-# something. The simplest of these need no Function. `x.detach()` has the value of `x` and no
-# gradient (other libraries call this *stop-gradient*), and the rest is arithmetic:
+# something. You often need no Function for this. `x.detach()` has the value of `x` and no gradient
+# (other libraries call it *stop-gradient*). The rest is arithmetic:
 
 
 # %%
@@ -572,11 +595,11 @@ for factor in (1.0, 0.25, 0.0, -1.0):
 # %% [markdown]
 # A factor of 0 stops the gradient. A negative factor is a *gradient reversal*: the layers after it
 # learn to make a loss small, and the layers before it learn to make it large. Put a classifier of
-# the *camera* behind a reversal, and the features before it forget which camera took the picture.
+# the *camera* after a reversal, and the features before it forget which camera took the picture.
 #
 # ### A reversal as a Function
 #
-# As a Function, the reversal does not round two products:
+# A reversal that is written as a Function has no rounding errors, because it adds no products:
 
 
 # %%
@@ -604,11 +627,12 @@ print("diagnose: ", [finding.rule for finding in diagnosis.findings])
 print("declared: ", [finding.rule for finding in declared.findings])
 
 # %% [markdown]
-# Of course `gradcheck` fails, because this gradient is not the derivative. But you can still test
-# the Function. `intentional=` declares the one difference that you want, and `diagnose` checks
+# `gradcheck` fails, because this gradient is not the derivative. But you can still test the
+# Function. `intentional=` declares the one difference that you want, and `diagnose` checks
 # everything else as before.
 #
-# Why `x.clone()`, if nothing changes? **Common belief: "an identity may return its input."**
+# `forward` returns `x.clone()`, although the values do not change. The next Function returns `x`
+# itself, and an in-place activation follows it:
 
 
 # %%
@@ -620,24 +644,21 @@ class ReturnsItsInput(GradientReversal):
 
 y = ReturnsItsInput.apply(x, 1.0)
 print("shares its memory with x:", y.data_ptr() == x.data_ptr())
-try:
-    y.mul_(2)  # as an in-place activation would
-except RuntimeError as error:
-    print(str(error).partition(". ")[0])
+with show_error():
+    y.relu_()
 
 # %% [markdown]
 # Autograd returns a view of the input, and the next in-place operation raises an error. A copy, or
-# `x * 1`, is safe. A view of a tensor that `forward` made itself has the same problem: if `forward`
-# returns `y.squeeze(dim)`, a `relu_()` after it raises.
+# `x * 1`, is safe. A view of a tensor that `forward` created has the same problem. If `forward`
+# returns `y.squeeze(dim)`, a `relu_()` after it raises an error.
 #
 # ### A bound that can be crossed back
 #
 # *Extra: for a parameter that must stay within a bound.*
 #
-# This one looks harmless. A standard deviation must stay above 0.1, so it goes through
-# `clamp(min=0.1)`. If the parameter once falls below 0.1, its gradient is 0, and it can never come
-# back. The usual remedy lets a gradient pass if descent would move the parameter *up*, which is
-# where $g$ is negative:
+# A standard deviation must stay above 0.1, so it goes through `clamp(min=0.1)`. If the parameter
+# falls below 0.1, its gradient is 0, and it can never come back. The usual remedy passes the
+# gradient on if descent would move the parameter *up*. This is the case where $g$ is negative:
 
 
 # %%
@@ -645,9 +666,13 @@ class LowerBound(Function):
     """y = max(x, bound); g passes where x is above the bound, or would be moved up to it."""
 
     @staticmethod
-    def forward(ctx, x, bound):
-        ctx.save_for_backward(x >= bound)
+    def forward(x, bound):
         return x.clamp(min=bound)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, bound = inputs
+        ctx.save_for_backward(x >= bound)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -655,62 +680,67 @@ class LowerBound(Function):
         return torch.where(above | (grad_output < 0), grad_output, 0), None
 
 
-bounds = {"clamp": lambda x: x.clamp(min=0.1), "LowerBound": lambda x: LowerBound.apply(x, 0.1)}
-for name, bounded in bounds.items():
+for name, bounded in (("clamp", torch.clamp), ("LowerBound", LowerBound.apply)):
     x = torch.tensor(-1.0, requires_grad=True)
     for _ in range(100):
-        (gradient,) = torch.autograd.grad((bounded(x) - 2) ** 2, x)
+        (gradient,) = torch.autograd.grad((bounded(x, 0.1) - 2) ** 2, x)
         x = (x - 0.1 * gradient).detach().requires_grad_()
-    print(f"{name:10} from -1, wanted 2, after 100 steps: {x.item():.2f}")
+    print(f"{name:10} from -1 to {x.item():.2f} in 100 steps; the optimum is 2")
 
 x = torch.tensor([-1.0, 0.3, 2.0], dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(LowerBound.apply, (x, 0.1)))
 diagnose(LowerBound, (x, 0.1))
 
 # %% [markdown]
-# It trains, and `gradcheck` accepts it. But it is not the backward of *any* function, because a
-# vector-Jacobian product is linear in $g$, and this one depends on the sign of $g$. (`gradcheck`
-# sends ones and zeros, never a negative number.) The same is true of a clipped gradient,
-# `grad_output.clamp(-1, 1)`. If you want such a gradient, say so with
-# `intentional=("nonlinear-in-grad-output",)`. And remember that a loss multiplied by $-1$ no longer
-# has the gradient multiplied by $-1$.
+# It trains, and `gradcheck` passes. But it is not the backward of *any* function. A vector-Jacobian
+# product is linear in $g$, and this one depends on the sign of $g$. (`gradcheck` passes only zeros
+# and ones to `backward`, never a negative number.) The same is true of a clipped gradient,
+# `grad_output.clamp(-1, 1)`. If you want such a gradient, declare it with
+# `intentional=("nonlinear-in-grad-output",)`. And remember that the loss $-L$ no longer has the
+# negative gradient of $L$.
 
 # %% [markdown]
 # ## Hooks instead of a Function
 #
-# *Reference: how to look at a gradient from outside, to log or to clip it.*
+# *Reference: look here when you want to log or clip a gradient without a Function.*
 #
-# Sometimes you only want to look at a gradient, or to change it for one experiment. Then put a
-# *hook* on a tensor. A hook is a function that gets the complete gradient and may return another
-# one.
+# Sometimes you only want to look at a gradient, or to change it for one experiment. Then register a
+# *hook* on a tensor. A hook is a function that receives the complete gradient and may return
+# another one.
 
 
 # %%
-def noisy(g):
+rng = torch.Generator().manual_seed(0)
+norms = []
+
+
+def log(g):
+    norms.append(g.norm().item())  # returns None, so the gradient does not change
+
+
+def clip(g):
+    return g.clamp(-1, 1)
+
+
+def noise(g):
     return g + 0.1 * torch.randn(g.shape, generator=rng)
 
 
-rng = torch.Generator().manual_seed(0)
-log = []
-hooks = {
-    "log": lambda g: log.append(g.norm().item()),  # append returns None: nothing is changed
-    "clip": lambda g: g.clamp(-1, 1),
-    "noise": noisy,
-}
 x = torch.tensor([3.0, -0.5], requires_grad=True)
-for name, hook in hooks.items():
+for hook in (log, clip, noise):
     handle = x.register_hook(hook)
     (gradient,) = torch.autograd.grad((x**2).sum() + x.sum(), x)
-    print(f"{name:6}", rounded(gradient))
+    print(f"{hook.__name__:6}", rounded(gradient))
     handle.remove()
 (gradient,) = torch.autograd.grad((x**2).sum() + x.sum(), x)
-print("none  ", rounded(gradient), "– and the log:", [round(norm, 3) for norm in log])
+print("none  ", rounded(gradient))
+print("logged norms:", [round(norm, 3) for norm in norms])
 
 # %% [markdown]
-# The loss uses $x$ twice, and the log has one entry, because a tensor's hook runs once, on the
-# *sum* over all uses. Return a new tensor, and do not change $g$ in place, because others may hold
-# it. Keep the handle as well: a hook stays until you remove it, and a second run of the cell adds a
-# second one.
+# The loss uses $x$ twice, but the log has one entry. The hook of a tensor runs once, on the *sum*
+# over all uses. Return a new tensor, and do not change $g$ in place, because other code may use it,
+# too. Save the handle. A hook stays until you remove it, and a second run of the cell would add a
+# second hook.
 #
 # | you want to | use |
 # | --- | --- |
@@ -724,8 +754,7 @@ print("none  ", rounded(gradient), "– and the log:", [round(norm, 3) for norm 
 # %% [markdown]
 # ## Do you know it?
 #
-# Six questions. A wrong answer explains itself and does not reveal the right one, so you can try
-# again.
+# Answer six questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("09")
@@ -745,14 +774,15 @@ knowledge_check("09")
 # | | |
 # | --- | --- |
 # | `nan` | a finite value may have a `nan` gradient; `torch.where` does not protect it |
-# | couplings | every path counts; symmetry tells what must be zero |
+# | couplings | count every path; a symmetry shows which components are zero |
 # | linear maps | $\langle f(x), g\rangle = \langle x, \text{backward}(g)\rangle$, at any size |
 # | complex inputs | conjugate the local derivative; test with complex numbers |
 # | wrong on purpose | declare it (`intentional=`), and test the rest |
-# | only looking, or for now | a hook, and remove it |
+# | log or clip for now | a hook, which you remove afterwards |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/09_more_patterns.ipynb) ask for six of these
-# Functions, from log-sum-exp to gradient reversal. Lesson 10 is about sampling.
+# In [the exercises of this lesson](../exercises/09_more_patterns.ipynb) you write six of these
+# Functions, from log-sum-exp to gradient reversal. [Lesson 10](10_sampling.ipynb) is about
+# sampling.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06
+from answers import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_08
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import silu, smooth_l1_loss
@@ -301,6 +301,22 @@ def is_the_identity(apply: Apply) -> list[Any]:
     return numbers(*seeded(apply, ones(5), 0.0))
 
 
+# Attention
+
+
+def sharpened(queries: Tensor) -> tuple[Tensor, ...]:
+    return (1000 * queries).float(), draw(5, 4).float(), draw(5, 2).float()
+
+
+def finite_when_sharp(apply: Apply) -> bool:
+    inputs = [x.detach().requires_grad_() for x in sharpened(draw(3, 4))]
+    return all(bool(found.isfinite().all()) for found in grad(apply(*inputs).sum(), inputs))
+
+
+def output_when_sharp(apply: Apply) -> list[Any]:
+    return numbers(apply(*sharpened(draw(3, 4))))
+
+
 def values(*inputs: Any) -> Experiment:
     def run(apply: Apply) -> list[Any]:
         copies = (x.detach().clone() if isinstance(x, Tensor) else x for x in inputs)
@@ -400,6 +416,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": lambda apply: passes(apply, draw(2, 4, 3), torch.ones_like(MASK)),
             "c": lambda apply: numbers(pooled_gradient(apply)[1].sum(0)),
             "d": lambda apply: numbers(pooled_gradient(apply)[~MASK]),
+        },
+    ),
+    "card-late-nan": (
+        lesson_08.SOLVED["InputsOnly"].apply,
+        lesson_08.SOLVED["Attention"].apply,
+        {
+            "a": checked(draw(3, 4), draw(5, 4), draw(5, 2)),
+            "b": finite_when_sharp,
+            "c": output_when_sharp,
+            "d": doubled(draw(3, 4), draw(5, 4), draw(5, 2)),
         },
     ),
     "name-temperature": (

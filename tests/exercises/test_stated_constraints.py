@@ -56,7 +56,7 @@ STATED: dict[str, dict[str, str]] = {
     "learnable-swish": {"in the shape of $\\beta$": "sums for β, and loses its axis"},
     "broadcast-multiply": {"returns gradients in the shapes of $x$ and $y$": "does not sum"},
     "log-sum-exp": {
-        "Numbers in the thousands must give numbers": "does not shift",
+        "Inputs in the thousands must not overflow": "does not shift",
         "its gradient must be 0": "does not guard in backward",
         "no built-in `logsumexp`": "calls the built-in",
     },
@@ -140,8 +140,9 @@ STATED: dict[str, dict[str, str]] = {
     },
     "attention-forward": {
         "nothing overflows": "no shift",
-        "A query that sees no key gets zeros": "empty rows nan",
+        "A query that sees no key gets zeros": "fully masked rows nan",
     },
+    "merge-halves": {"nothing overflows": "exp of a large number"},
     "attention-budget": {"save only `q`, `k`, `v`, the mask, the output": "keeps P"},
     "attention-tiled": {
         "no operation of either pass returns a tensor of more": "strips of all keys",
@@ -254,8 +255,8 @@ REASONS = {
     "strided-gain": ("A slice is a view", "then needs no values"),
     "sort-with-indices": ("where each number went",),
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
-    "plain-conv1d": ("are built on the same ones",),
-    "conv1d": ("are built on the same ones",),
+    "plain-conv1d": ("call the same built-ins",),
+    "conv1d": ("call the same built-ins",),
     "complex-multiply": ("the engine raises an error",),
     "gradient-reversal": ("Many published versions", "stops the training with an error"),
     "clipped-sign": ("rule for kinks would give 0", "A surrogate is your choice"),

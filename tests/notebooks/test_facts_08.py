@@ -1,4 +1,4 @@
-"""What lesson 08 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 08. If a release changes a fact, the test of this name fails."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from torch import Tensor
 from torch.autograd import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.flop_counter import FlopCounterMode
 
+from autograd_course.functions import ScaledDotProductAttention, TiledAttention
 from autograd_course.functions.attention import dropped
+from autograd_course.lesson import kept_bytes, peak_bytes
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +31,7 @@ SEEN = torch.tensor([[True, True, False], [False, False, False], [True, True, Tr
 ADDED = torch.where(SEEN, 0.0, -math.inf)
 
 
-# Rows that see nothing
+# Fully masked rows
 
 
 def test_softmax_of_a_row_of_minus_infinity_is_nan() -> None:
@@ -37,9 +40,7 @@ def test_softmax_of_a_row_of_minus_infinity_is_nan() -> None:
 
 @pytest.mark.parametrize("backend", [SDPBackend.MATH, SDPBackend.FLASH_ATTENTION])
 @pytest.mark.parametrize("mask", [SEEN, ADDED], ids=["boolean", "additive"])
-def test_the_built_in_gives_zeros_for_a_row_that_sees_nothing(
-    mask: Tensor, backend: SDPBackend
-) -> None:
+def test_the_built_in_gives_zeros_for_a_fully_masked_row(mask: Tensor, backend: SDPBackend) -> None:
     inputs = drawn()
     with sdpa_kernel(backend):
         out = scaled_dot_product_attention(*inputs, attn_mask=mask)
@@ -58,7 +59,7 @@ REPAIRS = [
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
-def test_a_nan_repaired_behind_a_softmax_is_nan_again_in_backward(
+def test_a_nan_replaced_after_a_softmax_is_nan_again_in_backward(
     repair: Callable[[Tensor], Tensor],
 ) -> None:
     q, k, v = drawn(3, 3, 4)
@@ -69,14 +70,14 @@ def test_a_nan_repaired_behind_a_softmax_is_nan_again_in_backward(
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
-def test_a_mask_that_is_filled_in_cuts_that_nan_off(repair: Callable[[Tensor], Tensor]) -> None:
+def test_masked_fill_before_the_softmax_stops_this_nan(repair: Callable[[Tensor], Tensor]) -> None:
     q, k, v = drawn(3, 3, 4)
     out = repair(torch.softmax((q @ k.mT).masked_fill(~SEEN, -math.inf), -1)) @ v
 
     assert all(g.isfinite().all() for g in grad(out.sum(), (q, k, v)))
 
 
-def test_a_row_hidden_by_a_large_number_sees_everything_alike() -> None:
+def test_a_row_masked_by_a_large_negative_number_has_uniform_weights() -> None:
     p = torch.softmax(torch.randn(5) - 1e9, -1)
 
     torch.testing.assert_close(p, torch.full((5,), 0.2))
@@ -123,7 +124,7 @@ def test_a_fused_kernel_refuses_a_second_derivative_and_plain_operations_have_on
 # Dropout
 
 
-def test_a_seed_restores_a_sequence_and_not_the_places_of_tiles() -> None:
+def test_a_seed_restores_a_sequence_and_not_the_pattern_of_tiles_in_another_order() -> None:
     def pattern(order: list[tuple[int, int]]) -> Tensor:
         rng, found = torch.Generator().manual_seed(3), torch.zeros(4, 4)
         for i, j in order:
@@ -136,18 +137,57 @@ def test_a_seed_restores_a_sequence_and_not_the_places_of_tiles() -> None:
     assert not torch.equal(pattern(by_rows), pattern(by_columns))
 
 
-def test_a_hash_of_the_place_gives_any_tile_alone() -> None:
+def test_a_hash_of_the_position_gives_each_tile_alone() -> None:
     rows, columns = torch.arange(8), torch.arange(6)
     whole = dropped(rows, columns, 0.5, 3)
 
     assert torch.equal(whole[4:, 2:5], dropped(rows[4:], columns[2:5], 0.5, 3))
 
 
-# The identity behind it all
+# Memory and cost
+
+
+def composed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v
+
+
+def lean(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return ScaledDotProductAttention.apply(q, k, v)[0]
+
+
+def tiles(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return TiledAttention.apply(q, k, v, None, False, None, 0.0, 0, (64, 64))[0]
+
+
+@pytest.mark.parametrize(("attend", "count"), [(composed, 6), (lean, 7)])
+def test_recomputing_the_weights_costs_one_more_matrix_product(
+    attend: Callable[..., Tensor], count: int
+) -> None:
+    with FlopCounterMode(display=False) as counted:
+        attend(*drawn(3, 64, 16)).sum().backward()
+
+    assert counted.get_total_flops() == count * 2 * 64 * 64 * 16
+
+
+def test_saving_no_weights_makes_memory_linear_in_the_length() -> None:
+    saved = {f: [kept_bytes(f, *drawn(3, n, 16)) for n in (64, 128)] for f in (composed, lean)}
+
+    assert saved[composed] == [4 * 64 * 64, 4 * 128 * 128]
+    assert saved[lean] == [4 * 64 * 17, 4 * 128 * 17]
+
+
+def test_saving_no_weights_does_not_lower_the_peak_and_tiles_do() -> None:
+    peaks = {f: peak_bytes(f, *drawn(3, 512, 16)) for f in (composed, lean, tiles)}
+
+    assert peaks[lean] > 0.8 * peaks[composed]
+    assert peaks[tiles] < 0.2 * peaks[composed]
+
+
+# The formula for D
 
 
 @pytest.mark.parametrize("p", [0.0, 0.5])
-def test_delta_from_the_output_is_that_from_the_weights_with_dropout_too(p: float) -> None:
+def test_the_formula_for_d_without_the_weights_is_also_right_with_dropout(p: float) -> None:
     scores, v, g = (x.detach().double() for x in drawn(3, 4, 4))
     weights = torch.softmax(scores, -1)
     pattern = (~dropped(torch.arange(4), torch.arange(4), p, 1)).double() / (1 - p)

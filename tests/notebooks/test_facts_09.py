@@ -1,4 +1,4 @@
-"""What lesson 09 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 09. If a release changes a fact, the test of this name fails."""
 
 from __future__ import annotations
 
@@ -88,7 +88,35 @@ def test_a_saved_intermediate_passes_gradcheck_and_has_no_second_derivative() ->
     assert not torch.autograd.functional.hessian(made.apply, x.detach()).any()
 
 
+# A test for linear functions
+
+
+@pytest.mark.parametrize("backward_is_transposed", [True, False])
+def test_one_forward_and_one_backward_test_a_linear_function(backward_is_transposed: bool) -> None:
+    matrix = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    used = matrix if backward_is_transposed else matrix.flip(0)
+    function = make(lambda ctx, x: matrix @ x, lambda ctx, g: used.mT @ g)
+    x, g = sample(5), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    y = function.apply(x)
+    (gradient,) = torch.autograd.grad(y, x, g)
+
+    assert torch.allclose((y * g).sum(), (x * gradient).sum()) is backward_is_transposed
+
+
 # Complex numbers
+
+
+@pytest.mark.parametrize("conjugated", [True, False])
+def test_a_complex_product_descends_with_the_conjugate_only(conjugated: bool) -> None:
+    b = torch.tensor(0.6 + 0.8j, dtype=torch.complex128)
+    factor = b.conj() if conjugated else b
+    function = make(lambda ctx, a: a * b, lambda ctx, g: g * factor)
+    a = torch.zeros((), dtype=torch.complex128, requires_grad=True)
+    before = (function.apply(a) - 1).abs().square()
+    (gradient,) = torch.autograd.grad(before, a)
+    after = (function.apply(a - 0.1 * gradient) - 1).abs().square()
+
+    assert bool(after < before) is conjugated
 
 
 def test_the_gradient_of_a_complex_number_points_uphill() -> None:

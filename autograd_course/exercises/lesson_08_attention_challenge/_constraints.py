@@ -1,4 +1,4 @@
-"""What the exercises of lesson 08 ask beyond right gradients."""
+"""The constraints of the exercises of lesson 08: the saved memory, and no built-in attention."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from autograd_course.grader.checks import CONDUCT, keeps_at_most, on, without
 from autograd_course.grader.checks.tiles import elements
 from autograd_course.grader.sampling import normal
 
-LONG, BLOCK = 128, 16  # as a matrix of scores 16,384 elements, of which a tile has 256
+LONG, BLOCK = 128, 16  # 16,384 scores, of which a tile has 256
 FLOAT64 = 8
 
 BUILT_IN = (
@@ -24,18 +24,18 @@ BUILT_IN = (
             "fused_attention_overrideable",
         )
     ),
-    "_safe_softmax",  # of the built-in where no fused kernel fits
+    "_safe_softmax",  # the built-in calls it if no fused kernel fits
 )
 
 
 def rows(*heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values of a sequence that is long beside their width."""
+    """Return queries, keys and values of a sequence that is much longer than they are wide."""
     rng = torch.Generator().manual_seed(7)
     return normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 3)
 
 
 def linear_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
-    """Return the bytes of inputs, output and one number for each query."""
+    """Return the bytes of the inputs, the output and one number for each query."""
     queries: int = q.shape[:-1].numel()
     kept: int = elements(q, k, v) + queries * v.shape[-1] + queries
     masks: int = sum(x.nbytes for x in rest if isinstance(x, Tensor))
@@ -44,7 +44,7 @@ def linear_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
 
 OWN_WORK = (
     *CONDUCT,
-    on(lambda: rows(1, 2), without(*BUILT_IN, use="matrix products, exp and sums of your own")),
+    on(lambda: rows(1, 2), without(*BUILT_IN, use="matrix products, exp and sums")),
 )
 
 lean = keeps_at_most(linear_budget, "q, k, v, the output, and one number for each query")

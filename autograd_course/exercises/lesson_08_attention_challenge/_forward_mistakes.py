@@ -1,4 +1,4 @@
-"""The mistakes that people make in attention's forward, each with what to tell them."""
+"""Common mistakes in the forward of attention, each with the sentence that the grader shows."""
 
 from collections.abc import Callable, Mapping
 
@@ -25,7 +25,7 @@ def _unshifted(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> T
     return exponentials / exponentials.sum(-1, keepdim=True) @ v
 
 
-def _empty_rows_nan(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+def _masked_rows_nan(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     return torch.softmax(scores(q, k, mask), -1) @ v
 
 
@@ -52,21 +52,19 @@ def _added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 
 SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
-    "The softmax runs over the queries: each query's weights are to sum to 1 over the keys, the "
-    "last axis of the scores.": _over_queries,
+    "The softmax runs over the queries. The weights of each query must sum to 1 over the keys, the "
+    "last dim of the scores.": _over_queries,
     "The scores are not divided by √E.": _unscaled,
     "The scores are divided by E, not by its square root.": _scaled_twice,
-    "That is what masking after the softmax gives: the weights that stay no longer sum to 1. Hide "
-    "the scores before.": _masked_late,
-    "The boolean mask is read the other way round: True means that the query sees the key.": (
-        _inverted
-    ),
-    "A boolean mask is added to the scores as 0 and 1: it is to hide the keys where it is "
+    "You mask after the softmax, so the remaining weights no longer sum to 1. Mask the scores "
+    "instead.": _masked_late,
+    "The boolean mask is inverted: True means that the query sees the key.": _inverted,
+    "The boolean mask is added to the scores as 0 and 1. It must hide the keys where it is "
     "False.": _added,
-    "A large negative number hides nothing where all scores of a row have it: their softmax is "
-    "uniform. What is the sum of the weights in that row to be?": _hardly_masked,
-    "In a row of -∞ only, the largest score is -∞ too, and -∞ - (-∞) is nan. What would leave "
-    "the exponentials at 0?": _empty_rows_nan,
-    "exp of a large score overflows. Which number may be subtracted from all scores of a row "
+    "A large negative number hides nothing if all scores of a row have it, because the softmax of "
+    "equal scores is uniform. What should the weights of this row be?": _hardly_masked,
+    "In a fully masked row the largest score is -∞, and -∞ - (-∞) is nan. What can you subtract "
+    "there so that the exponentials are 0?": _masked_rows_nan,
+    "exp of a large score overflows. Which number can you subtract from all scores of a row "
     "without changing its softmax?": _unshifted,
 }

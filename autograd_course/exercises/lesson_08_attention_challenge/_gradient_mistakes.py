@@ -1,4 +1,4 @@
-"""The mistakes that people make in attention's backward, each with what to tell them."""
+"""Common mistakes in the backward of attention, each with the sentence that the grader shows."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def mistaken(right: Callable[..., Any], backward: Callable[..., Grads]) -> Calla
 
 
 def through(q: Tensor, k: Tensor, v: Tensor, p: Tensor, grad_s: Tensor, g: Tensor) -> Grads:
-    """Return the gradients of q, k, v from those of the scores, all else being right."""
+    """Return the gradients of q, k and v, given the gradient of the scores."""
     grad_s = grad_s / math.sqrt(q.shape[-1])
     return grad_s @ k, grad_s.mT @ q, p.mT @ g
 
@@ -65,7 +65,7 @@ def _unweighted_delta(inputs: Any, g: Tensor) -> Grads:
     return through(q, k, v, p, p * (grad_p - grad_p.sum(-1, keepdim=True)), g)
 
 
-def _element_wise(inputs: Any, g: Tensor) -> Grads:
+def _elementwise(inputs: Any, g: Tensor) -> Grads:
     q, k, v, *mask = inputs
     p = weights(q, k, *mask)
     return through(q, k, v, p, p * (1 - p) * (g @ v.mT), g)
@@ -104,7 +104,7 @@ def _unmasked_infinite(inputs: Any, g: Tensor) -> Grads:
     return through(q, k, v, p, p * (g @ v.mT - delta), g)
 
 
-def _empty_rows_nan(inputs: Any, g: Tensor) -> Grads:
+def _masked_rows_nan(inputs: Any, g: Tensor) -> Grads:
     q, k, v, *mask = inputs
     s = scores(q, k, *mask)
     p = torch.exp(s - torch.logsumexp(s, -1, keepdim=True))
@@ -113,32 +113,30 @@ def _empty_rows_nan(inputs: Any, g: Tensor) -> Grads:
 
 
 WITHOUT_DELTA = (
-    "dS = P ∘ dP forgets what the weights of a row share: raise one score, and all other weights "
-    "of its row fall. One number D for each row has to be subtracted from dP."
+    "dS = P ∘ dP ignores that the weights of a row share one sum. If one score rises, the other "
+    "weights of its row fall. Subtract one number D for each row from dP."
 )
 
 GRADIENT_SUSPECTS: Mapping[str, Callable[..., Any]] = {
     WITHOUT_DELTA: mistaken(attend, without_delta),
-    "The row sum D is taken along the queries: the softmax couples the keys of one query.": (
-        mistaken(attend, _delta_by_columns)
-    ),
-    "The row sum D has lost its axis, and is subtracted along the keys: it is one number for each "
-    "query, a column.": mistaken(attend, _delta_as_row),
-    "D is the sum of dP along the row, without the weights: it is rowsum(P ∘ dP).": (
+    "D is summed over the queries. The softmax couples the keys of one query, so sum over the "
+    "keys.": mistaken(attend, _delta_by_columns),
+    "D has lost its last dim, so you subtract it along the keys. It has one number for each query, "
+    "so it must be a column.": mistaken(attend, _delta_as_row),
+    "D is the sum of dP over the row, without the weights. It should be rowsum(P ∘ dP).": (
         mistaken(attend, _unweighted_delta)
     ),
-    "P ∘ (1 - P) is the derivative of each weight by its own score. What about the other scores "
-    "of the row?": mistaken(attend, _element_wise),
-    "dK is dS times Q without a transpose: write down the shapes with more queries than keys.": (
-        mistaken(attend, _untransposed)
-    ),
-    "The weights that backward rebuilds are not those of forward: a row of them does not sum to "
-    "1. Is the maximum, which forward subtracts, part of what you keep?": (
+    "P ∘ (1 - P) is the derivative of each weight with respect to its own score. What about the "
+    "other scores of the row?": mistaken(attend, _elementwise),
+    "dK is the product of dS and Q without a transpose. Write down the shapes for more queries "
+    "than keys.": mistaken(attend, _untransposed),
+    "The weights that backward recomputes differ from those of forward: the rows do not sum to 1. "
+    "Does the number that you save include the maximum that forward subtracts?": (
         mistaken(attend, _from_sum_alone)
     ),
-    "Backward rebuilds the weights without the mask.": mistaken(attend, _unmasked),
-    "Backward rebuilds the weights without the mask: in a row that sees no key, L is -∞, and they "
-    "are infinite.": mistaken(attend, _unmasked_infinite),
-    "In a row that sees no key, S and L are both -∞, and S - L is nan. What would leave the "
-    "weights of this row at 0?": mistaken(attend, _empty_rows_nan),
+    "Backward recomputes the weights without the mask.": mistaken(attend, _unmasked),
+    "Backward recomputes the weights without the mask. In a fully masked row L is -∞, so they are "
+    "infinite.": mistaken(attend, _unmasked_infinite),
+    "In a fully masked row S and L are both -∞, and S - L is nan. What can you subtract there so "
+    "that the weights are 0?": mistaken(attend, _masked_rows_nan),
 }

@@ -1,4 +1,4 @@
-"""Attention in PyTorch's own operations: the truth of the exercises of lesson 08."""
+"""Attention in plain operations: the references of the exercises of lesson 08."""
 
 import math
 
@@ -7,18 +7,19 @@ from torch import Tensor
 
 
 def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return ``Q Kᵀ / √E``, ``-∞`` where a boolean mask is False, a floating mask added."""
+    """Return ``Q Kᵀ / √E`` with the mask: ``-∞`` where a boolean mask is False, or the sum."""
     s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is None:
         return s
-    # Added, not filled in: a nan stays a nan in hidden places too, and answers may do as they like.
+    # Addition keeps a nan at masked positions, so an answer may do there what it likes.
     return s + (torch.where(mask, 0.0, -math.inf) if mask.dtype == torch.bool else mask)
 
 
 def weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the softmax of the rows of scores, zeros in a row that the mask hides altogether.
+    """Return the softmax of each row of scores, and zeros for a fully masked row.
 
-    A row is empty because of its mask, never because scores happen to be ``-∞``: those are nan.
+    Only the mask makes a row fully masked. If all scores of a row are ``-∞`` by chance, the result
+    is nan.
     """
     s = scores(q, k, mask)
     if mask is None:

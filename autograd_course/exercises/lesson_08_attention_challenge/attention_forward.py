@@ -3,8 +3,8 @@
 1. Work in this order: scores, mask, softmax, product. The softmax can become nan in two ways: a
    score is too large for exp, or every score of a row is -∞.
 2. Subtract from each row its largest score. The softmax stays the same, and no exponent is above 0.
-   In a row of -∞ this would be -∞ minus -∞, so subtract 0 there. Then all exponentials of the row
-   are 0, and so is their sum. Do not divide by this sum.
+   In a fully masked row this would be -∞ minus -∞, so subtract 0 there. Then all exponentials of
+   the row are 0, and so is their sum. Do not divide by this sum.
 3. high = s.amax(-1, keepdim=True); high = where(high == -inf, 0, high); e = exp(s - high); total =
    e.sum(-1, keepdim=True); e / where(total == 0, 1, total) @ v.
 """
@@ -37,45 +37,45 @@ def large(rng: torch.Generator) -> tuple[Tensor, ...]:
 
 
 def added(rng: torch.Generator, *, empty: int | None = None) -> tuple[Tensor, ...]:
-    """Return inputs with a floating mask, ``-∞`` in places."""
+    """Return inputs with a floating-point mask that is ``-∞`` at some positions."""
     hidden = ~holes(4, 4, empty=empty)
     return *drawn(rng), normal(rng, 4, 4).masked_fill(hidden, -math.inf)
 
 
 def no_built_in(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the routine does not call attention by its name."""
+    """Check that the routine does not call PyTorch's own attention."""
     with OperationRecorder() as recording:
         routine(*rows(1, 2))
     if any(name in BUILT_IN for name in recording.names):
         return wrong(
-            "right, but PyTorch's own scaled_dot_product_attention does the work. This tier asks "
-            "for the scores, their softmax and the product, from matrix products, exp and sums."
+            "right, but PyTorch's own scaled_dot_product_attention does the work. Compute the "
+            "scores, their softmax and the product yourself, with matrix products, exp and sums."
         )
     return None
 
 
 def leaves_its_arguments(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the routine changes no tensor of the caller's."""
+    """Check that the routine changes none of the caller's tensors."""
     given, mask = rows(), torch.ones(LONG, LONG, dtype=torch.bool).tril()
     before = [x.clone() for x in (*given, mask)]
     routine(*given, mask)
     for name, x, was in zip(("q", "k", "v", "mask"), (*given, mask), before, strict=True):
         if not torch.equal(x, was):
             return wrong(
-                f"right, but {name} has other values after the call: an operation in place changes "
-                "the caller's tensor. Compute a new one."
+                f"right, but {name} has other values after the call. An in-place operation changes "
+                "the caller's tensor. Compute a new tensor instead."
             )
     return None
 
 
 def stays_in_range(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask for finite outputs in float32 where the scores are in the hundreds."""
+    """Check that float32 outputs are finite when the scores are in the hundreds."""
     q, k, v = (30 * x.float() for x in rows())
     if bool(routine(q, k, v).isfinite().all()):
         return None
     return wrong(
-        "right in float64, but in float32 exp overflows above 88, and here scores are in the "
-        "hundreds. Which number may be subtracted from all scores of a row without changing its "
+        "right in float64. But in float32 exp overflows above 88, and here some scores are in the "
+        "hundreds. Which number can you subtract from all scores of a row without changing its "
         "softmax?"
     )
 
@@ -85,8 +85,8 @@ EXERCISE = RoutineExercise(
     points=2,
     difficulty="medium",
     minutes=15,
-    section="Rows that see nothing",
-    constraints="nothing overflows, a query without keys gets zeros, no built-in does the work",
+    section="Fully masked rows",
+    constraints="nothing overflows, a fully masked row gives zeros, and no built-in does the work",
     reference=attend,
     samplers={
         "4 queries, 4 keys": lambda rng: drawn(rng),

@@ -32,7 +32,7 @@ from autograd_course.grader.sampling import normal
 
 
 def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Return attention in which several heads of queries read one head of keys and values."""
+    """Return attention in which several query heads read one head of keys and values."""
     shared = q.shape[-3] // k.shape[-3]
     return attend(q, k.repeat_interleave(shared, -3), v.repeat_interleave(shared, -3))
 
@@ -60,17 +60,16 @@ def _per_head(inputs: Any, g: Tensor) -> Grads:
 
 
 GROUPED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
-    "Only one head of each group sends its gradient to the keys they share. What of the others?": (
-        mistaken(grouped, _one_of_group)
-    ),
-    "The sum runs over heads that do not share keys: neighbors form a group, so it is the "
-    "second part of (heads of keys, group).": mistaken(grouped, _of_other_groups),
+    "Only one head of each group contributes to the gradient of the shared keys. What about the "
+    "other heads?": mistaken(grouped, _one_of_group),
+    "You sum over heads that do not share keys. Neighboring heads form a group, so sum over the "
+    "second dim of (heads of keys, group).": mistaken(grouped, _of_other_groups),
 }
 
 grouped_rows = on(
     lambda: (rows(6)[0], *rows(2)[1:]),
     keeps_at_most(
-        linear_budget, "q, the output, one number for each query, and k and v as they were given"
+        linear_budget, "q, the output, one number for each query, and k and v without repetition"
     ),
 )
 
@@ -80,23 +79,23 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=20,
     section="Heads that share keys",
-    constraints="k and v are kept as they were given, not repeated",
+    constraints="k and v are saved without repetition",
     reference=grouped,
     samplers={
-        "4 heads of queries, 2 of keys": lambda rng: (
+        "4 query heads, 2 key heads": lambda rng: (
             normal(rng, 4, 3, 3),
             normal(rng, 2, 3, 3),
             normal(rng, 2, 3, 2),
         ),
-        "3 heads of queries share one of keys, a batch axis": lambda rng: (
+        "3 query heads, 1 key head, a batch dim": lambda rng: (
             normal(rng, 2, 3, 2, 3),
             normal(rng, 2, 1, 3, 3),
             normal(rng, 2, 1, 3, 2),
         ),
-        "as many heads of keys as of queries": lambda rng: drawn(rng, 2, n=2, m=3),
+        "as many key heads as query heads": lambda rng: drawn(rng, 2, n=2, m=3),
     },
     suspects={
-        "Query heads read the key heads in turn, 0 1 0 1: asked for is 0 0 1 1, neighbors share.": (
+        "The query heads read the key heads 0 1 0 1. Neighboring heads must share: 0 0 1 1.": (
             _repeated_in_turn
         ),
     },

@@ -58,11 +58,11 @@ def tiled(
     return p.masked_fill(gone, 0) / (1 - dropout_p) @ v if dropout_p else p @ v
 
 
-SEED = 5  # takes some weights of each row, leaves some, and not those of seed 0 (3 does)
+SEED = 5  # drops some weights of each row, and other ones than seed 0
 
 
 def pattern(q: Tensor, k: Tensor, dropout_p: float, seed: int) -> Tensor:
-    """Return what dropout multiplies each weight by: 0, or 1 / (1 - p)."""
+    """Return the factor of each weight under dropout: 0, or 1 / (1 - p)."""
     return _pattern(torch.arange(q.shape[-2]), torch.arange(k.shape[-2]), q, dropout_p, seed)
 
 
@@ -73,7 +73,7 @@ def _pattern(rows: Tensor, columns: Tensor, like: Tensor, dropout_p: float, seed
 
 
 def triangle(q: Tensor, k: Tensor, causal: bool, by: int = 0) -> Tensor | None:
-    """Return the causal mask, moved by some keys; ``None`` where nothing is hidden."""
+    """Return the causal mask, shifted by some keys, or ``None`` if nothing is hidden."""
     seen = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(by)
     return seen if causal else None
 
@@ -99,7 +99,7 @@ def _causal_by_tile(
 def _causal_by_tile_below(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
 ) -> Tensor:
-    """Return the same where tiles beyond the diagonal are skipped."""
+    """Return the same if tiles beyond the diagonal are skipped."""
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
     seen = (columns % block <= rows % block) & (columns // block <= rows // block)
     return weights(q, k, seen if causal else None) * pattern(q, k, dropout_p, seed) @ v
@@ -141,39 +141,41 @@ def _renormalized(
 
 
 TILED_SUSPECTS: Mapping[str, Callable[..., Tensor]] = {
-    "The running sum is rescaled when the maximum rises, the running output is not: it was summed "
-    "with the same old maximum.": _online(outputs=False),
-    "The running output is rescaled when the maximum rises, the running sum is not: it was summed "
-    "with the same old maximum.": _online(sums=False),
-    "When a tile brings a new maximum, what was summed before is still measured from the old one. "
-    "By which factor do the two differ?": _online(sums=False, outputs=False),
-    "That is the running output as it stands after the last tile: what is left to divide by?": (
+    "When the maximum rises, you rescale the running sum but not the running output. Both were "
+    "computed with the old maximum.": _online(outputs=False),
+    "When the maximum rises, you rescale the running output but not the running sum. Both were "
+    "computed with the old maximum.": _online(sums=False),
+    "When a tile raises the maximum, the running sum and output are still relative to the old "
+    "maximum. By which factor do you have to multiply them?": _online(sums=False, outputs=False),
+    "This is the running output after the last tile. What do you still have to divide it by?": (
         _online(divided=False)
     ),
-    "The weights are divided by the sum of those that dropout leaves: the softmax comes first, and "
-    "its sum counts every weight.": _renormalized,
-    "Nothing is dropped: which weights go is what dropout_factor says.": (
+    "You divide the weights by the sum of the weights that dropout leaves. The softmax comes "
+    "before dropout, so its sum counts every weight.": _renormalized,
+    "No weight is dropped. Multiply the weights of each tile by its dropout_factor.": (
         lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, causal)
     ),
-    "The pattern of dropout is another seed's: hand the argument on.": (
+    "The dropout pattern belongs to another seed. Pass the argument seed on.": (
         lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, causal, dropout_p, 0)
     ),
-    "Every tile drops what the first one does: dropout_factor asks for the numbers that the tile's "
-    "first query and first key have in the whole sequence.": _dropout_by_tile,
-    "Each query sees all keys: with causal=True it is to see those up to its own.": (
+    "Every tile has the dropout pattern of the first tile. dropout_factor expects the positions of "
+    "the tile's first query and first key in the whole sequence.": _dropout_by_tile,
+    "Each query sees all keys. With causal=True query i must see only the keys 0 to i.": (
         lambda q, k, v, causal, dropout_p, seed, block: tiled(q, k, v, False, dropout_p, seed)
     ),
-    "A query does not see its own key: causal means keys up to and including i.": _causal_moved(-1),
-    "Each query sees one key too many: causal means keys up to i.": _causal_moved(1),
-    "The causal mask of the first tile is used in all of them: compare the numbers that queries "
-    "and keys have in the whole sequence, not in their tile.": _causal_by_tile,
-    "The causal mask of the first tile is used in each that is visited: compare the numbers that "
-    "queries and keys have in the whole sequence, not in their tile.": _causal_by_tile_below,
+    "Query i does not see key i. With causal=True it sees the keys 0 to i.": _causal_moved(-1),
+    "Each query sees one key too many. With causal=True query i sees the keys 0 to i.": (
+        _causal_moved(1)
+    ),
+    "You use the causal mask of the first tile in all tiles. Compare the positions of queries and "
+    "keys in the whole sequence, not in their tile.": _causal_by_tile,
+    "You use the causal mask of the first tile in each tile that you visit. Compare the positions "
+    "of queries and keys in the whole sequence, not in their tile.": _causal_by_tile_below,
 }
 
 
 def _tiled(inputs: Any, g: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weights, what dropout makes of them, and the gradient of the scores: all right."""
+    """Return the weights, the weights after dropout, and the gradient of the scores."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)
@@ -206,7 +208,7 @@ def _tiled_from_sum_alone(inputs: Any, g: Tensor) -> Grads:
 
 
 def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
-    """Return the gradients where the last tile's share replaces those before it."""
+    """Return the gradients if the share of the last tile replaces the earlier ones."""
     (q, k, v), block = inputs[:3], inputs[-1]
     _, mixed, grad_s = _tiled(inputs, g)
     grads = through(q, k, v, mixed, grad_s, g)
@@ -220,14 +222,14 @@ def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
 
 
 def _last_share_of_keys(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients where that happens to k alone."""
+    """Return the gradients if this happens only to the gradient of k."""
     (q, k, v), (_, mixed, grad_s) = inputs[:3], _tiled(inputs, g)
     grad_q, _, grad_v = through(q, k, v, mixed, grad_s, g)
     return grad_q, _last_share(inputs, g, of_queries=False)[1], grad_v
 
 
 def _with_dropout(inputs: Any, g: Tensor, *, in_values: bool, in_scores: bool) -> Grads:
-    """Return the gradients where the pattern is used in one place only."""
+    """Return the gradients if the pattern is used in one place only."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)
@@ -239,31 +241,32 @@ TILED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     WITHOUT_DELTA: mistaken(
         tiled, lambda inputs, g: without_delta(inputs[:3], g) if not inputs[3] else ()
     ),
-    "The dropout pattern is in dV, but not in dP: a weight that is dropped passes nothing back.": (
+    "The dropout pattern is in dV but not in dP. A dropped weight has the gradient 0.": (
         mistaken(tiled, lambda i, g: _with_dropout(i, g, in_values=True, in_scores=False))
     ),
-    "The dropout pattern is in dP, but not in dV: a value is read with the weight that is left.": (
+    "The dropout pattern is in dP but not in dV. Forward multiplies V by the dropped weights.": (
         mistaken(tiled, lambda i, g: _with_dropout(i, g, in_values=False, in_scores=True))
     ),
-    "Backward knows nothing of dropout.": mistaken(
+    "Backward does not use the dropout pattern.": mistaken(
         tiled, lambda i, g: _with_dropout(i, g, in_values=False, in_scores=False)
     ),
-    "D is summed over one tile's keys, not over all: rowsum(dO ∘ O) has the whole row in it.": (
+    "D is summed over the keys of one tile. rowsum(dO ∘ O) gives the sum over all keys.": (
         mistaken(tiled, _delta_of_tile)
     ),
-    "Backward rebuilds the weights without the causal mask.": mistaken(tiled, _all_keys),
-    "The weights that backward rebuilds are not those of forward: a row of them does not sum to "
-    "1. Is the running maximum part of the L that you keep?": (
+    "Backward recomputes the weights without the causal mask.": mistaken(tiled, _all_keys),
+    "The weights that backward recomputes differ from those of forward: the rows do not sum to 1. "
+    "Does the L that you save include the running maximum?": (
         mistaken(tiled, _tiled_from_sum_alone)
     ),
-    "dQ holds what the last block of keys sends: every tile adds its share to what is there.": (
+    "dQ contains only the share of the last block of keys. Add the share of every tile.": (
         mistaken(tiled, lambda i, g: _last_share(i, g, of_queries=True))
     ),
-    "dK holds what the last block of queries sends: every tile adds its share to what is there.": (
+    "dK contains only the share of the last block of queries. Add the share of every tile.": (
         mistaken(tiled, _last_share_of_keys)
     ),
-    "dK and dV hold what the last block of queries sends: every tile adds its share to what is "
-    "there.": mistaken(tiled, lambda i, g: _last_share(i, g, of_queries=False)),
+    "dK and dV contain only the share of the last block of queries. Add the share of every tile.": (
+        mistaken(tiled, lambda i, g: _last_share(i, g, of_queries=False))
+    ),
 }
 
 FEW, FINE = 24, 2
@@ -276,17 +279,17 @@ def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
 
 
 def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
-    """Return the bytes of every second score."""
+    """Return half of the bytes of all scores."""
     return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
 
 
 def tiled_rows() -> tuple[Any, ...]:
-    """Return :func:`rows` with everything that the tiled exercise can be asked for."""
+    """Return :func:`rows` with a causal mask and dropout."""
     return (*rows(), True, 0.25, 3, BLOCK)
 
 
 def finely_tiled_rows() -> tuple[Any, ...]:
-    """Return a few of them with tiles so small that others, of :data:`BLOCK`, are too large."""
+    """Return a few of them with tiles so small that tiles of :data:`BLOCK` are too large."""
     return (*(x[..., :FEW, :].clone() for x in rows()), True, 0.25, 3, FINE)
 
 
@@ -299,7 +302,7 @@ tiles_only = on(
 )
 
 few_tiles_at_once = on(
-    tiled_rows, peaks_at_most(half_of_the_scores, f"half of what all {LONG}×{LONG} scores take")
+    tiled_rows, peaks_at_most(half_of_the_scores, f"half of the memory of all {LONG}×{LONG} scores")
 )
 
 fine_tiles_only = on(
@@ -313,8 +316,9 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=55,
     section="A softmax in pieces",
-    constraints="no tensor is larger than the inputs or a few tiles, and few tiles are there at "
-    "once, forward and backward",
+    needs_sections=("Backward in pieces", "Dropout without a mask"),
+    constraints="no tensor is larger than the inputs or a few tiles, and only a few tiles exist at "
+    "once, in forward and in backward",
     reference=tiled,
     samplers={
         "4 queries, 4 keys, tiles of 2×2": lambda rng: (*drawn(rng), False, 0.0, 0, 2),
@@ -331,5 +335,5 @@ EXERCISE = FunctionExercise(
     gradient_suspects=TILED_GRADIENTS,
     double_backward=False,
     checks=(*OWN_WORK, tiles_only, few_tiles_at_once, fine_tiles_only),
-    seconds=20.0,  # each pass is a loop of small operations, and the doctor makes hundreds
+    seconds=20.0,  # each pass is a loop of small operations, and diagnose runs hundreds of passes
 )

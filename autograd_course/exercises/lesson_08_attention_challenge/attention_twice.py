@@ -53,11 +53,11 @@ def _lse_as_row(inputs: Any, g: Tensor, grad_lse: Tensor) -> Grads:
 
 
 LSE_GRADIENTS: Mapping[str, Callable[..., Any]] = {
-    "What arrives for the second output, the log-sum-exp, is not used. It reaches the scores: "
-    "∂L/∂S is P.": mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, 0)),
-    "What arrives for the log-sum-exp is added along the keys: it has one number for each query, "
-    "and needs an axis at the end.": mistaken(with_lse, _lse_as_row),
-    "What arrives for the log-sum-exp has the wrong sign: L grows with the scores, so it adds.": (
+    "backward does not use the gradient of the second output, the log-sum-exp. It depends on the "
+    "scores: ∂L/∂S is P.": mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, 0)),
+    "The gradient of the log-sum-exp is added along the keys. It has one number for each query, so "
+    "it needs another dim at the end.": mistaken(with_lse, _lse_as_row),
+    "The gradient of the log-sum-exp has the wrong sign: L grows with the scores, so add it.": (
         mistaken(with_lse, lambda i, g, grad_lse: _lse(i, g, grad_lse, -1))
     ),
 }
@@ -68,7 +68,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Differentiable twice",
-    constraints="within the budget of tier 3",
+    constraints="the saved tensors are within the budget of tier 3",
     reference=with_lse,
     samplers={
         "3 queries, 3 keys": lambda rng: drawn(rng, n=3, m=3),

@@ -18,7 +18,7 @@ from autograd_course.grader.sampling import normal
 
 
 def batch_norm(x: Tensor, eps: float) -> Tensor:
-    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel, axis 1."""
+    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel, dim 1."""
     return functional.batch_norm(x, None, None, training=True, eps=eps)
 
 
@@ -32,8 +32,8 @@ EXERCISE = FunctionExercise(
     reference=batch_norm,
     samplers={
         "6 examples, 3 channels": lambda rng: (normal(rng, 6, 3), 1e-5),
-        "three axes": lambda rng: (normal(rng, 2, 3, 4), 1e-5),
-        "four axes, one of length 1, a large eps": lambda rng: (normal(rng, 3, 2, 1, 4), 0.5),
+        "three dims": lambda rng: (normal(rng, 2, 3, 4), 1e-5),
+        "four dims, one of size 1, a large eps": lambda rng: (normal(rng, 3, 2, 1, 4), 0.5),
         "one example with one channel": lambda rng: (2 + normal(rng, 1, 1, 5), 1e-3),
     },
     checks=(

@@ -1,9 +1,9 @@
 """Complex product
 
-1. Take w = i: forward turns z by 90° to the left. If the loss wants the product to move along g,
-   which way must z move: along g turned left once more, or along g turned back?
-2. Turned back. PyTorch's gradient of z is g times the conjugate of ∂y/∂z. For a real input, only
-   the real part of it counts.
+1. Take w = i. Then forward turns z by 90° to the left. The product should move along g. In which
+   direction must z move: along g turned to the left, or along g turned to the right?
+2. To the right. The gradient of z is g times the conjugate of ∂y/∂z. For a real input, only the
+   real part counts.
 3. Return g · w.conj() for z and g · z.conj() for w. If an input is not complex (Tensor.is_complex),
    return the .real of its gradient.
 """
@@ -17,7 +17,7 @@ from autograd_course.grader.sampling import normal
 
 
 def complex_multiply(z: Tensor, w: Tensor) -> Tensor:
-    """Return ``z · w`` for two complex tensors of one shape."""
+    """Return ``z · w`` for two tensors of the same shape."""
     return z * w
 
 
@@ -40,7 +40,7 @@ EXERCISE = FunctionExercise(
             complex_normal(rng, 2, 3),
         ),
         "a complex and a real vector": lambda rng: (complex_normal(rng, 4), normal(rng, 4)),
-        "a real and a complex one": lambda rng: (
+        "a real and a complex tensor": lambda rng: (
             normal(rng, 2, 1, 3),
             complex_normal(rng, 2, 1, 3),
         ),

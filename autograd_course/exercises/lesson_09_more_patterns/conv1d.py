@@ -1,7 +1,7 @@
 """Convolution with stride, padding and groups
 
-1. Take the plain convolution of the exercise before, and give it padding first. Padding in the
-   forward is cutting in the backward. Then the stride: padded.unfold(-1, K, stride) has the shape
+1. Start with the convolution of the previous exercise and add the padding first. If forward pads x,
+   backward cuts the padding off. Then add the stride: padded.unfold(-1, K, stride) has the shape
    (N, C, T, K). Where does window t begin?
 2. Split the channels of windows and weight into (groups, …). Then forward is one einsum over the
    channels of a group and the taps. Two more einsums give the gradients of the weight and of the
@@ -32,7 +32,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=30,
     section="Convolution",
-    constraints="no built-in convolution does the work, forward or backward",
+    constraints="no built-in convolution does the work, in forward or in backward",
     reference=conv1d,
     samplers={
         "one output channel": lambda rng: (normal(rng, 2, 3, 6), normal(rng, 1, 3, 3), 1, 0, 1),
@@ -43,7 +43,7 @@ EXERCISE = FunctionExercise(
             2,
             1,
         ),
-        "stride 2, the last element unused": lambda rng: (
+        "stride 2, the last element is in no window": lambda rng: (
             normal(rng, 1, 2, 8),
             normal(rng, 3, 2, 3),
             2,
@@ -57,7 +57,7 @@ EXERCISE = FunctionExercise(
             1,
             2,
         ),
-        "one channel a group, a kernel of 1": lambda rng: (
+        "one channel in each group, a kernel of 1": lambda rng: (
             normal(rng, 1, 3, 4),
             normal(rng, 3, 1, 1),
             1,

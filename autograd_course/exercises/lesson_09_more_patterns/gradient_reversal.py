@@ -1,9 +1,9 @@
 """Gradient reversal
 
-1. forward has nothing to compute and backward has no formula to derive, because the gradient is
-   declared. What must forward return, so that the next layer may write into its input?
-2. A tensor of its own with the same values. The strength is a number, so it is an attribute of ctx.
-   backward multiplies the gradient that arrives by the negative strength.
+1. forward computes nothing, and the statement gives the formula of backward. What must forward
+   return, so that the next layer may write into its input?
+2. Return a new tensor with the same values. The strength is a number, so make it an attribute of
+   ctx. backward multiplies grad_output by the negative strength.
 3. forward returns x.clone(), and setup_context sets ctx.strength. backward returns -ctx.strength ·
    grad_output, and None for the strength.
 """
@@ -27,21 +27,21 @@ def unchanged(x: Tensor, strength: float) -> Tensor:
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """Return ``-strength · x``, whose derivative is what a gradient reversal hands back."""
+    """Return ``-strength · x``, whose derivative is the gradient of a gradient reversal."""
     return -strength * x
 
 
 def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that a layer with ``inplace=True`` may follow."""
+    """Check that a layer with ``inplace=True`` may follow."""
     (output,) = applied(function, inputs)[1]
     try:
         output.mul_(2)
     except RuntimeError as error:
         return found(
             "returns-view",
-            f"right, but a layer behind it that works in place raises: {first_line(error)}",
+            f"right, but an in-place layer after it raises: {first_line(error)}",
             {},
-            "A view of a copy is a view as well. Return the copy itself.",
+            "A view of a copy is a view, too. Return the copy itself.",
         )
     return None
 
@@ -53,13 +53,13 @@ EXERCISE = FunctionExercise(
     minutes=6,
     section="A gradient of your own",
     needs_sections=("A reversal as a Function",),
-    constraints="forward returns a tensor of its own, neither x nor a view of it",
+    constraints="forward returns a new tensor, neither x nor a view of it",
     reference=unchanged,
     surrogate=reversed_gradient,
     samplers={
         "a 3×5 matrix, strength 0.5": lambda rng: (normal(rng, 3, 5), 0.5),
         "a vector, strength 1": lambda rng: (normal(rng, 4), 1.0),
-        "three axes, strength 3": lambda rng: (normal(rng, 2, 1, 3), 3.0),
+        "three dims, strength 3": lambda rng: (normal(rng, 2, 1, 3), 3.0),
         "a single number (0-dim)": lambda rng: (normal(rng), 0.1),
     },
     asked=("returns-view",),

@@ -3,12 +3,12 @@
 1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice,
    and add again outside the logarithm? And what is -inf minus -inf?
 2. Subtract the maximum of the slice, or 0 where the maximum is -inf. The derivative with respect to
-   x_j is exp(x_j) / Σ exp(x), which is exp(x_j - y): the softmax, without a division. First give
-   grad_output its lost dim back.
+   x_j is exp(x_j) / Σ exp(x), which is exp(x_j - y). This is the softmax without a division. First
+   add the missing dim to grad_output.
 3. In forward, m = x.amax(dim, keepdim=True), with 0 where it is -inf, and y = m + log of the sum of
-   exp(x - m). Save x and y. In backward, unsqueeze(dim) restores the dim of y and g unless it was
-   kept. Return g · exp(x - y'), where y' is y with 0 in place of -inf, and None for dim and
-   keepdim.
+   exp(x - m). Save x and y. In backward, call unsqueeze(dim) on y and grad_output, except with
+   keepdim=True. Return grad_output · exp(x - y'), where y' is y with 0 in place of -inf, and None
+   for dim and keepdim.
 """
 
 import torch
@@ -20,9 +20,9 @@ from autograd_course.grader.sampling import normal
 
 
 def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)``; a slice of -inf alone gives -inf, and its gradient is zero.
+    """Return ``log Σ exp(x)``. A slice of -inf only gives -inf, and its gradient is zero.
 
-    ``torch.logsumexp`` gives that value too, but nan for the gradient.
+    ``torch.logsumexp`` returns the same value, but its gradient is nan.
     """
     empty = (x == -torch.inf).all(dim, keepdim=True)
     y = torch.logsumexp(x.masked_fill(empty, 0.0), dim, keepdim)
@@ -30,9 +30,9 @@ def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 
 def masked(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return normal numbers with ``-inf`` in the first place of each row, and the whole last row.
+    """Return normal numbers with ``-inf`` at the start of each row, and in the whole last row.
 
-    The last axis must be longer than 1.
+    The last dim must be longer than 1.
     """
     x = normal(rng, *shape)
     x[..., 0] = -torch.inf
@@ -49,12 +49,12 @@ EXERCISE = FunctionExercise(
     constraints="no built-in does the log-sum-exp",
     reference=log_sum_exp,
     samplers={
-        "a 3×5 matrix along the last axis": lambda rng: (normal(rng, 3, 5), -1),
-        "along axis 0, kept": lambda rng: (normal(rng, 3, 4), 0, True),
-        "three axes, along the middle one": lambda rng: (normal(rng, 2, 3, 1), -2, False),
+        "a 3×5 matrix along the last dim": lambda rng: (normal(rng, 3, 5), -1),
+        "along dim 0, with keepdim": lambda rng: (normal(rng, 3, 4), 0, True),
+        "three dims, along the middle one": lambda rng: (normal(rng, 2, 3, 1), -2, False),
         "numbers in the thousands": lambda rng: (1e3 * normal(rng, 2, 4), 1),
         "-inf among the entries": lambda rng: (masked(rng, 4, 3)[:-1], -1),
-        "a row that is all -inf": lambda rng: (masked(rng, 3, 4), -1, True),
+        "a row of -inf only": lambda rng: (masked(rng, 3, 4), -1, True),
     },
     checks=(
         *CONDUCT,

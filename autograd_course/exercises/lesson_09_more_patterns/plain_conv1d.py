@@ -1,11 +1,11 @@
 """One-dimensional convolution
 
 1. Cut x into windows, one for each output position: x.unfold(-1, K, 1) has the shape (N, C, T, K).
-   What remains of forward is a product of windows and weight, summed over channels and taps. Which
-   element of x is in several windows?
-2. Two more products give the gradients of the weight and of the windows. The windows overlap, and
-   what forward copied, backward adds. So add the gradient of each window to zeros of the shape of
-   x, where the window was.
+   Then forward is a product of windows and weight, summed over channels and taps. Which elements of
+   x are in several windows?
+2. Two more products give the gradients of the weight and of the windows. Forward copies each sample
+   into several windows, so backward adds their gradients. Start with zeros of the shape of x, and
+   add the gradient of each window at the position of the window.
 3. forward is einsum("nctk,ock->not"), the gradient of the weight is einsum("nctk,not->ock"), and
    that of the windows is einsum("not,ock->nctk"). For each tap k, add its slice to
    grad_x[..., k : k + T].
@@ -30,7 +30,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Convolution",
-    constraints="no built-in convolution does the work, forward or backward",
+    constraints="no built-in convolution does the work, in forward or in backward",
     reference=conv1d,
     samplers={
         "one channel in and out": lambda rng: (normal(rng, 1, 1, 6), normal(rng, 1, 1, 3)),

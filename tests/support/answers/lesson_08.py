@@ -22,14 +22,20 @@ from tools.percent import read
 LESSON = "08_attention_challenge"
 SOLVED = solved(LESSON)
 NAMES = {
+    "masked-softmax": "MaskedSoftmax",
     "attention-forward": "attend",
     "attention-backward": "Attention",
     "attention-budget": "LeanAttention",
+    "merge-halves": "merge",
     "attention-tiled": "TiledAttention",
     "attention-twice": "TwiceAttention",
     "attention-grouped": "GroupedAttention",
 }
-RIGHT = {exercise: SOLVED[name] for exercise, name in NAMES.items()}
+RIGHT = {
+    **{exercise: SOLVED[name] for exercise, name in NAMES.items()},
+    "card-late-nan": "5b",
+    "predict-saved-elements": [100_000, 900, 100_000, 9_000],
+}
 CELLS = read(SOLUTIONS / f"{LESSON}.py").cells
 SOURCES = {str((cell.nbgrader or {}).get("grade_id")): cell.source for cell in CELLS}
 HELPERS = [cell.source for cell in CELLS if "solution-only" in cell.tags]
@@ -72,7 +78,7 @@ def twice_saving(what: str) -> tuple[tuple[str, str], ...]:
 
 
 class ThroughTwo(Function):
-    """Softmax by PyTorch, empty rows cleaned afterwards, weights kept: allowed in tier 2."""
+    """Softmax by PyTorch, fully masked rows repaired, weights saved: tier 2 allows this."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
@@ -118,6 +124,15 @@ def attend_with_softmax(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = N
     return torch.where((mask == -math.inf).all(-1, keepdim=True), 0.0, p) @ v
 
 
+def merge_by_maximum(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+) -> tuple[Tensor, Tensor]:
+    high = torch.maximum(lse_a, lse_b).clamp(min=-1e30)
+    a, b = torch.exp(lse_a - high), torch.exp(lse_b - high)
+    total = a + b
+    return (a * out_a + b * out_b) / total.clamp(min=1e-30), high + total.log()
+
+
 def attend_by_package(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     return attention(q, k, v, mask=mask)
 
@@ -141,6 +156,14 @@ def spread(x: Tensor, q: Tensor) -> Tensor:
 SOLVED["spread"] = spread
 
 ALSO_RIGHT: dict[str, tuple[str, Any]] = {
+    "masked softmax by where": (
+        "masked-softmax",
+        rewritten(
+            "masked-softmax",
+            ("p.masked_fill(~mask, 0)", "torch.where(mask, p, torch.zeros_like(p))"),
+        ),
+    ),
+    "halves by a common maximum": ("merge-halves", merge_by_maximum),
     "attention by PyTorch's softmax": ("attention-forward", attend_with_softmax),
     "attention of the package": ("attention-forward", attend_by_package),
     "backward by einsum": ("attention-backward", ThroughTwo),
@@ -178,7 +201,7 @@ FORWARD_MISTAKES: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
     ),
     ("no scale", "not divided by √E", ((" / math.sqrt(q.shape[-1])", ""),)),
     ("divided by E", "not by its square root", (("math.sqrt(q.shape[-1])", "q.shape[-1]"),)),
-    ("True hides", "read the other way round", (("~mask", "mask"),)),
+    ("True hides", "is inverted", (("~mask", "mask"),)),
     (
         "boolean mask added",
         "as 0 and 1",
@@ -204,10 +227,14 @@ FORWARD_MISTAKES: list[tuple[str, str, tuple[tuple[str, str], ...]]] = [
         ),
     ),
     ("a large negative number", "hides nothing", (("~mask, -math.inf)", "~mask, -1e9)"),)),
-    ("empty rows nan", "-∞ - (-∞) is nan", (("high.masked_fill(high == -math.inf, 0)", "high"),)),
+    (
+        "fully masked rows nan",
+        "-∞ - (-∞) is nan",
+        (("high.masked_fill(high == -math.inf, 0)", "high"),),
+    ),
     ("no shift", "overflows", (("high.masked_fill(high == -math.inf, 0)", "0"),)),
     (
-        "divides an empty row by 0",
+        "divides a fully masked row by 0",
         "is nan, should be 0",
         (("total.masked_fill(total == 0, 1)", "total"),),
     ),
@@ -245,6 +272,7 @@ def forward_mistakes() -> list[Wrong]:
     ]
 
 
+MERGED = "torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b"
 SCALED = "grad_s = grad_s / math.sqrt(q.shape[-1])"
 RETURNED = "return grad_s @ k, grad_s.mT @ q, grad_v, None"
 
@@ -259,6 +287,55 @@ def tiled_with(causal: str) -> Any:
 
 
 WRONG = [
+    changed(
+        "masked-softmax",
+        "no D",
+        "missing-dependency",
+        (" - (p * grad_output).sum(-1, keepdim=True)", ""),
+    ),
+    changed(
+        "masked-softmax",
+        "D without the weights",
+        "missing-dependency",
+        ("(p * grad_output).sum", "grad_output.sum"),
+    ),
+    changed(
+        "masked-softmax",
+        "D without its last dim",
+        "batch-dimension",
+        ("sum(-1, keepdim=True)", "sum(-1)"),
+    ),
+    changed(
+        "masked-softmax",
+        "fully masked rows nan",
+        "forward-mismatch",
+        ("p.masked_fill(~mask, 0)", "p"),
+        hint="returns nan for a fully masked row",
+    ),
+    changed(
+        "masked-softmax",
+        "a large negative number",
+        "forward-mismatch",
+        ("-math.inf", "-1e9"),
+        ("p.masked_fill(~mask, 0)", "p"),
+        hint="uniform",
+    ),
+    changed(
+        "masked-softmax",
+        "masked after the softmax",
+        "forward-mismatch",
+        ("s.masked_fill(~mask, -math.inf)", "s"),
+        hint="no longer sum to 1",
+    ),
+    changed(
+        "masked-softmax",
+        "True hides",
+        "forward-mismatch",
+        ("s.masked_fill(~mask", "s.masked_fill(mask"),
+        ("p.masked_fill(~mask", "p.masked_fill(mask"),
+        hint="is inverted",
+    ),
+    changed("masked-softmax", "no None for the mask", "wrong-arity", (", None", "")),
     *forward_mistakes(),
     # Tier 2
     changed(
@@ -288,10 +365,10 @@ WRONG = [
     ),
     changed(
         "attention-backward",
-        "D without its axis",
+        "D without its last dim",
         "batch-dimension",
         ("(p * grad_p).sum(-1, keepdim=True)", "(p * grad_p).sum(-1)"),
-        hint="lost its axis",
+        hint="lost its last dim",
     ),
     changed(
         "attention-backward",
@@ -310,10 +387,40 @@ WRONG = [
     ),
     changed(
         "attention-backward",
-        "empty rows nan",
+        "fully masked rows nan",
         "forward-mismatch",
         ("high.masked_fill(high == -math.inf, 0)", "high"),
         ("total.masked_fill(total == 0, 1)", "total"),
+    ),
+    Wrong("card-late-nan", "the softmax of forward", "so it never overflows", "1b"),
+    Wrong("card-late-nan", "the division", "Are the numbers finite", "6b"),
+    Wrong("card-late-nan", "the formula", "Are the weights right", "7a"),
+    Wrong("card-late-nan", "gradcheck", "for small scores backward is right", "5a"),
+    Wrong("card-late-nan", "the output", "for scores of any size", "5c"),
+    Wrong("predict-saved-elements", "no L", "also saves the log-sum-exp", [1e5, 800, 1e5, 8000]),
+    Wrong("predict-saved-elements", "by keys", "not for each key", [1e5, 9000, 1e5, 900]),
+    Wrong("predict-saved-elements", "scores, too", "needs no scores", [1e5, 900, 2e5, 9000]),
+    Wrong("predict-saved-elements", "the same again", "1,000 queries", [1e5, 900, 1e5, 900]),
+    changed("merge-halves", "the mean", "count the same", (MERGED, "(out_a + out_b) / 2")),
+    changed("merge-halves", "the sum", "an average already", (MERGED, "out_a + out_b")),
+    changed(
+        "merge-halves",
+        "adds the log-sum-exps",
+        "Add the exponentials",
+        (MERGED + ", lse", MERGED + ", lse_a + lse_b"),
+    ),
+    changed(
+        "merge-halves",
+        "exp of a large number",
+        "overflows",
+        (MERGED, "(lse_a.exp() * out_a + lse_b.exp() * out_b) / (lse_a.exp() + lse_b.exp())"),
+        ("torch.logaddexp(lse_a, lse_b)", "(lse_a.exp() + lse_b.exp()).log()"),
+    ),
+    changed(
+        "merge-halves",
+        "nan if no key is seen",
+        "sees no key at all",
+        ("lse.masked_fill(lse == -math.inf, 0)", "lse"),
     ),
     # Tier 3
     Wrong("attention-budget", "keeps P", "oversaved", SOLVED["Attention"]),
@@ -371,10 +478,10 @@ WRONG = [
     ),
     changed(
         "attention-budget",
-        "D without its axis",
+        "D without its last dim",
         "batch-dimension",
         ("(grad_output * out).sum(-1, keepdim=True)", "(grad_output * out).sum(-1)"),
-        hint="lost its axis",
+        hint="lost its last dim",
     ),
     changed(
         "attention-budget",
@@ -411,7 +518,7 @@ WRONG = [
         "query does not see its own key",
         "forward-mismatch",
         tiled_with("columns >= rows[:, None]"),
-        "does not see its own key",
+        "Query i does not see key i",
     ),
     Wrong(
         "attention-tiled",
@@ -425,14 +532,14 @@ WRONG = [
         "causal by places in the tile",
         "forward-mismatch",
         tiled_with("columns - j > rows[:, None] - i"),
-        "The causal mask of the first tile",
+        "the causal mask of the first tile",
     ),
     changed(
         "attention-tiled",
         "output not rescaled",
         "forward-mismatch",
         ("mixed = rescale * mixed", "mixed = mixed"),
-        hint="the running output is not",
+        hint="but not the running output",
     ),
     changed(
         "attention-tiled",
@@ -440,35 +547,35 @@ WRONG = [
         "forward-mismatch",
         ("mixed = rescale * mixed", "mixed = mixed"),
         ("total = rescale * total", "total = total"),
-        hint="still measured from the old one",
+        hint="still relative to the old",
     ),
     changed(
         "attention-tiled",
         "sum not rescaled",
         "forward-mismatch",
         ("total = rescale * total", "total = total"),
-        hint="the running sum is not",
+        hint="but not the running sum",
     ),
     changed(
         "attention-tiled",
         "no dropout",
         "forward-mismatch",
         (DROPPED, "s.new_ones(())"),
-        hint="Nothing is dropped",
+        hint="No weight is dropped",
     ),
     changed(
         "attention-tiled",
         "another seed",
         "forward-mismatch",
         (DROPPED, "dropout_factor(i, j, s, dropout_p, 0)"),
-        hint="another seed's",
+        hint="belongs to another seed",
     ),
     changed(
         "attention-tiled",
         "dropout by places in the tile",
         "forward-mismatch",
         (DROPPED, "dropout_factor(0, 0, s, dropout_p, seed)"),
-        hint="Every tile drops what the first one does",
+        hint="the dropout pattern of the first tile",
     ),
     Wrong(
         "attention-tiled",
@@ -496,14 +603,14 @@ WRONG = [
         "D of one tile",
         "gradient-mismatch",
         ("(grad_p - delta[..., rows, :])", "(grad_p - (p * grad_p).sum(-1, keepdim=True))"),
-        hint="one tile's keys",
+        hint="the keys of one tile",
     ),
     changed(
         "attention-tiled",
         "dQ of the last tile only",
         "gradient-mismatch",
         ("grad_q[..., rows, :] +=", "grad_q[..., rows, :] ="),
-        hint="dQ holds",
+        hint="dQ contains only",
     ),
     changed(
         "attention-tiled",
@@ -533,21 +640,21 @@ WRONG = [
             "\n        weights = weights * dropout_factor(i, j, s, dropout_p, seed)\n        mixed",
             "\n        mixed",
         ),
-        hint="those that dropout leaves",
+        hint="the weights that dropout leaves",
     ),
     changed(
         "attention-tiled",
         "dropout forgotten in dP",
         "gradient-mismatch",
         ("factor * (g_i @ v", "(g_i @ v"),
-        hint="not in dP",
+        hint="but not in dP",
     ),
     changed(
         "attention-tiled",
         "dK of the last tile only",
         "batch-dimension",
         ("grad_k[..., columns, :] +=", "grad_k[..., columns, :] ="),
-        hint="dK holds",
+        hint="dK contains only",
     ),
     changed(
         "attention-tiled",
@@ -581,7 +688,7 @@ WRONG = [
     ),
     changed(
         "attention-twice",
-        "gradient of L without its axis",
+        "gradient of L without its last dim",
         "batch-dimension",
         (".sum(-1) - grad_lse", ".sum(-1)"),
         ("delta.unsqueeze(-1))", "delta.unsqueeze(-1) + grad_lse)"),
@@ -639,7 +746,7 @@ WRONG = [
     ),
     changed(
         "attention-grouped",
-        "sums over the wrong axis",
+        "sums over the wrong dim",
         "gradient-mismatch",
         ("unflatten(-3, (heads, -1)).sum(-3)", "unflatten(-3, (-1, heads)).sum(-4)"),
     ),
@@ -667,7 +774,16 @@ HIDDEN = torch.tensor([[True, False], [False, False]])
 SEEN = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
 GONE = dropped(torch.arange(2), torch.arange(2), 0.5, 4)
 
+ONE = torch.ones(1, 1, dtype=torch.float64)
+LOG3 = math.log(3) * ONE
+
 KNOWN = [
+    (
+        "masked-softmax",
+        (torch.zeros(2, 2, dtype=torch.float64), HIDDEN),
+        torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64),
+    ),
+    ("merge-halves", (8 * ONE, LOG3, 4 * ONE, 0 * ONE), (7 * ONE, math.log(4) * ONE)),
     ("attention-forward", (ZERO, ZERO, V), MEAN),
     ("attention-forward", (ZERO, ZERO, V, HIDDEN), SEEN),
     ("attention-backward", (ZERO, ZERO, V, HIDDEN), SEEN),

@@ -1,0 +1,110 @@
+"""Merge two halves
+
+1. The output of a half is an average over its keys. Its log-sum-exp says how much weight these keys
+   have. Which sum does the softmax over all keys divide by?
+2. The new log-sum-exp is the logarithm of exp(lse_a) + exp(lse_b). Half A has the share exp(lse_a -
+   lse) of the weight, and half B has the rest. Never compute exp(lse_a) alone.
+3. lse = torch.logaddexp(lse_a, lse_b). Let safe be lse with 0 in place of -inf. Return exp(lse_a -
+   safe) · out_a + exp(lse_b - safe) · out_b, and lse.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.sampling import normal
+
+Halves = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return output and log-sum-exp of attention to two sets of keys, from those of each set."""
+    lse = torch.logaddexp(lse_a, lse_b)
+    safe = lse.masked_fill(lse == -math.inf, 0)
+    return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b, lse
+
+
+def _mean(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    return (out_a + out_b) / 2, merge(out_a, lse_a, out_b, lse_b)[1]
+
+
+def _sum(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    return out_a + out_b, merge(out_a, lse_a, out_b, lse_b)[1]
+
+
+def _by_lse(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    out = (lse_a * out_a + lse_b * out_b) / (lse_a + lse_b)
+    return out, merge(out_a, lse_a, out_b, lse_b)[1]
+
+
+def _lse_added(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    return merge(out_a, lse_a, out_b, lse_b)[0], lse_a + lse_b
+
+
+def _literal(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
+    a, b = lse_a.exp(), lse_b.exp()
+    return (a * out_a + b * out_b) / (a + b), (a + b).log()
+
+
+def _unseen_nan(
+    out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor
+) -> tuple[Tensor, Tensor]:
+    lse = torch.logaddexp(lse_a, lse_b)
+    return torch.exp(lse_a - lse) * out_a + torch.exp(lse_b - lse) * out_b, lse
+
+
+SUSPECTS: Mapping[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "The two outputs count the same. Weight each one by its share of the sum of exponentials.": (
+        _mean
+    ),
+    "You add the two outputs. Each one is an average already, so weight it by its share of the sum "
+    "of exponentials.": _sum,
+    "The weights are the logarithms of the sums. Weight the outputs by the sums themselves.": (
+        _by_lse
+    ),
+    "You add the two log-sum-exps. Add the exponentials, and take the logarithm of the sum.": (
+        _lse_added
+    ),
+    "If a query sees no key at all, you compute -∞ - (-∞), which is nan. What can you subtract "
+    "there instead?": _unseen_nan,
+    "exp of a large log-sum-exp overflows. Subtract the new log-sum-exp before you call exp.": (
+        _literal
+    ),
+}
+
+
+def halves(rng: torch.Generator, *shape: int, shift: float = 0.0) -> Halves:
+    """Return outputs of width 2 and log-sum-exps, moved by ``shift``."""
+    out_a, out_b = normal(rng, *shape, 2), normal(rng, *shape, 2)
+    return out_a, normal(rng, *shape, 1) + shift, out_b, normal(rng, *shape, 1) + shift
+
+
+def unseen(rng: torch.Generator, *, both: bool) -> Halves:
+    """Return halves in which the first query sees no key of half A, or no key of either half."""
+    out_a, lse_a, out_b, lse_b = halves(rng, 3)
+    out_a[0], lse_a[0] = 0, -math.inf
+    if both:
+        out_b[0], lse_b[0] = 0, -math.inf
+    return out_a, lse_a, out_b, lse_b
+
+
+EXERCISE = RoutineExercise(
+    answer="merge",
+    points=1,
+    difficulty="easy",
+    minutes=6,
+    section="A softmax in pieces",
+    constraints="nothing overflows, and a half without keys does not count",
+    reference=merge,
+    samplers={
+        "4 queries": lambda rng: halves(rng, 4),
+        "two heads of 3 queries": lambda rng: halves(rng, 2, 3),
+        "log-sum-exps in the thousands": lambda rng: halves(rng, 4, shift=2000.0),
+        "a query that sees no key of half A": lambda rng: unseen(rng, both=False),
+        "a query that sees no key at all": lambda rng: unseen(rng, both=True),
+    },
+    suspects=SUSPECTS,
+)
