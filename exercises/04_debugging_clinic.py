@@ -343,8 +343,8 @@ for weights in ([0.0, 1.0, 1.0], [1.0, 1.0, 0.0]):
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
 #
-# - **a** Compare the gradient with the one by autograd, for a loss with the weights 1, 2 and 3.
-# - **b** Compare the gradient with the one by autograd, for the loss `.sum()`.
+# - **a** Compare the gradient with the one from autograd, for a loss with the weights 1, 2 and 3.
+# - **b** Compare the gradient with the one from autograd, for the loss `.sum()`.
 # - **c** Double the loss, and see whether the gradient doubles.
 # - **d** Exchange `x` and `target`, and compare the outputs.
 

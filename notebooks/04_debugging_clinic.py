@@ -79,8 +79,8 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 # %% [markdown]
 # ## The same layer twice
 #
-# Sixteen gas sensors are placed in a row. A sensor reads less if its neighbors are excited. For a
-# stimulus $x$, sensor $c$ reads
+# We have a row of sixteen gas sensors. Each sensor is damped by its neighbors: the more they are
+# excited, the less it reads. For a stimulus $x$, sensor $c$ reads
 #
 # $$y_c = x_c \,\Bigl(k + \frac{\alpha}{n} \sum_{j \in W(c)} x_j^2\Bigr)^{-\beta} ,$$
 #
@@ -189,7 +189,7 @@ five_steps(shipped.CrossMapLRN2d, call, reference)
 # | 4 one element | Is this element right? | the other elements |
 # | 5 gradcheck | Is every entry of the Jacobian right? | see "What gradcheck does not ask" |
 #
-# We take these steps with an example, the weighted norm of each row of $x$:
+# We go through these steps with an example, the weighted norm of each row of $x$:
 # $y_i = \sqrt{\sum_j w_j\, x_{ij}^2}$. Its gradients are
 #
 # $$\frac{\partial L}{\partial x_{ij}} = g_i \, \frac{w_j x_{ij}}{y_i}, \qquad
@@ -281,8 +281,8 @@ run_backward(UnsummedNorm, (rows, w))
 # ### Step 3: magnitudes
 #
 # This version has the sum, but another mistake. Step 3 takes one random $g$ and the loss
-# $L = \sum_i g_i y_i$. For each input it compares the norm of the gradient by `backward` with the
-# norm of the gradient by finite differences of `forward`.
+# $L = \sum_i g_i y_i$. For each input it compares the norm of the gradient from `backward` with the
+# norm of the gradient from finite differences of `forward`.
 
 
 # %%
@@ -316,7 +316,7 @@ print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 #
 # ### Exercise 1: three ratios
 #
-# `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio, that is the gradient by
+# `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio, that is the gradient from
 # `backward` divided by the true gradient, for each of these three mistakes. Do not run them.
 #
 # - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
@@ -334,10 +334,10 @@ grade("predict-ratios", prediction)
 # %% [markdown]
 # ### Step 4: one element by hand
 #
-# Somebody wrote the next version with the factor ½, but also with a minus in the gradient of $w$. A
-# norm does not depend on the sign, so step 3 passes. Take one element and write everything down:
-# $L$ with the element moved up by $\varepsilon$ and down by $\varepsilon$, their difference
-# quotient, and the gradient by `backward`.
+# The next version has the factor ½, but the gradient of $w$ has the wrong sign. A norm does not
+# depend on the sign, so step 3 passes. Take one element and write everything down: $L$ with the
+# element moved up by $\varepsilon$ and down by $\varepsilon$, their difference quotient, and the
+# gradient from `backward`.
 
 
 # %%
@@ -377,8 +377,8 @@ print(check_element(NegatedNorm, (rows, w)))
 # %% [markdown]
 # ### Step 5: gradcheck
 #
-# Now the formula is right. `gradcheck` comes last. It compares every entry of the Jacobian by
-# itself, so no two errors can cancel.
+# Now the formula is right. `gradcheck` comes last. It compares each entry of the Jacobian
+# separately, so errors cannot cancel.
 
 
 # %%
@@ -499,8 +499,8 @@ with show_error(), show_forward_line(), detect_anomaly():
 # look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
 # The place where you see a `nan` is often not the place where it comes from. Here is a square root
-# with a `backward` by hand, and two ways to protect it from numbers that are not positive. The
-# first one selects after the root, and the second one multiplies by a mask before it. Both give the
+# with a hand-written `backward`, and two ways to protect it from numbers that are not positive. The
+# first way selects after the root, and the second one multiplies by a mask before it. Both give the
 # right values.
 
 
@@ -733,7 +733,7 @@ grade("repair-share", Share)
 # %% [markdown]
 # ### Checkpoint 1
 #
-# *Extra: one more repair, of a forgotten statistic.*
+# *Extra: one more forgotten statistic, to find and to repair.*
 #
 # Here is the mistake of `TimesMean` again, with the norm instead of the mean. The Function divides
 # each row by its norm, $y = x / \lVert x \rVert$, and its `backward` treats the norm as a constant.
@@ -786,7 +786,7 @@ diagnose(Unit, table, reference=unit)
 # <details><summary>The repair</summary>
 #
 # With $u = x / \lVert x \rVert$, the gradient is $(g - u\,(u \cdot g)) / \lVert x \rVert$. It has
-# no part in the direction of $u$, because $u$ does not change if $x$ only gets longer.
+# no component along $u$, because $u$ does not change if $x$ only gets longer.
 #
 # ```python
 # u = unit(x)
@@ -925,7 +925,7 @@ print("largest error of the stimulus:", f"{(found - stimulus).abs().max():.4f}")
 five_steps(RunningNorm, call, local_response_norm)
 
 # %% [markdown]
-# People used this layer for years without finding two wrong indices. Its default is
+# People used this layer for years without noticing the two wrong indices. Its default is
 # $\alpha = 10^{-4}$, so with small activations the damping hardly matters. Neural networks also
 # learn around a wrong layer, as long as it is always wrong in the same way.
 
@@ -1208,7 +1208,7 @@ for seed in (1, 1, 2):
 #
 # *Extra: for readers who train with Adam.*
 #
-# Two losses pull at $x$: $(x - 3)^2$ and $x^2$. The gradient of the first one is four times too
+# A loss is the sum of $(x - 3)^2$ and $x^2$. The gradient of the first term is four times too
 # large. Adam divides each gradient by its typical size. Does it remove the factor?
 
 # %%
@@ -1247,8 +1247,9 @@ print(f"right gradient:        x = {minimum(lambda x: (x - 3) ** 2):.2f}")
 print(f"four times the first:  x = {minimum(Attraction.apply):.2f}")
 
 # %% [markdown]
-# It does not. Adam divides by the size of the *sum*. A factor in one of the terms moves the
-# minimum. Such terms are a second loss, a regularizer, or another path to the same parameter.
+# It does not. Adam divides by the size of the *sum*, so a factor in one of the terms moves the
+# minimum. Examples of such terms are a second loss, a regularizer, or another path to the same
+# parameter.
 
 # %% [markdown]
 # ## Before it ships

@@ -22,7 +22,7 @@ Backward = Callable[[Tensor, Tensor], Tensor]
 
 
 def ratio(forward: Callable[[Tensor], Tensor], wrong: Backward) -> float:
-    """Return the gradient by a wrong backward, divided by the true one."""
+    """Return the gradient from a wrong backward, divided by the true one."""
 
     class Broken(Function):
         @staticmethod
@@ -60,11 +60,11 @@ EXERCISE = PredictionExercise(
     section="Step 3: magnitudes",
     outcome=outcome,
     mistakes={
-        (1, 0.125): "The ratio is the gradient by backward divided by the true one, and not the "
+        (1, 0.125): "The ratio is the gradient from backward divided by the true one, and not the "
         "other way round.",
         (1, 40.0): "Both gradients contain the factor 5 of the loss, so it cancels.",
         (2, 1.0): "The derivative of 1/x is −1/x².",
-        (3, 5.0): "The ratio is the gradient by backward divided by the true one, and not the "
+        (3, 5.0): "The ratio is the gradient from backward divided by the true one, and not the "
         "other way round.",
         (3, 1.0): "The loss multiplies y by 5. Which of the two gradients contains this factor?",
     },
