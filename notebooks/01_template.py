@@ -459,13 +459,15 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where grad
 # Pass all tensors to `ctx.save_for_backward(...)` in one call, and read them from
 # `ctx.saved_tensors`. PyTorch frees them after the backward pass, and it raises an error if
 # somebody changed one in place. Store everything else (numbers, shapes, flags) as attributes, such
-# as `ctx.factor = factor`. Lesson 02 shows what goes wrong otherwise.
+# as `ctx.factor = factor`. A tensor that you store as an attribute is not checked and not freed.
+# Lesson 02 shows what goes wrong then.
 #
 # ### What backward returns
 #
 # `backward` returns one value for each argument of `forward` after `ctx`, in the same order. The
 # value is a gradient of exactly the input's shape, or `None` for an argument that has no gradient.
-# A number never has one.
+# A number never has one. If the shape is wrong, autograd either raises an error or sums the
+# gradient to the input's shape without a message.
 #
 # If `backward` returns fewer values, PyTorch raises `returned an incorrect number of gradients
 # (expected 2, got 1)`.
@@ -883,6 +885,10 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 # calls `backward` only with a $g$ that is 1 at one element and 0 at all others, and clipping does
 # not change these numbers. This `backward` is not linear in $g$, so it is not a vector-Jacobian
 # product. With a factor of ten after the square, the gradient is a tenth of what it should be.
+#
+# `gradcheck` also misses a `backward` that changes `grad_output` in place, for example with
+# `grad_output.mul_(2)`. The values are right, but autograd may pass the same tensor to another
+# branch of the graph. Lesson 02 shows this bug.
 #
 # ### The slope under your hand
 #
