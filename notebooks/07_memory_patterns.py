@@ -13,7 +13,7 @@
 # **You need** [lesson 01](01_template.ipynb) and the separate `setup_context` of
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 30. Two exercises are part of it,
+# **It takes** about 65 minutes; the *extra* sections take another 25. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -573,16 +573,15 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 #
 # You can put one checkpoint around the whole network, or cut the network into *segments* and give
 # each its own checkpoint.
-
-# %%
-vote("07", "one-checkpoint")
-
-# %% [markdown]
+#
 # The next cell runs four layers of linear and swish in four ways. Choose one in the table and play
 # it. Memory grows in forward and falls in backward. With four segments, each tooth in backward is a
 # segment that runs again. The red dashed line is a budget of 384 KiB. The table shows the peak of
 # the *saved* tensors. The checkbox adds gradients and temporary results, which `peak_bytes` also
 # counts.
+
+# %%
+vote("07", "one-checkpoint")
 
 # %%
 layers = [nn.Linear(128, 128) for _ in range(4)]

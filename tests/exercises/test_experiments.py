@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_04
+from answers import lesson_02, lesson_04, lesson_07
+from autograd_doctor.memory import kept_bytes
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 
@@ -19,7 +20,7 @@ from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD = lesson_02.SOLVED, lesson_04.SOLVED
+CARDS, WARD, MEMORY = lesson_02.SOLVED, lesson_04.SOLVED, lesson_07.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -260,6 +261,25 @@ def differentiated(*inputs: Any) -> Experiment:
     return lambda apply: numbers(gradient(apply, *inputs))
 
 
+# The first share
+
+
+class FirstShare(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        exps = torch.exp(x)
+        total, first = exps.sum(1), exps[:, 0].clone()
+        ctx.save_for_backward(x, first, total)
+        return first / total
+
+    backward = staticmethod(MEMORY["FirstShare"].backward)
+
+
+def saved_by(apply: Apply) -> tuple[Tensor, ...]:
+    saved: tuple[Tensor, ...] = apply(draw(9, 5)).grad_fn.saved_tensors
+    return saved
+
+
 RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
     "card-skip-connection": (
         CARDS["Rectify"].apply,
@@ -299,6 +319,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": lambda apply: two_calls(x := row(3.0), x)(apply),
             "c": checked(draw(4)),
             "d": doubled(draw(4)),
+        },
+    ),
+    "card-saved-view": (
+        MEMORY["FirstShare"].apply,
+        FirstShare.apply,
+        {
+            "a": lambda apply: sum(tensor.nbytes for tensor in saved_by(apply)),
+            "b": lambda apply: kept_bytes(apply, draw(9, 5)),
+            "c": checked(draw(3, 4)),
+            "d": lambda apply: len(saved_by(apply)),
         },
     ),
     "name-temperature": (
