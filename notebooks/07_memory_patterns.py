@@ -310,7 +310,7 @@ for name, relu in (
 # of the output. For example, autograd saves both inputs of `torch.maximum(a, b)`, although a mask
 # of where $a$ is larger would be enough.
 #
-# ### Checkpoint 1
+# ### Checkpoint
 #
 # Dropout saves a mask. Here it has 1000 rows of 100 elements. How many bytes does the packed mask
 # take?
@@ -583,7 +583,7 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 # %%
 vote("07", "one-checkpoint")
 
-# %%
+# %% jupyter={"source_hidden": true}
 layers = [nn.Linear(128, 128) for _ in range(4)]
 
 
@@ -600,6 +600,7 @@ def saves_h(x):
     return x
 
 
+# `composed` is not a module, so `uses` tells the course's checkpoint which parameters it uses.
 def four_segments(x):
     for i, layer in enumerate(layers):
         x = checkpoint(composed, x, part=slice(i, i + 1), uses=[layer])
@@ -619,9 +620,6 @@ variants = {
 memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 
 # %% [markdown]
-# (`composed` is not a module, so the argument `uses` tells the course's `checkpoint` which
-# parameters it uses.)
-#
 # Only the four segments stay below the line. One segment saves nothing between the passes. But then
 # backward recomputes all layers at once, and their graph needs as much memory as without a
 # checkpoint. With $n$ layers in $k$ segments, autograd saves $k$ inputs, and the segment that runs
@@ -698,25 +696,6 @@ with figure(width=6.6, height=3.4) as (axes,):
     note(axes, "√36 = 6", (5.3, 2.3), BLUE)
     note(axes, "long segments to recompute", (1.45, 8.3), BLUE)
     note(axes, "many saved inputs", (10, 7.4), BLUE)
-
-# %% [markdown]
-# ### Checkpoint 2
-#
-# A network has one hundred layers, and the output of each takes 1 MiB. You cut it into 5 segments.
-# By the formula, how many MiB do the 5 saved inputs and the segment that runs again take?
-
-# %%
-layers_in_all, segments = 100, 5
-
-predict(..., segments + layers_in_all / segments)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# 5 inputs and 100/5 = 20 outputs take 25 MiB. Ten segments would take 10 + 10 = 20 MiB, and no
-# checkpoint 100 MiB.
-#
-# </details>
 
 # %% [markdown]
 # ## Never build the logits
@@ -889,7 +868,7 @@ with figure(width=6.6, height=2.9) as (axes,):
 # the same loss and the same gradient for every parameter.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def all_gradients(step, model):
     torch.manual_seed(1)
     loss = step(words, target)

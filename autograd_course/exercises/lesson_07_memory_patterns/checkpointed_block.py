@@ -88,7 +88,7 @@ def is_a_function(routine: Routine) -> Verdict | None:
             "inside the forward of a Function, where grad mode is off."
         )
     if y.grad_fn.name() == OF_TORCH:
-        return wrong("this is torch.utils.checkpoint. In this exercise, write the checkpoint yourself.")
+        return wrong("this is torch.utils.checkpoint. Write the checkpoint yourself.")
     return None
 
 
@@ -123,9 +123,9 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
         held = value if isinstance(value, (list, tuple)) else [value]
         if known & {id(tensor) for tensor in held}:
             return wrong(
-                f"the gradients are right, but ctx.{name} holds the input or the parameters. PyTorch "
-                "does not notice if they are changed in place, and does not free them after "
-                "backward. Pass them to ctx.save_for_backward."
+                f"the gradients are right, but ctx.{name} holds the input or the parameters. "
+                "PyTorch does not notice if they are changed in place, and does not free them "
+                "after backward. Pass them to ctx.save_for_backward."
             )
     return None
 
@@ -162,14 +162,14 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
         return wrong("the gradient of x differs from that of block(x).")
     if any(tensor.grad is not None for tensor in (x, *block.parameters())):
         return wrong(
-            "backward writes into .grad, although the caller used torch.autograd.grad. In backward, "
-            "use torch.autograd.grad as well, with an x that you have detached."
+            "backward writes into .grad, although the caller used torch.autograd.grad. In "
+            "backward, use torch.autograd.grad as well, with an x that you have detached."
         )
     return None
 
 
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
-    """Ask that dropout draws the mask of forward in backward, and that the caller notices nothing."""
+    """Ask that dropout draws the same mask in backward, and that the random state is kept."""
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
@@ -183,15 +183,15 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
     if any(map(differs, gradients, right)):
         return wrong(
             "with dropout in the block, the gradients do not belong to the output that forward "
-            "returned, because the second run draws a different mask or none. What was the state of "
-            "the random number generator before the first run? (A seed is only the first state.) "
-            "And is the block still in the same mode?"
+            "returned, because the second run draws a different mask or none. What was the state "
+            "of the random number generator before the first run? (A seed is only the first "
+            "state.) And is the block still in the same mode?"
         )
     if not torch.equal(after, torch.get_rng_state()):
         return wrong(
-            "the gradients are right, but your backward changes the random state, so the next random "
-            "numbers differ from those without a checkpoint. Set the old state for the second run "
-            "only, inside torch.random.fork_rng()."
+            "the gradients are right, but your backward changes the random state, so the next "
+            "random numbers differ from those without a checkpoint. Set the old state for the "
+            "second run only, inside torch.random.fork_rng()."
         )
     return None
 

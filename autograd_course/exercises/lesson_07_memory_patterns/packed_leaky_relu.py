@@ -53,7 +53,9 @@ PACKED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "The bits of each byte come back in reverse order. Do packing and unpacking both use the powers "
     "1, 2, 4, … in this order?": leaky_by(lambda rows: rows.flip(1)),
     "Eight neighbors share a byte, so each row of the unpacked matrix must belong to one byte: "
-    "packed[:, None] & bits. With packed[None, :] each column belongs to one byte.": leaky_by(lambda rows: rows.t()),
+    "packed[:, None] & bits. With packed[None, :] each column belongs to one byte.": leaky_by(
+        lambda rows: rows.t()
+    ),
 }
 
 EXERCISE = FunctionExercise(
@@ -77,7 +79,8 @@ EXERCISE = FunctionExercise(
         *CONDUCT,
         no_copy_on_ctx,
         keeps_at_most(
-            lambda x, slope: -(-x.numel() // 8), "one bit for each element, rounded up to whole bytes"
+            lambda x, slope: -(-x.numel() // 8),
+            "one bit for each element, rounded up to whole bytes",
         ),
     ),
 )
