@@ -935,7 +935,7 @@ class Reversible(Function):
 
 
 # %% [markdown]
-# Compare the gradients with the formulas above. $x_2$ reaches the loss through $y_2$ and through $F$.
+# Compare `backward` with the formulas. $x_2$ reaches the loss through $y_2$ and through $F$, and
 # $y_1$ reaches it directly and through $G$. So each gradient is a sum of two terms.
 
 

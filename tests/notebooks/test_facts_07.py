@@ -320,9 +320,10 @@ def test_a_function_that_clears_its_saved_tensors_reads_them_once(again: str) ->
             return 2 * x * g
 
     y = Clearing.apply(leaf(1.0)).sum()  # type: ignore[no-untyped-call]
+    if again == "a backward pass":
+        y.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="can only be accessed once"):
-        for _ in range(2):
-            y.backward(retain_graph=True)
+        y.backward()
 
 
 # Segments

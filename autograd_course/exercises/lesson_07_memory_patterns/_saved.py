@@ -20,8 +20,8 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
                 f"Saved tensor number {position}, of shape {tuple(saved.shape)}, is neither an "
                 "input nor the output. Only this Function keeps it in memory until `backward`.",
                 {"position": position, "shape": tuple(saved.shape)},
-                "Save the same tensor object that `forward` returns. The next layer usually saves it "
-                "anyway. Can backward compute what it needs from the inputs and the output?",
+                "Save the same tensor object that `forward` returns. The next layer usually saves "
+                "it anyway. Can backward compute what it needs from the inputs and the output?",
             )
     return None
 

@@ -50,10 +50,10 @@ def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 PACKED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
     "The two sides are exchanged. What does a set bit mean in forward, and what does it mean in "
     "backward?": leaky_by(lambda rows: ~rows),
-    "The bits of each byte come back in reverse order. Do packing and unpacking both use the powers "
-    "1, 2, 4, … in this order?": leaky_by(lambda rows: rows.flip(1)),
+    "The bits of each byte come back in reverse order. Do packing and unpacking both use the "
+    "powers 1, 2, 4, … in this order?": leaky_by(lambda rows: rows.flip(1)),
     "Eight neighbors share a byte, so each row of the unpacked matrix must belong to one byte: "
-    "packed[:, None] & bits. With packed[None, :] each column belongs to one byte.": leaky_by(
+    "packed[:, None] & bits. With packed[None, :] each column does.": leaky_by(
         lambda rows: rows.t()
     ),
 }
