@@ -583,19 +583,19 @@ WRONG = [
     backward(
         "elu-by-output",
         "forgets alpha in the slope",
-        "gradient-mismatch",
+        "wrong-region",
         lambda ctx, y, g: (g * torch.where(y > 0, 1.0, y), None),
     ),
     backward(
         "elu-by-output",
         "takes y for x",
-        "gradient-mismatch",
+        "wrong-region",
         lambda ctx, y, g: (g * torch.where(y > 0, 1.0, ctx.alpha * torch.exp(y)), None),
     ),
     backward(
         "elu-by-output",
         "adds 1 and not alpha",
-        "gradient-mismatch",
+        "wrong-region",
         lambda ctx, y, g: (g * torch.where(y > 0, 1.0, y + 1), None),
     ),
     Wrong("maximum-by-mask", "saves both inputs", "oversaved", MaximumOfInputs),
@@ -603,13 +603,13 @@ WRONG = [
     backward(
         "maximum-by-mask",
         "exchanges the inputs",
-        "gradient-mismatch",
+        "swapped-gradients",
         lambda ctx, a_wins, g: (g * ~a_wins, g * a_wins),
     ),
     backward(
         "maximum-by-mask",
         "gives both the gradient",
-        "gradient-mismatch",
+        "wrong-region",
         lambda ctx, a_wins, g: (g, g * ~a_wins),
     ),
     Wrong("swiglu", "saves the sigmoid too", "oversaved", SwiGLUWithSigmoid),
@@ -631,7 +631,7 @@ WRONG = [
     backward(
         "swiglu",
         "returns the gradients in the wrong order",
-        "gradient-mismatch",
+        "swapped-gradients",
         lambda ctx, a, b, g: SOLVED["SwiGLU"].backward(ctx, g)[::-1],
     ),
     Wrong("predict-saved-bytes", "relu saves its input too", "An addition", [128, 128, 16, 64]),
