@@ -3,17 +3,17 @@
 #
 # # 07 · The same gradient in less memory
 #
-# **You will** bring a training step from 132 MiB to less than 16 MiB. The loss and all gradients
-# stay the same.
+# **You will** reduce the memory of a training step from 132 MiB to less than 16 MiB. The loss and
+# all gradients stay the same.
 #
 # **You will learn** which tensors autograd saves between forward and backward, how to count their
-# bytes, and four ways to need fewer: save something smaller, recompute it, never build it, or
+# bytes, and four ways to use less memory: save something smaller, recompute it, never build it, or
 # reconstruct it from the output.
 #
 # **You need** [lesson 01](01_template.ipynb) and the separate `setup_context` of
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 65 minutes; the *extra* sections take another 25. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -68,11 +68,11 @@ KiB, MiB = 1024, 1024**2
 #
 # Here is one training step of a small language model. Each of 1024 tokens becomes a vector of 64
 # numbers. Eight residual blocks transform these vectors, and the head computes a score for each of
-# 8192 words. The parameters take 5 MiB. For everything else, our accelerator has 16 MiB. (A real
-# one has thousands of times more, and real models need it.)
+# 8192 words. The parameters take 5 MiB, and our accelerator has 16 MiB for everything else. (A real
+# accelerator has thousands of times more memory, and a real model needs it.)
 #
-# `peak_bytes` runs forward and backward once. It returns the most bytes that were in use at any
-# moment. It counts the memory behind the tensors, so the number is the same on every machine.
+# `peak_bytes` runs forward and backward once. It returns the largest number of bytes that were in
+# use at the same time. It counts the memory of tensors, so the result is the same on every machine.
 
 
 # %% jupyter={"source_hidden": true}
@@ -110,19 +110,20 @@ for kept in kept_tensors(step, words, target)[:4]:
 print(f"{kept_bytes(step, words, target) / MiB:5.1f} MiB saved for backward in all")
 
 # %% [markdown]
-# The step needs eight times more than we have. The usual answer is a smaller batch. But first look
-# at the list. It shows the largest tensors that autograd saves in forward because backward needs
-# them. A parameter is *already resident*: it is in memory with or without this step. The others are
-# *saved activations*. The largest one takes 32 MiB, with one number for each of 1024 tokens and
-# 8192 words. The others belong to the blocks, and we start with these.
+# The step needs eight times as much memory as we have. The usual answer is a smaller batch. But
+# first look at the list. It shows the largest tensors that autograd saves in forward because
+# backward needs them. A parameter is *already resident*: it is in memory with or without this step.
+# The other tensors are *saved activations*. The largest one takes 32 MiB, with one number for each
+# of 1024 tokens and 8192 words. The rest belongs to the blocks, and we start there.
 #
 # ## Save what the next layer saves
 #
-# A ReLU is between two linear layers. Its `backward` needs to know where the input was positive, so
-# the Function below saves its input `h`. `kept_bytes` counts the saved activations.
+# The network below has a ReLU between two linear layers. The backward of the ReLU needs to know
+# where its input was positive. So this Function saves the input, `h`. `kept_bytes` counts the bytes
+# of the saved activations.
 #
 # **Your turn.** The output of a ReLU is positive exactly where its input is. In `setup_context`,
-# save `output` instead of `h`, and run the cell. How many KiB are left?
+# save `output` instead of `h`, and run the cell. How many KiB are still saved?
 
 
 # %%
@@ -150,9 +151,10 @@ print("saved:", kept_bytes(lambda x: down(ReLU.apply(up(x))), x) // KiB, "KiB")
 
 # %% [markdown]
 # The output of the ReLU is also the input of the layer `down`, and `down` saves its input anyway,
-# for the gradient of its weight. Both nodes refer to the same *storage*, which is the block of
-# memory behind a tensor. `kept_bytes` counts each storage once, so the ReLU now adds nothing. (It
-# leaves out what is already resident: inputs and parameters.) `torch.relu` also saves its output.
+# because the gradient of its weight needs it. Both saved tensors have the same *storage*, which is
+# the block of memory that holds their elements. `kept_bytes` counts each storage once, so the ReLU
+# now adds nothing. (It does not count inputs and parameters, because they are already resident.)
+# `torch.relu` also saves its output.
 #
 # ### Exercise 1: ELU from its output
 #
@@ -185,9 +187,9 @@ grade("elu-by-output", ELU)
 # %% [markdown]
 # ## What autograd saves, and until when
 #
-# You can watch autograd save. `saved_tensors_hooks` takes two functions. Autograd calls the first
-# one with each tensor that a node saves, and it stores the result in place of the tensor. It calls
-# the second one when backward reads the tensor.
+# You can watch what autograd saves. `saved_tensors_hooks` takes two functions. Autograd calls the
+# first function with each tensor that a node saves, and stores the result in place of the tensor.
+# It calls the second function when backward reads the tensor.
 
 
 # %%
@@ -212,13 +214,13 @@ y.sum().backward()
 # %% [markdown]
 # The linear layer saves $x$ and its weight, transposed. Both are already resident. The sigmoid
 # saves its output, and the product saves both factors. The output of the sigmoid is one of these
-# factors, so two nodes save the same tensor. This swish therefore costs two saved activations, $h$
-# and $\sigma(h)$, with 256 KiB each.
+# factors, so two nodes save the same tensor. Therefore this swish needs two saved activations, $h$
+# and $\sigma(h)$, of 256 KiB each.
 #
 # Autograd releases the saved tensors of a node as soon as the backward pass has finished with this
-# node, unless you pass `retain_graph=True`. If no backward pass comes, they stay as long as the
-# result exists. So a list of validation losses fills the memory if you compute them without
-# `no_grad` and do not call `.item()`.
+# node, unless you pass `retain_graph=True`. Without a backward pass, they stay in memory as long as
+# the result exists. For example, a list of validation losses can fill the memory if you compute
+# them without `no_grad` and do not call `.item()`.
 #
 # Can you release `h` earlier yourself? Vote before you run the cell below. Some of the beliefs in
 # this lesson are true.
@@ -244,31 +246,33 @@ print("with del:   ", kept_bytes(with_del, x) // KiB, "KiB saved")
 print("without del:", kept_bytes(without_del, x) // KiB, "KiB saved")
 
 # %% [markdown]
-# `del h` removes only your reference. The graph has its own. (A hook can also store something else
-# in place of a saved tensor. `torch.autograd.graph.save_on_cpu` stores a copy in the host's
-# memory.)
+# `del h` removes only your reference. The graph has its own reference to the same tensor. (A hook
+# can store something else in place of the tensor. For example, `torch.autograd.graph.save_on_cpu`
+# stores a copy in the memory of the CPU.)
 #
 # ## Save something smaller
 #
 # If no other node saves the output, it costs as much as the input. Then save less than a float for
-# each element. A ReLU needs only the sign, so a boolean mask is enough. A `torch.bool` takes one
-# byte, a quarter of a float32. And eight masks of one bit fit into one byte, if you pack them:
+# each element. A ReLU needs only the sign of its input, so a boolean mask is enough. A `torch.bool`
+# takes one byte, which is a quarter of a float32. You can also pack eight elements into one byte,
+# with one bit for each:
 
 
 # %%
-POWERS = 2 ** torch.arange(8, dtype=torch.uint8)  # 1, 2, 4, … 128
+def powers(device):
+    return 2 ** torch.arange(8, dtype=torch.uint8, device=device)  # 1, 2, 4, … 128
 
 
 def pack(mask):
     """Return eight elements in one byte. The last byte is padded with zeros."""
     flat = mask.reshape(-1)
     padded = torch.cat([flat, flat.new_zeros(-len(flat) % 8)])
-    return (padded.reshape(-1, 8) * POWERS).sum(1, dtype=torch.uint8)
+    return (padded.reshape(-1, 8) * powers(mask.device)).sum(1, dtype=torch.uint8)
 
 
 def unpack(packed, shape):
     """Return the mask of this shape."""
-    bits = (packed[:, None] & POWERS) != 0
+    bits = (packed[:, None] & powers(packed.device)) != 0
     return bits.reshape(-1)[: shape.numel()].reshape(shape)
 
 
@@ -291,8 +295,8 @@ class PackedReLU(ReLU):
 
 
 # %% [markdown]
-# The next cell measures each ReLU twice: alone, after a product whose result no other node saves,
-# and between two layers.
+# The next cell measures each ReLU twice. First the ReLU is alone, and no other node saves its input
+# or output. Then it is between two linear layers.
 
 # %%
 wide = torch.randn(256, 256)
@@ -306,14 +310,13 @@ for name, relu in (
     print(f"saves {name:7} alone {alone // KiB:4} KiB   between layers {inside // KiB:4} KiB")
 
 # %% [markdown]
-# Between layers the output is free, and every mask is an extra. Alone, the packed mask takes 1/32
-# of the output. For example, autograd saves both inputs of `torch.maximum(a, b)`, although a mask
-# of where $a$ is larger would be enough.
+# Between two layers, the output costs nothing extra, so the masks only add bytes. Alone, the packed
+# mask takes 1/32 of the output. Masks help other operations, too. For `torch.maximum(a, b)`,
+# autograd saves both inputs, although a mask of the elements with $a > b$ is enough.
 #
-# ### Checkpoint
+# ### Checkpoint: a packed mask
 #
-# Dropout saves a mask. Here it has 1000 rows of 100 elements. How many bytes does the packed mask
-# take?
+# This dropout mask has 1000 rows of 100 elements. How many bytes does it take if you pack it?
 
 # %%
 mask = torch.rand(1000, 100) > 0.1
@@ -330,8 +333,8 @@ predict(..., pack(mask).nbytes)
 #
 # ### A view keeps the whole storage
 #
-# A slice looks small, but it is a *view*: it has no storage of its own. A view that you save keeps
-# the whole storage in memory.
+# A slice looks small, but it is a *view*. It shares the storage of the tensor from which you took
+# it. If you save a view, the whole storage stays in memory.
 
 # %%
 scores = torch.exp(x.detach())
@@ -341,19 +344,19 @@ for name, tensor in (("column", column), ("copy", copy)):
     print(f"{name:6} {tensor.nbytes:5} bytes in a storage of {tensor.untyped_storage().nbytes()}")
 
 # %% [markdown]
-# If you save `column`, all of `scores` stays in memory until backward. Save a copy instead.
-# `kept_bytes` counts whole storages, so it shows the difference. Sums of `.nbytes` do not.
+# If you save `column`, all of `scores` stays in memory until backward. So save a copy instead.
+# `kept_bytes` counts whole storages, so it shows the difference. A sum of `.nbytes` does not.
 #
-# So we have two measures. `kept_bytes` counts what is saved between forward and backward, and these
-# bytes add up over the layers. `peak_bytes` tells whether the step fits. On a GPU it asks PyTorch's
-# allocator, as you can do with `torch.cuda.max_memory_allocated()`.
+# We now have two measures. `kept_bytes` counts what is saved between forward and backward, and
+# these bytes add up over the layers. `peak_bytes` tells you whether the step fits. In your own code
+# on a GPU, `torch.cuda.max_memory_allocated()` returns the peak.
 
 # %% [markdown]
 # ## Recompute a cheap value
 #
-# The derivative of swish needs $h$ and $\sigma(h)$, and neither the output nor a mask determines
-# them. But $\sigma(h)$ is cheap to compute. So save $h$ and *recompute* $\sigma(h)$ in backward.
-# This is also called *rematerialization*.
+# The derivative of swish needs $h$ and $\sigma(h)$, and you cannot compute them from the output or
+# from a mask. But $\sigma(h)$ is cheap to compute from $h$. So save $h$, and *recompute*
+# $\sigma(h)$ in backward. The literature also calls this *rematerialization*.
 
 
 # %%
@@ -384,8 +387,9 @@ print("Swish:         ", kept_bytes(lambda x: Swish.apply(up(x)), x) // KiB, "Ki
 #
 # ### Exercise 2: SwiGLU
 #
-# Many language models use $y = a\,\sigma(a)\,b$ in their blocks. As a composition it saves four
-# tensors: $a$, $\sigma(a)$, their product, and $b$. Write a Function that saves $a$ and $b$ only.
+# Many language models use $y = a\,\sigma(a)\,b$ in their blocks. If you compose it from PyTorch
+# operations, autograd saves four tensors: $a$, $\sigma(a)$, their product, and $b$. Write a
+# Function that saves only $a$ and $b$.
 
 
 # %%
@@ -433,11 +437,11 @@ for name, saved in (
     print(f"{name:14} {saved // KiB:4} KiB saved")
 
 # %% [markdown]
-# For a sum autograd saves nothing, so no Function can save less. The built-in `gelu` saves only its
-# input. A GELU composed of several operations saves three tensors, and there a Function helps. So
-# look for a built-in first, and measure with `kept_bytes` before you write your own. Sometimes
-# algebra is enough. A batch norm in eval mode multiplies and adds fixed numbers, so you can fold it
-# into the weights of the convolution before it.
+# For a sum, autograd saves nothing, so no Function can save less. The built-in `gelu` saves only
+# its input. A GELU composed of several operations saves three tensors, and a Function would save
+# one. So look for a built-in first, and measure with `kept_bytes` before you write your own.
+# Sometimes algebra is enough. For example, a batch norm in eval mode only multiplies and adds fixed
+# numbers. So you can fold it into the weights of the convolution before it.
 #
 # For each Function, ask these questions in this order:
 #
@@ -447,10 +451,11 @@ for name, saved in (
 #
 # ### Fuse two operations
 #
-# Two neighbors in one Function can share memory. A fused `relu(linear(x))` applies the ReLU *in
-# place* to the result of the linear layer. This is allowed, because the Function has created this
-# tensor and no other code has seen it. (Lesson 02 has the rules for changing an *input* in place.)
-# A fused `relu(a + b)` does the same with the sum, and saves packed bits. The course has both.
+# If one Function computes two operations, they can share memory. A fused `relu(linear(x))` applies
+# the ReLU *in place* to the result of the linear layer. This is allowed, because the Function
+# created this tensor and no other code uses it. (Lesson 02 has the rules for changing an *input* in
+# place.) A fused `relu(a + b)` overwrites the sum in the same way, and saves packed bits. The
+# course's package contains both Functions.
 
 # %%
 a, b = torch.randn(2, 256, 256)
@@ -470,9 +475,9 @@ for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU
 # %% [markdown]
 # ## Recompute a whole block
 #
-# You can recompute more than one sigmoid. Save only the *input* of a block, and run the whole block
-# again in backward. This is *checkpointing*. Forward runs without a graph. Backward builds the
-# graph of this one block, goes back through it, and drops it:
+# You can also recompute a whole block. Save only the *input* of the block, and run the block again
+# in backward. This is called *checkpointing*. Forward runs the block without a graph. Backward
+# builds the graph of this one block, differentiates it, and drops it:
 
 
 # %%
@@ -507,10 +512,10 @@ print(f"block: {kept_bytes(block, x) / MiB:.1f} MiB saved")
 print(f"Again: {kept_bytes(Again, x, block) / MiB:.1f} MiB saved")
 
 # %% [markdown]
-# The saved activations fall from 3.3 MiB to nothing, and `gradcheck` passes. But `Again` has four
-# faults.
+# The saved activations go down from 3.3 MiB to nothing, and `gradcheck` passes. But `Again` has
+# four faults.
 #
-# **The parameters.** The block runs again under `enable_grad`. Does its weight get a gradient?
+# **The parameters.** The second run has grad mode on. Do the weights of the block get a gradient?
 
 # %%
 vote("07", "checkpoint-trains-parameters")
@@ -521,10 +526,10 @@ Again.apply(x, block).sum().backward()
 print("gradient of a weight:", block.up.weight.grad)
 
 # %% [markdown]
-# It does not, and PyTorch raises no error. `grad(y, x, …)` computes the gradient of $x$ only. For
-# autograd, this Function has the inputs `x` and `block`, and `block` is not a tensor. So the
-# parameters must be *inputs*, as in `Again.apply(x, block, *block.parameters())`, and backward must
-# return a gradient for each of them.
+# They do not, and PyTorch raises no error. `grad(y, x, …)` computes the gradient of $x$ only. The
+# inputs of this Function are `x` and `block`, and `block` is not a tensor. So you must also pass
+# the parameters, as in `Again.apply(x, block, *block.parameters())`, and backward must return a
+# gradient for each of them.
 #
 # **The random numbers.** Dropout draws new ones in the second run:
 
@@ -537,10 +542,10 @@ print("forward multiplied by ", y.tolist())
 print("backward multiplied by", ones.grad.tolist())
 
 # %% [markdown]
-# This is the gradient of a network that never ran, and again PyTorch raises no error. So read the
-# state of the random number generator in forward, with `torch.get_rng_state()`. In backward, set it
-# with `torch.set_rng_state()` before the second run. Do this inside `torch.random.fork_rng()`,
-# which restores the present state afterwards.
+# This is the gradient of a network that never ran, and again PyTorch raises no error. So forward
+# must store the state of the random number generator with `torch.get_rng_state()`. Backward sets
+# this state with `torch.set_rng_state()` before the second run. It does so inside
+# `torch.random.fork_rng()`, which restores the current state afterwards.
 #
 # **The buffers.** A batch norm in training mode counts its batches:
 
@@ -554,31 +559,31 @@ torch_checkpoint.checkpoint(norm, x, use_reentrant=False).sum().backward()
 print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches counted, 1 expected")
 
 # %% [markdown]
-# The running mean moves almost twice as far as `momentum` says. PyTorch's own checkpoint has the
-# same effect. The course's `autograd_course.functions.checkpoint` restores the buffers.
+# So the running mean moves almost twice as far as it should. PyTorch's own checkpoint has the same
+# effect. The course's `autograd_course.functions.checkpoint` restores the buffers.
 #
-# **Autocast.** Inside its `with` block, matrix products run in half precision. The backward pass
-# usually runs outside of this block. Then the second run computes in float32 what the first one
-# computed in bfloat16. So store the autocast state in forward as well, and restore it.
+# **Autocast.** Inside a block `with torch.autocast(…)`, matrix products run in half precision. The
+# backward pass usually runs outside of this block. Then the first run computes in bfloat16, and the
+# second run in float32. So forward must store the autocast state, and backward must restore it.
 #
 # ### What to use in practice
 #
-# Use `torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)`. It is not a Function. It
-# lets the block record its graph and uses saved-tensor hooks to store a placeholder instead of each
-# saved tensor. When backward reads the first placeholder, the hook runs the block again, which
-# fills all of them. So this checkpoint finds the parameters itself, and it restores the random
-# state and autocast.
+# Use `torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)`. It is not a Function. The
+# block records its graph as usual, but saved-tensor hooks store a placeholder in place of each
+# saved tensor. When backward reads the first placeholder, a hook runs the block again and fills all
+# placeholders. So this checkpoint finds the parameters itself. It also restores the random state
+# and the autocast state.
 #
 # ## How many segments
 #
-# You can put one checkpoint around the whole network, or cut the network into *segments* and give
-# each its own checkpoint.
+# You can put one checkpoint around the whole network. Or you can cut the network into *segments*
+# and put a checkpoint around each segment.
 #
-# The next cell runs four layers of linear and swish in four ways. Choose one in the table and play
-# it. Memory grows in forward and falls in backward. With four segments, each tooth in backward is a
-# segment that runs again. The red dashed line is a budget of 384 KiB. The table shows the peak of
-# the *saved* tensors. The checkbox adds gradients and temporary results, which `peak_bytes` also
-# counts.
+# The next cell runs four layers, each a linear layer with a swish, in four ways. Choose one of them
+# in the table and play it. The memory grows in forward and shrinks in backward. With four segments,
+# each spike in backward is a segment that runs again. The red dashed line is a budget of 384 KiB.
+# The table shows the peak of the *saved* tensors. If you tick the box, the picture also contains
+# gradients and temporary results, which `peak_bytes` counts as well.
 
 # %%
 vote("07", "one-checkpoint")
@@ -620,16 +625,16 @@ variants = {
 memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 
 # %% [markdown]
-# Only the four segments stay below the line. One segment saves nothing between the passes. But then
-# backward recomputes all layers at once, and their graph needs as much memory as without a
-# checkpoint. With $n$ layers in $k$ segments, autograd saves $k$ inputs, and the segment that runs
-# again has $n/k$ layers:
+# Only the version with four segments stays below the line. With one segment, nothing is saved
+# between the passes. But then backward recomputes all layers at once, and their graph needs as much
+# memory as without a checkpoint. If you cut $n$ layers into $k$ segments, autograd saves $k$
+# inputs, and the segment that runs again has $n/k$ layers:
 #
 # $$\text{memory} \sim k + \frac{n}{k}, \qquad \text{smallest at } k = \sqrt n .$$
 #
 # ### What it costs
 #
-# The second run takes time. How much?
+# The second run takes time. How much more work does a training step have?
 
 # %%
 vote("07", "one-more-forward")
@@ -661,8 +666,8 @@ for k in (6, 36):
     print(f"{k:>2} segments:   {work(lambda x, k=k: segmented(x, k)):.1f} forwards")
 
 # %% [markdown]
-# A backward pass costs two forwards, and the second run adds one. So the step takes a third more
-# work, for any number of segments.
+# A backward pass costs as much as two forwards, and the second run costs one more. So the step has
+# a third more work, with any number of segments.
 #
 # ### Thirty-six layers
 #
@@ -700,16 +705,16 @@ with figure(width=6.6, height=3.4) as (axes,):
 # %% [markdown]
 # ## Never build the logits
 #
-# Now for the largest tensor. The *logits* $z = x W^\top$ are a matrix of tokens × words, and we
-# only need the loss. For one row with the right word $t$,
+# Now we come to the largest tensor. The *logits* $z = x W^\top$ are a matrix of tokens × words, but
+# we need only the loss. For one row with the right word $t$,
 #
 # $$\ell = \log\sum_j e^{z_j} - z_t, \qquad \frac{\partial \ell}{\partial z} =
 # \operatorname{softmax}(z) - \text{one-hot}(t) .$$
 #
-# No row needs another row. So take 64 rows at a time: compute their logits, their loss *and their
-# gradient*, add them up, and drop the logits. The Function saves $\partial L/\partial x$ and
-# $\partial L/\partial W$, which are as large as $x$ and $W$. They are intermediates of `forward`,
-# so this Function has a combined `forward`.
+# Each row can be computed alone. So the Function below takes 64 rows at a time. It computes their
+# logits, their loss *and their gradient*, and then drops the logits. It saves $\partial L/\partial
+# x$ and $\partial L/\partial W$, which are as large as $x$ and $W$. They are intermediates of
+# `forward`, so this Function has a combined `forward`.
 
 
 # %%
@@ -754,21 +759,21 @@ for name, f in (("plain", plain_head), ("chunked", chunked_head)):
     print(f"{name:8} head: peak {peak_bytes(f, x, weight) / MiB:6.1f} MiB")
 
 # %% [markdown]
-# The gradients are the same, and the peak is a ninth. The plain head has three matrices of 32 MiB
-# at once, because backward creates two more next to the saved one.
+# The gradients are the same, and the peak is nine times lower. The plain head holds three matrices
+# of 32 MiB at once, because backward creates two more while the saved one is still in memory.
 #
 # ### The price of early gradients
 #
 # *Extra: exercise 10 needs this section. It explains when `forward` may compute gradients.*
 #
 # `ChunkedLoss` computes its gradients before any `grad_output` exists. This is right because the
-# loss is *one number*. Whatever follows it, $\partial L/\partial x = g \cdot \partial \ell/\partial
-# x$ with a single number $g$, and backward multiplies by $g$.
+# loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is a single number, too. So
+# backward multiplies the finished gradients by $g$.
 #
-# With one loss for each row, $g$ has an entry for each row. For $x$ you can still multiply later,
+# With one loss for each row, $g$ has an entry for each row. For $x$, backward can still multiply,
 # because row $i$ of the gradient belongs to $g_i$. But $\partial L/\partial W = \sum_i g_i\, (p_i -
-# \text{one-hot}_i)\, x_i^\top$ is a sum over rows. After `forward` has added up the terms, backward
-# can no longer weight them.
+# \text{one-hot}_i)\, x_i^\top$ is a sum over rows, with $p_i$ for the softmax of row $i$. After
+# `forward` has added the terms, backward can no longer weight them.
 
 
 # %%
@@ -798,23 +803,23 @@ x, weight = torch.randn(2, 4, 3, dtype=torch.float64)
 diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 
 # %% [markdown]
-# If `.sum()` or `.mean()` follows, every $g_i$ is the same and the bug does not show. If the caller
-# masks the padding or weights the samples, the gradient of the weight is wrong. A right Function
-# saves $x$, $W$, the target, and one number for each row (the log of the sum). Its backward
-# recomputes the logits of each chunk when it knows $g$. You write it in exercise 10.
+# If the caller takes the sum or the mean of the losses, all $g_i$ are equal and the bug does not
+# show. If the caller masks the padding or weights the samples, the gradient of the weight is wrong.
+# A correct Function saves $x$, $W$, the target, and one number for each row (the log of the sum).
+# Its backward knows $g$, and recomputes the logits of each chunk. You write it in exercise 10.
 #
 # Early gradients have a second price. They are constants, so a second derivative through
-# `ChunkedLoss` is lost, as lesson 06 explains.
+# `ChunkedLoss` is wrong. Its backward should raise an error for it, as lesson 06 shows.
 #
-# For your own model, take `linear_cross_entropy` from the course's package. It computes the
-# gradients early if the loss is one number, and recomputes the logits if there is one loss for each
-# row. It also supports ignored targets and label smoothing.
+# For your own model, use `linear_cross_entropy` from the course's package. If the loss is one
+# number, it computes the gradients early. If there is one loss for each row, it recomputes the
+# logits. It also supports ignored targets and label smoothing.
 
 # %% [markdown]
 # ## The step fits
 #
 # Now combine the chunked head, the swish that saves one tensor, and a checkpoint around each block.
-# (Each block is one segment, because it saves half a dozen tensors and has one input.)
+# Each block is one segment. A checkpoint replaces the half a dozen tensors that it saves by one.
 
 
 # %%
@@ -864,8 +869,8 @@ with figure(width=6.6, height=2.9) as (axes,):
     axes.set(title="one training step", xlabel="peak [MiB]", xlim=(0, 150))
 
 # %% [markdown]
-# The step fits, with the full batch. It is still the same step. From the same random state it gives
-# the same loss and the same gradient for every parameter.
+# The step fits, with the full batch. It is still the same step. If it starts from the same random
+# state, it gives the same loss and the same gradient for every parameter.
 
 
 # %% jupyter={"source_hidden": true}
@@ -885,18 +890,18 @@ print("same gradients:", all(torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b
 # %% [markdown]
 # ## Reconstruct the input
 #
-# *Extra: exercise 9 needs this section. In a network of couplings, the memory does not grow with
+# *Extra: exercise 9 needs this section. In a network of couplings, the saved bytes do not grow with
 # the depth.*
 #
-# A checkpoint saves its input. Can backward compute the input from the *output*? It can, if you
-# split the activations into halves and change each half only by adding a function of the other one:
+# A checkpoint saves its input. Can backward compute the input from the *output* instead? It can, if
+# you split the activations into two halves and only add a function of one half to the other:
 #
 # $$y_1 = x_1 + F(x_2), \quad y_2 = x_2 + G(y_1) \qquad\Longrightarrow\qquad x_2 = y_2 - G(y_1),
 # \quad x_1 = y_1 - F(x_2) .$$
 #
 # $F$ and $G$ may be any networks, because backward evaluates them and never inverts them. A stack
 # of such *couplings* saves only its last outputs. Backward starts with the last coupling and
-# reconstructs the input of each one.
+# reconstructs the inputs of one coupling after another.
 
 
 # %%
@@ -968,9 +973,9 @@ for depth in (1, 4, 16):
     print("reversible", kept_bytes(reversible, pairs, x1, x2) // KiB, "KiB")
 
 # %% [markdown]
-# The memory does not depend on the depth. But the subtraction gives back $x_2$ only up to rounding.
-# Each coupling starts from the error of the one after it, and backward computes the gradients at
-# the reconstructed points. So measure this error:
+# The saved bytes do not depend on the depth. But the subtraction returns $x_2$ only up to a
+# rounding error. Each coupling adds to the error of the one after it, and backward computes the
+# gradients at the reconstructed points. The picture shows how large this error gets:
 
 
 # %% jupyter={"source_hidden": true}
@@ -1006,8 +1011,8 @@ with figure(width=6.6, height=3.4) as (axes,):
 
 # %% [markdown]
 # With weights of the usual size the error stays small. Large weights amplify it at each coupling.
-# And as in every recomputation, dropout needs its random state and a batch norm must not count
-# twice. `Reversible` ignores both, and `autograd_course.functions.coupled` handles both.
+# As in every recomputation, dropout needs its random state, and a batch norm must not count twice.
+# `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
 
 # %% [markdown]
 # ## Release tensors during backward
@@ -1015,21 +1020,21 @@ with figure(width=6.6, height=3.4) as (axes,):
 # *Extra: for readers whose Functions run inside a checkpoint or fuse many operations. In short:
 # read `ctx.saved_tensors` once, on the first line.*
 #
-# Each access to `ctx.saved_tensors` unpacks every saved tensor again. PyTorch's checkpoint fills a
-# placeholder only once, so a second access inside it raises a `CheckpointError`. Unpack all tensors
-# on one line, such as `x, y = ctx.saved_tensors`.
+# Each access to `ctx.saved_tensors` unpacks every saved tensor again. Inside PyTorch's checkpoint,
+# each placeholder can be unpacked only once, so a second access raises a `CheckpointError`. Unpack
+# all tensors on one line, as in `x, y = ctx.saved_tensors`.
 #
-# Autograd holds the saved tensors and the incoming gradients until your backward returns. This
-# matters for a Function with many inputs, whose backward creates one gradient after the other.
-# PyTorch 2.13 has two new class attributes, with which backward can release them earlier.
+# By default, autograd holds the saved tensors and the incoming gradients until your backward
+# returns. This matters if a Function has many inputs and its backward creates one gradient after
+# another. PyTorch 2.13 added two class attributes that let backward release memory earlier.
 #
 # | new in PyTorch 2.13 | effect |
 # | --- | --- |
-# | `clear_saved_tensors_on_access = True` | the first access hands the saved tensors over to you |
+# | `clear_saved_tensors_on_access = True` | after the first access, the node drops its references |
 # | `boxed_grads_call = True` | `backward(ctx, grads)` gets one list and may remove items from it |
 #
-# Both need a backward that drops its own references, here with `pop`. Older versions do not know
-# these attributes, so the cell asks for them with `hasattr`.
+# Your backward must drop its own references, too. Here it does so with `pop`. Older versions of
+# PyTorch do not have these attributes, so the cell checks with `hasattr`.
 
 
 # %%
@@ -1081,16 +1086,16 @@ for sines in functions:
     print(f"{sines.__name__:13} peak {peak / MiB:.0f} MiB")
 
 # %% [markdown]
-# If a Function clears its saved tensors, a second access raises an error, and so does a second
-# backward pass with `retain_graph=True`.
+# If a Function clears its saved tensors, a second access raises an error. So does a second backward
+# pass, even with `retain_graph=True`.
 #
 # ## Choose what to recompute
 #
-# *Extra: for readers whose checkpoint takes too much time.*
+# *Extra: for readers whose checkpoints take too much time.*
 #
-# *Selective* checkpointing decides for each operation. It saves the results of expensive operations
-# and recomputes the cheap ones. The policy below saves matrix products (`addmm` is the one of a
-# linear layer) and recomputes the rest.
+# *Selective* checkpointing decides for each operation whether to save its result or to recompute
+# it. The policy below saves the results of matrix products, because they are expensive, and
+# recomputes the rest. (A linear layer calls `addmm`.)
 
 # %%
 SAVE = torch_checkpoint.CheckpointPolicy.MUST_SAVE
@@ -1151,7 +1156,7 @@ knowledge_check("07")
 # %% [markdown] tags=["cheat-sheet"]
 # | | saves | costs |
 # | --- | --- | --- |
-# | output instead of input | nothing of its own, if the next layer saves it | nothing |
+# | output instead of input | nothing extra, if the next layer saves it | nothing |
 # | boolean mask | a byte an element | nothing |
 # | packed mask | a bit an element | packing |
 # | fused neighbors | what both can share | a formula to derive and test |
@@ -1173,8 +1178,8 @@ knowledge_check("07")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/07_memory_patterns.ipynb) ask you to save a mask, to
-# predict saved bytes, to find a line that wastes memory, and to write a checkpoint with dropout and
+# In [the exercises of this lesson](../exercises/07_memory_patterns.ipynb) you save masks, predict
+# saved bytes, find a line that wastes memory, and write a checkpoint that works with dropout and
 # parameters.
 #
 # [Lesson 08](08_attention_challenge.ipynb) combines these patterns in one Function: attention
