@@ -11,7 +11,7 @@
 #
 # **Constraints for every Function:**
 #
-# - The gradients are right. If they are, the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
+# - The gradients are right. Then the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
 # - `backward` computes a formula that you write down. It does not call autograd. (The checkpoint is the exception, because a checkpoint has to call autograd.)
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient in the shape and the dtype of its input.
@@ -160,7 +160,7 @@ grade("swiglu", SwiGLU)
 #
 # **Write** the three methods.
 #
-# **Constraints:** save nothing but inputs and the output. Only this Function would need the matrix before the ReLU, or a mask of it, so do not save them. At exactly 0 the gradient is 0, as in `torch.relu`.
+# **Constraints:** save nothing but inputs and the output. Do not save the matrix before the ReLU, or a mask of it, because no other operation needs them. At exactly 0 the gradient is 0, as in `torch.relu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -238,7 +238,7 @@ def d(x):
 
 
 # %% [markdown]
-# **Write** the four numbers, in the order a, b, c, d. Predict first, and run the programs only afterwards.
+# **Write** the four numbers, in the order a, b, c, d. Predict the numbers first, and run the programs afterwards.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-saved-bytes", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]

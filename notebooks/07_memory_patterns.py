@@ -72,7 +72,8 @@ KiB, MiB = 1024, 1024**2
 # accelerator has thousands of times more memory, and a real model needs it.)
 #
 # `peak_bytes` runs forward and backward once. It returns the largest number of bytes that were in
-# use at the same time. It counts the memory of tensors, so the result is the same on every machine.
+# use at the same time. On the CPU it counts the memory of tensors, so every machine gives the same
+# number.
 
 
 # %% jupyter={"source_hidden": true}
@@ -583,7 +584,7 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 # in the table and play it. The memory grows in forward and shrinks in backward. With four segments,
 # each spike in backward is a segment that runs again. The red dashed line is a budget of 384 KiB.
 # The table shows the peak of the *saved* tensors. If you tick the box, the picture also contains
-# gradients and temporary results, which `peak_bytes` counts as well.
+# gradients and temporary results. `peak_bytes` counts these, too.
 
 # %%
 vote("07", "one-checkpoint")
@@ -1000,8 +1001,8 @@ with figure(width=6.6, height=3.4) as (axes,):
     depths = (1, 2, 4, 8, 16, 32, 64)
     for dtype, scale, color, name, at in (
         (torch.float64, 1, GREEN, "float64", (20, 3e-14)),
-        (torch.float32, 1, BLUE, "float32", (20, 5e-6)),
-        (torch.float32, 4, ORANGE, "float32, weights four times as large", (1, 1e-2)),
+        (torch.float32, 1, BLUE, "float32", (20, 3e-8)),
+        (torch.float32, 4, ORANGE, "float32, weights four times as large", (1.4, 3e-5)),
     ):
         axes.loglog(depths, [drift(d, dtype, scale) for d in depths], color=color, marker="o")
         note(axes, name, at, color)

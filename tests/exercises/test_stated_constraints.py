@@ -269,7 +269,7 @@ REASONS = {
     "exp-twice": ("the output is a *tensor*",),
     "sinh-by-output": ("with $y$ alone", "An identity connects sinh and cosh"),
     "hessian-vector-product": ("Two backward passes are enough",),
-    "fused-linear-relu": ("Only this Function would need the matrix",),
+    "fused-linear-relu": ("because no other operation needs them",),
     "invertible-coupling": ("Backward reconstructs from them",),
     "checkpointed-block": ("CPU only", "no autocast, no batch norm"),
     "attention-budget": ("The grader counts",),
