@@ -253,10 +253,10 @@ print("without del:", kept_bytes(without_del, x) // KiB, "KiB saved")
 #
 # ## Save something smaller
 #
-# If no other node saves the output, it costs as much as the input. Then save less than a float for
-# each element. A ReLU needs only the sign of its input, so a boolean mask is enough. A `torch.bool`
-# takes one byte, which is a quarter of a float32. You can also pack eight elements into one byte,
-# with one bit for each:
+# If no other node saves the output, it costs as much as the input. In this case, save less than a
+# float for each element. A ReLU needs only the sign of its input, so a boolean mask is enough. A
+# `torch.bool` takes one byte, which is a quarter of a float32. You can also pack eight elements
+# into one byte, with one bit for each:
 
 
 # %%
@@ -384,7 +384,7 @@ print("h * sigmoid(h):", kept_bytes(without_del, x) // KiB, "KiB saved")
 print("Swish:         ", kept_bytes(lambda x: Swish.apply(up(x)), x) // KiB, "KiB saved")
 
 # %% [markdown]
-# (`nn.functional.silu` is this Function, built into PyTorch.)
+# (The built-in `torch.nn.functional.silu` does the same.)
 #
 # ### Exercise 2: SwiGLU
 #
@@ -415,9 +415,9 @@ class SwiGLU(Function):
 grade("swiglu", SwiGLU)
 
 # %% [markdown]
-# ### Is a Function always leaner?
+# ### Does a Function always save memory?
 #
-# You have saved memory three times with a Function. Does this always work?
+# So far, each Function has reduced the number of saved bytes. Does this always work?
 
 # %%
 vote("07", "addition-saves-nothing")
@@ -635,7 +635,7 @@ memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 #
 # ### What it costs
 #
-# The second run takes time. How much more work does a training step have?
+# The second run takes time. How much more does a training step have to compute?
 
 # %%
 vote("07", "one-more-forward")
@@ -667,8 +667,8 @@ for k in (6, 36):
     print(f"{k:>2} segments:   {work(lambda x, k=k: segmented(x, k)):.1f} forwards")
 
 # %% [markdown]
-# A backward pass costs as much as two forwards, and the second run costs one more. So the step has
-# a third more work, with any number of segments.
+# A backward pass costs as much as two forwards, and the second run costs one more. So the step
+# computes a third more, with any number of segments.
 #
 # ### Thirty-six layers
 #
@@ -806,11 +806,11 @@ diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 # %% [markdown]
 # If the caller takes the sum or the mean of the losses, all $g_i$ are equal and the bug does not
 # show. If the caller masks the padding or weights the samples, the gradient of the weight is wrong.
-# A correct Function saves $x$, $W$, the target, and one number for each row (the log of the sum).
-# Its backward knows $g$, and recomputes the logits of each chunk. You write it in exercise 10.
+# A correct Function saves $x$, $W$, the target, and one number for each row (its log-sum-exp). Its
+# backward knows $g$, and recomputes the logits of each chunk. You write it in exercise 10.
 #
-# Early gradients have a second price. They are constants, so a second derivative through
-# `ChunkedLoss` is wrong. Its backward should raise an error for it, as lesson 06 shows.
+# Early gradients have a second disadvantage. They are constants, so a second derivative through
+# `ChunkedLoss` is wrong. Lesson 06 shows how its backward can raise an error in this case.
 #
 # For your own model, use `linear_cross_entropy` from the course's package. If the loss is one
 # number, it computes the gradients early. If there is one loss for each row, it recomputes the
@@ -820,7 +820,8 @@ diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 # ## The step fits
 #
 # Now combine the chunked head, the swish that saves one tensor, and a checkpoint around each block.
-# Each block is one segment. A checkpoint replaces the half a dozen tensors that it saves by one.
+# Each block is one segment. It saves about half a dozen tensors, and a checkpoint around it saves
+# one.
 
 
 # %%
