@@ -1075,6 +1075,7 @@ class BoxedSines(Sines):
         return backward_of_sines(ctx, grads)
 
 
+# %%
 def squares(sines, *tensors):
     return sum((y**2).sum() for y in sines.apply(*(2 * x for x in tensors)))
 
