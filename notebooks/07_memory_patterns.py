@@ -299,16 +299,17 @@ class PackedReLU(ReLU):
 # The next cell measures each ReLU twice. First the ReLU is alone, and no other node saves its input
 # or output. Then it is between two linear layers.
 
+
 # %%
-wide = torch.randn(256, 256)
-for name, relu in (
-    ("output", torch.relu),
-    ("mask", MaskReLU.apply),
-    ("bits", PackedReLU.apply),
-):
-    alone = kept_bytes(lambda x, relu=relu: relu(2 * x), wide)
-    inside = kept_bytes(lambda x, relu=relu: down(relu(up(x))), x)
+def measure(name, relu):
+    alone = kept_bytes(lambda x: relu(2 * x), torch.randn(256, 256))
+    inside = kept_bytes(lambda x: down(relu(up(x))), x)
     print(f"saves {name:7} alone {alone // KiB:4} KiB   between layers {inside // KiB:4} KiB")
+
+
+measure("output", torch.relu)
+measure("mask", MaskReLU.apply)
+measure("bits", PackedReLU.apply)
 
 # %% [markdown]
 # Between two layers, the output costs nothing extra, so the masks only add bytes. Alone, the packed
@@ -652,11 +653,11 @@ def segmented(x, k):
     return x
 
 
-def work(run):
+def work(run, *arguments):
     """Return the multiplications of forward and backward, in units of one forward."""
     x = torch.randn(64, 32, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
-        y = run(x)
+        y = run(x, *arguments)
         forward = counter.get_total_flops()
         y.sum().backward()
     return counter.get_total_flops() / forward
@@ -664,7 +665,7 @@ def work(run):
 
 print(f"no checkpoint: {work(nn.Sequential(*deep)):.1f} forwards")
 for k in (6, 36):
-    print(f"{k:>2} segments:   {work(lambda x, k=k: segmented(x, k)):.1f} forwards")
+    print(f"{k:>2} segments:   {work(segmented, k):.1f} forwards")
 
 # %% [markdown]
 # A backward pass costs as much as two forwards, and the second run costs one more. So the step
@@ -680,10 +681,10 @@ for k in (6, 36):
 x = torch.randn(2048, 32)
 counts = (1, 2, 3, 4, 6, 9, 12, 18, 36)
 without = peak_bytes(nn.Sequential(*deep), x)
-peaks = {k: peak_bytes(lambda x, k=k: segmented(x, k), x) for k in counts}
+peaks = {k: peak_bytes(segmented, x, k) for k in counts}
 print(f"no checkpoint: {without / MiB:4.1f} MiB")
 for k in (1, 6, 36):
-    print(f"{k:>2} segments:   {peaks[k] / MiB:4.1f} MiB")
+    print(f"k = {k:<2}:        {peaks[k] / MiB:4.1f} MiB")
 
 # %% jupyter={"source_hidden": true}
 with figure(width=6.6, height=3.4) as (axes,):
@@ -1085,7 +1086,7 @@ functions = [Sines]
 if hasattr(Function, "boxed_grads_call"):
     functions += [ClearingSines, BoxedSines]
 for sines in functions:
-    peak = peak_bytes(lambda *xs, sines=sines: squares(sines, *xs), *tensors)
+    peak = peak_bytes(squares, sines, *tensors)
     print(f"{sines.__name__:13} peak {peak / MiB:.0f} MiB")
 
 # %% [markdown]
