@@ -3,16 +3,18 @@
 #
 # # 07 · The same gradient in less memory
 #
-# **You will** take a training step that needs 132 MiB, and bring it under 16 MiB without changing
-# the loss or a gradient.
+# **You will** reduce the memory of a training step from 132 MiB to less than 16 MiB. The loss and
+# all gradients stay the same.
 #
-# **You will learn** what autograd keeps between forward and backward, how to measure it to the
-# byte, and five ways to keep less: save something smaller, pack it, compute it again, reconstruct
-# it, never build it.
+# **You will learn** which tensors autograd saves between forward and backward, how to count their
+# bytes, and four ways to use less memory: save something smaller, recompute it, never build it, or
+# reconstruct it from the output.
 #
-# **You need** lesson 01: `ctx`, saved tensors, vector-Jacobian products.
+# **You need** [lesson 01](01_template.ipynb) and the separate `setup_context` of
+# [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 55 minutes; the *extra* sections take another 40. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -38,12 +40,12 @@ import torch
 from torch import nn
 from torch.autograd import Function, grad, gradcheck
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import cross_entropy, linear
+from torch.nn.functional import cross_entropy, gelu, linear
 from torch.utils import checkpoint as torch_checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from autograd_course import diagnose
-from autograd_course.functions import AddReLU, LinearReLU, checkpoint, linear_cross_entropy
+from autograd_course import diagnose, grade, hint  # noqa: F401
+from autograd_course.functions import AddReLU, LinearReLU, checkpoint
 from autograd_course.lesson import (
     BLUE,
     GRAY,
@@ -55,6 +57,7 @@ from autograd_course.lesson import (
     note,
     peak_bytes,
     predict,
+    vote,
 )
 from autograd_course.visualize import knowledge_check, memory_timeline
 
@@ -63,13 +66,17 @@ KiB, MiB = 1024, 1024**2
 # %% [markdown]
 # ## A step that does not fit
 #
-# A small language model: each of 1024 tokens becomes a vector of 64 numbers, eight residual blocks
-# work on it, and the head scores each of 8192 words as the next one. The loss is the cross
-# entropy. A quarter of a million parameters in the blocks, a million in embedding and head: 5 MiB
-# in all, nothing that should trouble anybody.
+# Here is one training step of a small language model. Each of 1024 tokens becomes a vector of 64
+# numbers. Eight residual blocks transform these vectors, and the head computes a score for each of
+# 8192 words. The parameters take 5 MiB, and our accelerator has 16 MiB for everything else. (A real
+# accelerator has thousands of times more memory, and a real model needs it.)
+#
+# `peak_bytes` runs forward and backward once. It returns the largest number of bytes that were in
+# use at the same time. On the CPU it counts the memory of tensors, so every machine gives the same
+# number.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 class Block(nn.Module):
     """x + W₂·dropout(swish(W₁·norm(x)))"""
 
@@ -91,56 +98,625 @@ blocks = nn.Sequential(*[Block() for _ in range(8)])
 head = nn.Linear(64, WORDS, bias=False)
 words, target = torch.randint(WORDS, (2, TOKENS))
 
-# %% [markdown]
-# Our card has 16 MiB beside the weights (let it be a card from a museum; a real one has five
-# thousand times as much, and a real model too). `peak_bytes` runs forward and backward once and
-# says the most that was in use at any moment. It counts the storages of tensors, so the number
-# does not depend on the machine.
 
 # %%
-CARD = 16 * MiB
-
-
 def step(words, target):
     return cross_entropy(head(blocks(embedding(words))), target)
 
 
-def fits(step):
-    peak = peak_bytes(step, words, target)
-    verdict = "fits" if peak <= CARD else "OUT OF MEMORY"
-    print(f"peak {peak / MiB:6.1f} MiB, card {CARD // MiB} MiB: {verdict}")
-
-
-fits(step)
+print(f"peak: {peak_bytes(step, words, target) / MiB:.1f} MiB of 16 MiB")
+for kept in kept_tensors(step, words, target)[:4]:
+    kind = "already resident (a parameter)" if kept.anyway else "saved for backward"
+    print(f"{kept.bytes / MiB:5.1f} MiB  {kept.shape!s:13} {kind}")
+print(f"{kept_bytes(step, words, target) / MiB:5.1f} MiB saved for backward in all")
 
 # %% [markdown]
-# Eight times too much. The usual answer is an eighth of the batch: worse gradients, or eight
-# steps in place of one. But first let us see what all that memory is *for*. `kept_tensors` lists
-# what autograd holds on to between forward and backward.
+# The step needs eight times as much memory as we have. The usual answer is a smaller batch. But
+# first look at the list. It shows the largest tensors that autograd saves in forward because
+# backward needs them. A parameter is *already resident*: it is in memory with or without this step.
+# The other tensors are *saved activations*. The largest one takes 32 MiB, with one number for each
+# of 1024 tokens and 8192 words. The rest belongs to the blocks, and we start there.
+#
+# ## Save what the next layer saves
+#
+# The network below has a ReLU between two linear layers. The backward of the ReLU needs to know
+# where its input was positive. So this Function saves the input, `h`. `kept_bytes` counts the bytes
+# of the saved activations.
+#
+# **Your turn.** The output of a ReLU is positive exactly where its input is. In `setup_context`,
+# save `output` instead of `h`, and run the cell. How many KiB are still saved?
+
 
 # %%
-for kept in kept_tensors(step, words, target)[:4]:
-    owner = "a parameter, there anyway" if kept.anyway else "kept for backward"
-    print(f"{kept.bytes / MiB:5.1f} MiB  {kept.shape!s:13} {owner}")
-print(f"{kept_bytes(step, words, target) / MiB:5.1f} MiB  kept in all, parameters aside")
+class ReLU(Function):
+    """y = max(h, 0); ∂L/∂h = ∂L/∂y where h > 0, and 0 elsewhere."""
+
+    @staticmethod
+    def forward(h):
+        return h.clamp(min=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (h,) = inputs
+        ctx.save_for_backward(h)  # save the output here
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (saved,) = ctx.saved_tensors
+        return grad_output * (saved > 0)
+
+
+up, down = nn.Linear(64, 256), nn.Linear(256, 64)
+x = torch.randn(256, 64, requires_grad=True)
+print("saved:", kept_bytes(lambda x: down(ReLU.apply(up(x))), x) // KiB, "KiB")
 
 # %% [markdown]
-# One tensor of 32 MiB leads the list: for each of 1024 tokens, a number for each of 8192 words.
-# During backward two more of that size are alive with it. The rest is some fifty activations of the
-# blocks. We begin with the giant.
-
-# %% [markdown]
-# ## The whole thing, working
+# The output of the ReLU is also the input of the layer `down`, and `down` saves its input anyway,
+# because the gradient of its weight needs it. Both saved tensors have the same *storage*, which is
+# the block of memory that holds their elements. `kept_bytes` counts each storage once, so the ReLU
+# now adds nothing. (It does not count inputs and parameters, because they are already resident.)
+# `torch.relu` also saves its output.
 #
-# The *logits* $z = x W^\top$ are a matrix of tokens × words, and nobody wants it: we want the loss,
-# one number. For a single row with class $t$,
+# ### Exercise 1: ELU from its output
+#
+# The ELU is $y = x$ for $x > 0$ and $y = \alpha\,(e^x - 1)$ elsewhere, with a positive number
+# $\alpha$. Write it so that it saves the output and nothing else. How do you get the slope
+# $\alpha e^x$ from $y$?
+
+
+# %%
+class ELU(Function):
+    @staticmethod
+    def forward(x, alpha):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("elu-by-output", ELU)
+
+# %% [markdown]
+# ## What autograd saves, and until when
+#
+# You can watch what autograd saves. `saved_tensors_hooks` takes two functions. Autograd calls the
+# first function with each tensor that a node saves, and stores the result in place of the tensor.
+# It calls the second function when backward reads the tensor.
+
+
+# %%
+def pack_hook(tensor):
+    print(f"  save {tuple(tensor.shape)!s:11} {tensor.nbytes // KiB:4} KiB")
+    return tensor
+
+
+def unpack_hook(tensor):
+    print(f"  read {tuple(tensor.shape)}")
+    return tensor
+
+
+with saved_tensors_hooks(pack_hook, unpack_hook):
+    print("h = up(x)")
+    h = up(x)
+    print("y = h * sigmoid(h)")
+    y = h * torch.sigmoid(h)
+print("backward")
+y.sum().backward()
+
+# %% [markdown]
+# The linear layer saves $x$ and its weight, transposed. Both are already resident. The sigmoid
+# saves its output, and the product saves both factors. The output of the sigmoid is one of these
+# factors, so two nodes save the same tensor. Therefore this swish needs two saved activations, $h$
+# and $\sigma(h)$, of 256 KiB each.
+#
+# Autograd releases the saved tensors of a node as soon as the backward pass has finished with this
+# node, unless you pass `retain_graph=True`. Without a backward pass, they stay in memory as long as
+# the result exists. For example, a list of validation losses can fill the memory if you compute
+# them without `no_grad` and do not call `.item()`.
+#
+# Can you release `h` earlier yourself? Vote before you run the cell below. Some of the beliefs in
+# this lesson are true.
+
+# %%
+vote("07", "del-frees-memory")
+
+
+# %%
+def with_del(x):
+    h = up(x)
+    y = h * torch.sigmoid(h)
+    del h
+    return y
+
+
+def without_del(x):
+    h = up(x)
+    return h * torch.sigmoid(h)
+
+
+print("with del:   ", kept_bytes(with_del, x) // KiB, "KiB saved")
+print("without del:", kept_bytes(without_del, x) // KiB, "KiB saved")
+
+# %% [markdown]
+# `del h` removes only your reference. The graph has its own reference to the same tensor. (A hook
+# can store something else in place of the tensor. For example, `torch.autograd.graph.save_on_cpu`
+# stores a copy in the memory of the CPU.)
+#
+# ## Save something smaller
+#
+# If no other node saves the output, it costs as much as the input. In this case, save less than a
+# float for each element. A ReLU needs only the sign of its input, so a boolean mask is enough. A
+# `torch.bool` takes one byte, which is a quarter of a float32. You can also pack eight elements
+# into one byte, with one bit for each:
+
+
+# %%
+def powers(device):
+    return 2 ** torch.arange(8, dtype=torch.uint8, device=device)  # 1, 2, 4, … 128
+
+
+def pack(mask):
+    """Return eight elements in one byte. The last byte is padded with zeros."""
+    flat = mask.reshape(-1)
+    padded = torch.cat([flat, flat.new_zeros(-len(flat) % 8)])
+    return (padded.reshape(-1, 8) * powers(mask.device)).sum(1, dtype=torch.uint8)
+
+
+def unpack(packed, shape):
+    """Return the mask of this shape."""
+    bits = (packed[:, None] & powers(packed.device)) != 0
+    return bits.reshape(-1)[: shape.numel()].reshape(shape)
+
+
+class MaskReLU(ReLU):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output > 0)
+
+
+class PackedReLU(ReLU):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(pack(output > 0))
+        ctx.shape = output.shape
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (packed,) = ctx.saved_tensors
+        return grad_output * unpack(packed, ctx.shape)
+
+
+# %% [markdown]
+# The next cell measures each ReLU twice. First the ReLU is alone, and no other node saves its input
+# or output. Then it is between two linear layers.
+
+
+# %%
+def measure(name, relu):
+    alone = kept_bytes(lambda x: relu(2 * x), torch.randn(256, 256))
+    inside = kept_bytes(lambda x: down(relu(up(x))), x)
+    print(f"saves {name:7} alone {alone // KiB:4} KiB   between layers {inside // KiB:4} KiB")
+
+
+measure("output", torch.relu)
+measure("mask", MaskReLU.apply)
+measure("bits", PackedReLU.apply)
+
+# %% [markdown]
+# Between two layers, the output costs nothing extra, so the masks only add bytes. Alone, the packed
+# mask takes 1/32 of the output. Masks help other operations, too. For `torch.maximum(a, b)`,
+# autograd saves both inputs, although a mask of the elements with $a > b$ is enough.
+#
+# ### Checkpoint: a packed mask
+#
+# This dropout mask has 1000 rows of 100 elements. How many bytes does it take if you pack it?
+
+# %%
+mask = torch.rand(1000, 100) > 0.1
+
+predict(..., pack(mask).nbytes)
+
+# %% [markdown]
+# <details><summary>Why</summary>
+#
+# There are 100,000 elements, and eight of them share a byte, so the mask takes 12,500 bytes. As
+# `torch.bool` it would take 100,000, and as float32 400,000.
+#
+# </details>
+#
+# ### A view keeps the whole storage
+#
+# A slice looks small, but it is a *view*. It shares the storage of the tensor from which you took
+# it. If you save a view, the whole storage stays in memory.
+
+# %%
+scores = torch.exp(x.detach())
+column = scores[:, 0]
+copy = column.clone()
+for name, tensor in (("column", column), ("copy", copy)):
+    print(f"{name:6} {tensor.nbytes:5} bytes in a storage of {tensor.untyped_storage().nbytes()}")
+
+# %% [markdown]
+# If you save `column`, all of `scores` stays in memory until backward. So save a copy instead.
+# `kept_bytes` counts whole storages, so it shows the difference. A sum of `.nbytes` does not.
+#
+# We now have two measures. `kept_bytes` counts what is saved between forward and backward, and
+# these bytes add up over the layers. `peak_bytes` tells you whether the step fits. In your own code
+# on a GPU, `torch.cuda.max_memory_allocated()` returns the peak.
+
+# %% [markdown]
+# ## Recompute a cheap value
+#
+# The derivative of swish needs $h$ and $\sigma(h)$, and you cannot compute them from the output or
+# from a mask. But $\sigma(h)$ is cheap to compute from $h$. So save $h$, and *recompute*
+# $\sigma(h)$ in backward. The literature also calls this *rematerialization*.
+
+
+# %%
+class Swish(Function):
+    """y = h·σ(h); ∂L/∂h = (σ + h·σ·(1 - σ))·∂L/∂y. Saves h only."""
+
+    @staticmethod
+    def forward(h):
+        return h * torch.sigmoid(h)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (h,) = ctx.saved_tensors
+        s = torch.sigmoid(h)
+        return grad_output * (s + h * s * (1 - s))
+
+
+print("gradcheck:", gradcheck(Swish.apply, torch.linspace(-2, 2, 5).double().requires_grad_()))
+print("h * sigmoid(h):", kept_bytes(without_del, x) // KiB, "KiB saved")
+print("Swish:         ", kept_bytes(lambda x: Swish.apply(up(x)), x) // KiB, "KiB saved")
+
+# %% [markdown]
+# (The built-in `torch.nn.functional.silu` does the same.)
+#
+# ### Exercise 2: SwiGLU
+#
+# Many language models use $y = a\,\sigma(a)\,b$ in their blocks. If you compose it from PyTorch
+# operations, autograd saves four tensors: $a$, $\sigma(a)$, their product, and $b$. Write a
+# Function that saves only $a$ and $b$.
+
+
+# %%
+class SwiGLU(Function):
+    @staticmethod
+    def forward(a, b):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("swiglu", SwiGLU)
+
+# %% [markdown]
+# ### Does a Function always save memory?
+#
+# So far, each Function has reduced the number of saved bytes. Does this always work?
+
+# %%
+vote("07", "addition-saves-nothing")
+
+
+# %%
+def composed_gelu(x):
+    return x * 0.5 * (1 + torch.erf(x / 2**0.5))
+
+
+a, b = torch.randn(2, 256, 64)
+for name, saved in (
+    ("a + b", kept_bytes(lambda a, b: 2 * a + 2 * b, a, b)),
+    ("a * b", kept_bytes(lambda a, b: (2 * a) * (2 * b), a, b)),
+    ("built-in gelu", kept_bytes(lambda a: gelu(2 * a), a)),
+    ("composed gelu", kept_bytes(lambda a: composed_gelu(2 * a), a)),
+):
+    print(f"{name:14} {saved // KiB:4} KiB saved")
+
+# %% [markdown]
+# For a sum, autograd saves nothing, so no Function can save less. The built-in `gelu` saves only
+# its input. A GELU composed of several operations saves three tensors, and a Function would save
+# one. So look for a built-in first, and measure with `kept_bytes` before you write your own.
+# Sometimes algebra is enough. For example, a batch norm in eval mode only multiplies and adds fixed
+# numbers. So you can fold it into the weights of the convolution before it.
+#
+# For each Function, ask these questions in this order:
+#
+# 1. Does the *output* determine the derivative, and does the next layer save it?
+# 2. Is something *smaller* enough: a sign, a mask, indices, one number for each row?
+# 3. Can backward *recompute* the value from what is saved anyway?
+#
+# ### Fuse two operations
+#
+# If one Function computes two operations, they can share memory. A fused `relu(linear(x))` applies
+# the ReLU *in place* to the result of the linear layer. This is allowed, because the Function
+# created this tensor and no other code uses it. (Lesson 02 has the rules for changing an *input* in
+# place.) A fused `relu(a + b)` overwrites the sum in the same way, and saves packed bits. The
+# course's package contains both Functions.
+
+# %%
+a, b = torch.randn(2, 256, 256)
+h, weight, bias = torch.randn(256, 64), torch.randn(256, 64), torch.randn(256)
+
+
+def linear_then_relu(x, weight, bias):
+    return torch.relu(linear(x, weight, bias))
+
+
+print(f"relu(a + b)     {kept_bytes(lambda a, b: torch.relu(a + b), a, b) // KiB:4} KiB saved")
+print(f"AddReLU         {kept_bytes(AddReLU, a, b) // KiB:4} KiB saved")
+for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU)):
+    peak = peak_bytes(f, h, weight, bias, backward=False)
+    print(f"{name:15} {peak // KiB:4} KiB peak in forward")
+
+# %% [markdown]
+# ## Recompute a whole block
+#
+# You can also recompute a whole block. Save only the *input* of the block, and run the block again
+# in backward. This is called *checkpointing*. Forward runs the block without a graph. Backward
+# builds the graph of this one block, differentiates it, and drops it:
+
+
+# %%
+class Again(Function):
+    """y = block(x); backward recomputes it. A first attempt, with four faults."""
+
+    @staticmethod
+    def forward(x, block):
+        return block(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.block = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        x = x.detach().requires_grad_()  # a leaf: the graph built here begins with it
+        with torch.enable_grad():  # grad mode is off in backward
+            y = ctx.block(x)
+        return grad(y, x, grad_output)[0], None
+
+
+block = Block().eval()
+x = torch.randn(TOKENS, 64, requires_grad=True)
+(one,), (two,) = grad(block(x).sum(), x), grad(Again.apply(x, block).sum(), x)
+print("same gradient for x:", torch.allclose(one, two, atol=1e-6))
+small, row = nn.Linear(3, 2).double(), torch.randn(3, dtype=torch.float64, requires_grad=True)
+print("gradcheck:", gradcheck(Again.apply, (row, small)))
+print(f"block: {kept_bytes(block, x) / MiB:.1f} MiB saved")
+print(f"Again: {kept_bytes(Again, x, block) / MiB:.1f} MiB saved")
+
+# %% [markdown]
+# The saved activations go down from 3.3 MiB to nothing, and `gradcheck` passes. But `Again` has
+# four faults.
+#
+# **The parameters.** The second run has grad mode on. Do the weights of the block get a gradient?
+
+# %%
+vote("07", "checkpoint-trains-parameters")
+
+# %%
+block.zero_grad()
+Again.apply(x, block).sum().backward()
+print("gradient of a weight:", block.up.weight.grad)
+
+# %% [markdown]
+# They do not, and PyTorch raises no error. `grad(y, x, …)` computes the gradient of $x$ only. The
+# inputs of this Function are `x` and `block`, and `block` is not a tensor. So you must also pass
+# the parameters, as in `Again.apply(x, block, *block.parameters())`, and backward must return a
+# gradient for each of them.
+#
+# **The random numbers.** Dropout draws new ones in the second run:
+
+# %%
+dropout, ones = nn.Dropout(0.5), torch.ones(8, requires_grad=True)
+torch.manual_seed(0)
+y = Again.apply(ones, dropout)
+y.sum().backward()
+print("forward multiplied by ", y.tolist())
+print("backward multiplied by", ones.grad.tolist())
+
+# %% [markdown]
+# This is the gradient of a network that never ran, and again PyTorch raises no error. So forward
+# must store the state of the random number generator with `torch.get_rng_state()`. Backward sets
+# this state with `torch.set_rng_state()` before the second run. It does so inside
+# `torch.random.fork_rng()`, which restores the current state afterwards.
+#
+# **The buffers.** A batch norm in training mode counts its batches:
+
+# %%
+norm = nn.BatchNorm1d(64)
+Again.apply(x, norm).sum().backward()
+print("Again:                 ", norm.num_batches_tracked.item(), "batches counted, 1 expected")
+
+norm = nn.BatchNorm1d(64)
+torch_checkpoint.checkpoint(norm, x, use_reentrant=False).sum().backward()
+print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches counted, 1 expected")
+
+# %% [markdown]
+# So the running mean moves almost twice as far as it should. PyTorch's own checkpoint has the same
+# effect. The course's `autograd_course.functions.checkpoint` restores the buffers.
+#
+# **Autocast.** Inside a block `with torch.autocast(…)`, matrix products run in half precision. The
+# backward pass usually runs outside of this block. Then the first run computes in bfloat16, and the
+# second run in float32. So forward must store the autocast state, and backward must restore it.
+#
+# ### What to use in practice
+#
+# Use `torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)`. It is not a Function. The
+# block records its graph as usual, but saved-tensor hooks store a placeholder in place of each
+# saved tensor. When backward reads the first placeholder, a hook runs the block again and fills all
+# placeholders. So this checkpoint finds the parameters itself. It also restores the random state
+# and the autocast state.
+#
+# ## How many segments
+#
+# You can put one checkpoint around the whole network. Or you can cut the network into *segments*
+# and put a checkpoint around each segment.
+#
+# The next cell runs four layers, each a linear layer with a swish, in four ways. Choose one of them
+# in the table and play it. The memory grows in forward and shrinks in backward. With four segments,
+# each spike in backward is a segment that runs again. The red dashed line is a budget of 384 KiB.
+# The table shows the peak of the *saved* tensors. If you tick the box, the picture also contains
+# gradients and temporary results. `peak_bytes` counts these, too.
+
+# %%
+vote("07", "one-checkpoint")
+
+# %% jupyter={"source_hidden": true}
+layers = [nn.Linear(128, 128) for _ in range(4)]
+
+
+def composed(x, part=slice(0, 4)):
+    for layer in layers[part]:
+        h = layer(x)
+        x = h * torch.sigmoid(h)
+    return x
+
+
+def saves_h(x):
+    for layer in layers:
+        x = Swish.apply(layer(x))
+    return x
+
+
+# `composed` is not a module, so `uses` tells the course's checkpoint which parameters it uses.
+def four_segments(x):
+    for i, layer in enumerate(layers):
+        x = checkpoint(composed, x, part=slice(i, i + 1), uses=[layer])
+    return x
+
+
+def one_segment(x):
+    return checkpoint(composed, x, uses=layers)
+
+
+variants = {
+    "composed": composed,
+    "Swish saves h": saves_h,
+    "4 segments": four_segments,
+    "1 segment": one_segment,
+}
+memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
+
+# %% [markdown]
+# Only the version with four segments stays below the line. With one segment, nothing is saved
+# between the passes. But then backward recomputes all layers at once, and their graph needs as much
+# memory as without a checkpoint. If you cut $n$ layers into $k$ segments, autograd saves $k$
+# inputs, and the segment that runs again has $n/k$ layers:
+#
+# $$\text{memory} \sim k + \frac{n}{k}, \qquad \text{smallest at } k = \sqrt n .$$
+#
+# ### What it costs
+#
+# The second run takes time. How much more does a training step have to compute?
+
+# %%
+vote("07", "one-more-forward")
+
+# %%
+deep = [nn.Sequential(nn.Linear(32, 32), nn.Tanh()) for _ in range(36)]
+
+
+def segmented(x, k):
+    size = len(deep) // k
+    for begin in range(0, len(deep), size):
+        part = nn.Sequential(*deep[begin : begin + size])
+        x = torch_checkpoint.checkpoint(part, x, use_reentrant=False)
+    return x
+
+
+def work(run, *arguments):
+    """Return the multiplications of forward and backward, in units of one forward."""
+    x = torch.randn(64, 32, requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        y = run(x, *arguments)
+        forward = counter.get_total_flops()
+        y.sum().backward()
+    return counter.get_total_flops() / forward
+
+
+print(f"no checkpoint: {work(nn.Sequential(*deep)):.1f} forwards")
+for k in (6, 36):
+    print(f"{k:>2} segments:   {work(segmented, k):.1f} forwards")
+
+# %% [markdown]
+# A backward pass costs as much as two forwards, and the second run costs one more. So the step
+# computes a third more, with any number of segments.
+#
+# ### Thirty-six layers
+#
+# *Extra: for readers who want to see the formula measured.*
+#
+# The next cell measures the peak of the 36 layers for different $k$.
+
+# %%
+x = torch.randn(2048, 32)
+counts = (1, 2, 3, 4, 6, 9, 12, 18, 36)
+without = peak_bytes(nn.Sequential(*deep), x)
+peaks = {k: peak_bytes(segmented, x, k) for k in counts}
+print(f"no checkpoint: {without / MiB:4.1f} MiB")
+for k in (1, 6, 36):
+    print(f"k = {k:<2}:        {peaks[k] / MiB:4.1f} MiB")
+
+# %% jupyter={"source_hidden": true}
+with figure(width=6.6, height=3.4) as (axes,):
+    axes.axhline(without / MiB, color=GRAY, linestyle="--", linewidth=1)
+    axes.plot(counts, [peaks[k] / MiB for k in counts], color=BLUE, marker="o")
+    axes.set(
+        title="36 layers in k segments",
+        xlabel="k",
+        ylabel="peak [MiB]",
+        ylim=(0, 11.5),
+        xscale="log",
+    )
+    axes.set_xticks(counts, [str(k) for k in counts])
+    axes.minorticks_off()
+    note(axes, "no checkpoint", (9, 10.1), GRAY)
+    note(axes, "√36 = 6", (5.3, 2.3), BLUE)
+    note(axes, "long segments to recompute", (1.45, 8.3), BLUE)
+    note(axes, "many saved inputs", (10, 7.4), BLUE)
+
+# %% [markdown]
+# ## Never build the logits
+#
+# Now we come to the largest tensor. The *logits* $z = x W^\top$ are a matrix of tokens × words, but
+# we need only the loss. For one row with the right word $t$,
 #
 # $$\ell = \log\sum_j e^{z_j} - z_t, \qquad \frac{\partial \ell}{\partial z} =
-# \operatorname{softmax}(z) - \text{one-hot}(t),$$
+# \operatorname{softmax}(z) - \text{one-hot}(t) .$$
 #
-# and no row needs another one. So take 64 rows at a time: compute their logits, their loss *and
-# their gradient*, add up, and forget the logits. What stays for backward is $\partial L/\partial
-# x$ and $\partial L/\partial W$ themselves, no larger than $x$ and $W$.
+# Each row can be computed alone. So the Function below takes 64 rows at a time. It computes their
+# logits, their loss *and their gradient*, and then drops the logits. It saves $\partial L/\partial
+# x$ and $\partial L/\partial W$, which are as large as $x$ and $W$. They are intermediates of
+# `forward`, so this Function has a combined `forward`.
 
 
 # %%
@@ -168,10 +744,6 @@ class ChunkedLoss(Function):
         return grad_output * grad_x, grad_output * grad_weight, None
 
 
-# %% [markdown]
-# The same loss, the same gradients, a ninth of the memory:
-
-
 # %%
 def plain_head(x, weight):
     return cross_entropy(x @ weight.t(), target)
@@ -182,786 +754,28 @@ def chunked_head(x, weight):
 
 
 x, weight = torch.randn(TOKENS, 64, requires_grad=True), head.weight
-values = [f(x, weight) for f in (plain_head, chunked_head)]
-gradients = [grad(value, (x, weight)) for value in values]
-same = [torch.allclose(a, b, atol=1e-6) for a, b in zip(*gradients, strict=True)]
-print("same loss:", torch.allclose(*values), " same gradients:", all(same))
+plain, chunked = (grad(f(x, weight), (x, weight)) for f in (plain_head, chunked_head))
+same = [torch.allclose(a, b, atol=1e-6) for a, b in zip(plain, chunked, strict=True)]
+print("same gradients:", all(same))
 for name, f in (("plain", plain_head), ("chunked", chunked_head)):
     print(f"{name:8} head: peak {peak_bytes(f, x, weight) / MiB:6.1f} MiB")
 
-
 # %% [markdown]
-# And the step?
-
-
-# %%
-def step_chunked(words, target):
-    return ChunkedLoss.apply(blocks(embedding(words)), head.weight, target)
-
-
-fits(step_chunked)
-
-# %% [markdown]
-# From 132 to 47. What is left belongs to the blocks, and there no single tensor is to blame. For
-# that we need to know more exactly what is kept. We come back to the card at the end, and to
-# `ChunkedLoss` too: it has a secret.
-
-# %% [markdown]
-# ## What is kept, by whom, until when
+# The gradients are the same, and the peak is nine times lower. The plain head holds three matrices
+# of 32 MiB at once, because backward creates two more while the saved one is still in memory.
 #
-# A backward formula needs numbers from forward. Each node of the graph holds on to its own, and
-# the graph holds on to its nodes. *By whom* can be asked of the engine: `saved_tensors_hooks` calls
-# the first of two functions for each tensor that a node saves, and the second when backward wants
-# it back. Whatever the first returns is kept in the tensor's place.
-
-# %%
-up = nn.Linear(64, 256)
-x = torch.randn(256, 64, requires_grad=True)
-
-
-def packed(tensor):
-    print(f"  keep     {tuple(tensor.shape)!s:11} {tensor.nbytes // KiB:4} KiB")
-    return tensor
-
-
-def unpacked(tensor):
-    print(f"  give back {tuple(tensor.shape)}")
-    return tensor
-
-
-with saved_tensors_hooks(packed, unpacked):
-    print("h = up(x)")
-    h = up(x)
-    print("y = h * sigmoid(h)")
-    y = h * torch.sigmoid(h)
-print("backward")
-y.sum().backward()
-
-# %% [markdown]
-# The linear layer keeps $x$ and, transposed, its weight; both exist anyway. The sigmoid keeps its
-# output, the product both factors. Read closely: five are kept, but the sigmoid's output is two of
-# them, one tensor kept by two nodes. So what swish costs is $h$ and $\sigma(h)$, 256 KiB each.
-# Honest counting goes by *storages*, the blocks of memory that tensors look at, and takes each
-# once.
+# ### The price of early gradients
 #
-# *Until when:* each is released as soon as backward has passed its node; with `retain_graph=True`
-# it is not. And a graph through which no backward ever goes keeps everything as long as its result
-# lives: a list of validation losses, computed without `no_grad` and never reduced by `.item()`,
-# fills any card.
+# *Extra: exercise 10 needs this section. It explains when `forward` may compute gradients.*
 #
-# **Common belief: "`del h` frees the memory."** It takes away your name for it; the graph keeps its
-# own.
-
-
-# %%
-def tidy(x):
-    h = up(x)
-    y = h * torch.sigmoid(h)
-    del h
-    return y
-
-
-def untidy(x):
-    h = up(x)
-    return h * torch.sigmoid(h)
-
-
-print("kept with del:   ", kept_bytes(tidy, x) // KiB, "KiB")
-print("kept without del:", kept_bytes(untidy, x) // KiB, "KiB")
-
-# %% [markdown]
-# The hooks are also a lever, since they may keep something else. Half precision, for example, or a
-# copy in the main memory of the host (`torch.autograd.graph.save_on_cpu`). Nothing is free. Here
-# the gradient pays with digits; and since the hook packs whatever it is shown, one tensor at a
-# time, $\sigma(h)$ is kept twice, and $x$ and the weight are copied, which exist anyway. Half
-# precision does not halve the 512 KiB:
-
-
-# %%
-def in_half(x):
-    with saved_tensors_hooks(lambda t: (t.bfloat16(), t.dtype), lambda kept: kept[0].to(kept[1])):
-        return untidy(x)
-
-
-(exact,), (rough,) = (grad(f(x).sum(), x) for f in (untidy, in_half))
-error = (rough - exact).norm() / exact.norm()
-print("same gradient:", torch.allclose(exact, rough), f" within 1 %: {error < 0.01}")
-print("kept:", kept_bytes(in_half, x) // KiB, "KiB")
-
-# %% [markdown]
-# ## Measuring honestly
+# `ChunkedLoss` computes its gradients before any `grad_output` exists. This is right because the
+# loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is a single number, too. So
+# backward multiplies the finished gradients by $g$.
 #
-# *Extra: for readers who measure the memory of their own code. In short: a boolean takes a byte, a
-# view keeps the whole tensor that it looks at, `kept_bytes` is what waits for backward, and
-# `peak_bytes` decides whether the step fits.*
-#
-# Two mistakes are common when people count bytes.
-#
-# **Common belief: "a boolean mask costs one bit an element."** A `torch.bool` takes a byte. A mask
-# is a quarter of a float32, not a thirty-second.
-
-# %%
-mask = x > 0
-print("elements:", mask.numel(), " bytes:", mask.nbytes)
-
-# %% [markdown]
-# **Common belief: "I keep only a slice, so I keep little."** A view has no memory of its own. Who
-# keeps it keeps the storage that it looks at, all of it.
-
-
-# %%
-class FirstColumn(Function):
-    """y = exp(2·x₀), with x₀ the first of 64 columns; saves a column of an intermediate."""
-
-    @staticmethod
-    def forward(ctx, x, copy):
-        column = torch.exp(2 * x)[:, 0]
-        ctx.save_for_backward(column.clone() if copy else column)
-        return column.clone()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (column,) = ctx.saved_tensors
-        grad_x = grad_output.new_zeros(len(column), 64)
-        grad_x[:, 0] = 2 * column * grad_output
-        return grad_x, None
-
-
-for copy in (False, True):
-    print(f"copy={copy!s:5}  kept: {kept_bytes(FirstColumn, x, copy):6,} bytes")
-
-# %% [markdown]
-# `tensor.nbytes` says 1,024 in both cases. `kept_bytes` counts storages, and it counts what is
-# *still alive* when the results have been dropped, so that a tensor hidden on `ctx` does not escape
-# it either. It leaves out what was there before: inputs and parameters.
-#
-# Two numbers, then, and they answer two questions:
-#
-# | | |
-# | --- | --- |
-# | `kept_bytes` | what waits between forward and backward: adds up over the layers |
-# | `peak_bytes` | the most at any moment: decides whether it fits |
-#
-# On a GPU the allocator knows the peak. This cell asks it, if there is one:
-
-# %% tags=["nbval-ignore-output"]
-if torch.cuda.is_available():
-    torch.cuda.reset_peak_memory_stats()
-    torch.randn(1024, 1024, device="cuda").square().sum()
-    print(torch.cuda.max_memory_allocated() // KiB, "KiB at most")
-else:
-    print("no GPU here; torch.cuda.max_memory_allocated() would answer")
-
-# %% [markdown]
-# ## Keep something smaller
-#
-# What does the backward of a ReLU need? The sign of each input. There are four ways to keep it.
-
-
-# %%
-class ReLU(Function):
-    """y = max(x, 0); keep says from what backward learns where x was positive."""
-
-    @staticmethod
-    def forward(ctx, x, keep):
-        y, mask = x.clamp(min=0), x > 0
-        ctx.keep, ctx.shape = keep, x.shape
-        ctx.save_for_backward({"input": x, "output": y, "mask": mask, "bits": pack(mask)}[keep])
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (kept,) = ctx.saved_tensors
-        positive = unpack(kept, ctx.shape) if ctx.keep == "bits" else kept > 0
-        return grad_output * positive, None
-
-
-def pack(mask):
-    """Eight elements in one byte; the last byte is filled up with zeros."""
-    flat = mask.reshape(-1)
-    padded = torch.cat([flat, flat.new_zeros(-len(flat) % 8)]).reshape(-1, 8)
-    return (padded * powers(mask.device)).sum(1, dtype=torch.uint8)
-
-
-def unpack(packed, shape):
-    bits = (packed[:, None] & powers(packed.device)).ne(0)
-    return bits.reshape(-1)[: shape.numel()].reshape(shape)
-
-
-def powers(device):
-    return 2 ** torch.arange(8, dtype=torch.uint8, device=device)  # 1, 2, 4, … 128
-
-
-# %% [markdown]
-# Measured twice: alone, behind a doubling whose result nobody else keeps; and between two linear
-# layers, as a ReLU stands in a network. That makes a difference, because the next layer keeps its
-# input, and its input *is* the ReLU's output.
-
-# %%
-down = nn.Linear(256, 64)
-for keep in ("input", "output", "mask", "bits"):
-    alone = kept_bytes(lambda x, keep=keep: ReLU.apply(2 * x, keep), x)
-    inside = kept_bytes(lambda x, keep=keep: down(ReLU.apply(up(x), keep)), x)
-    print(f"keeps {keep:6}  alone {alone / KiB:5.0f} KiB   between layers {inside / KiB:4.0f} KiB")
-
-# %% [markdown]
-# Between layers the output costs nothing more: 256 KiB are kept for the next layer anyway, and
-# the ReLU keeps the same storage. (`torch.relu` does so.) Packed bits are the best you can do where
-# nobody keeps the output: in front of a residual addition, or for the mask of a dropout. Ask, in
-# this order:
-#
-# 1. Does the *output* determine the derivative, and will the next layer keep it?
-# 2. Does something *smaller* suffice: a sign, a mask, indices, one number a row?
-# 3. Can it be *computed again* from what is kept anyway?
-#
-# Swish is a case for the third. Its derivative needs $h$ and $\sigma(h)$, and the output determines
-# neither ($h\,\sigma(h)$ falls before it rises). But $\sigma(h)$ is cheap:
-
-
-# %%
-class Swish(Function):
-    """y = h·σ(h), σ = logistic; ∂L/∂h = (σ + y(1 - σ))·∂L/∂y. Keeps h alone."""
-
-    @staticmethod
-    def forward(ctx, h):
-        ctx.save_for_backward(h)
-        return h * torch.sigmoid(h)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (h,) = ctx.saved_tensors
-        s = torch.sigmoid(h)
-        return grad_output * (s + h * s * (1 - s))
-
-
-print("h * sigmoid(h):", kept_bytes(untidy, x) // KiB, "KiB")
-print("Swish:         ", kept_bytes(lambda x: Swish.apply(up(x)), x) // KiB, "KiB")
-diagnose(Swish, (torch.linspace(-2, 2, 6, dtype=torch.float64),))
-
-# %% [markdown]
-# (`nn.functional.silu` is this Function, built in. What follows has no built-in.)
-#
-# A hand-written backward is not leaner by itself. Autograd keeps nothing for an addition, and its
-# backward runs no operation, so a Function `MyAdd` cannot save anything. The built-in `gelu` keeps
-# only its input and runs one operation each way. A GELU composed of `erf` and products keeps three
-# tensors, and there a Function that keeps only the input pays. So look for a built-in first, and
-# measure with `kept_bytes` before you write your own.
-#
-# ### Checkpoint 1
-#
-# A dropout mask for 1000 rows of 100 elements. How many bytes does it take packed?
-
-# %%
-mask = torch.rand(1000, 100) > 0.1
-
-predict(..., pack(mask).nbytes)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# 100,000 elements, eight to a byte: 12,500. As `torch.bool` they would take 100,000, as float32
-# 400,000.
-#
-# </details>
-#
-# ### Fuse what stands together
-#
-# Two neighbors in one Function can share. `relu(linear(x))` fused can work *in place* on the linear
-# layer's result, so that forward makes one tensor rather than two. That is allowed inside a
-# Function: the tensor is its own, and nobody else has seen it. (Changing an *input* in place is
-# another matter, with rules of its own: lesson 02.) `relu(a + b)` fused works in place on the sum
-# in the same way, and keeps packed bits, as above; the addition keeps nothing.
-#
-# The course's package has both, as `LinearReLU` and `AddReLU`; you will write the first in the
-# exercises.
-
-# %%
-a, b = torch.randn(2, 256, 256)
-h, weight, bias = torch.randn(256, 64), torch.randn(256, 64), torch.randn(256)
-
-
-def linear_then_relu(x, weight, bias):
-    return torch.relu(linear(x, weight, bias))
-
-
-print(f"relu(a + b)     {kept_bytes(lambda a, b: torch.relu(a + b), a, b) // KiB:4} KiB kept")
-print(f"AddReLU         {kept_bytes(AddReLU, a, b) // KiB:4} KiB kept")
-for name, f in (("relu(linear(x))", linear_then_relu), ("LinearReLU", LinearReLU)):
-    print(f"{name:15} {peak_bytes(f, h, weight, bias, backward=False) // KiB:4} KiB in forward")
-
-# %% [markdown]
-# #### A batch norm that is no layer
-#
-# *Extra: for readers who want to save memory by algebra alone. No exercise needs this section.*
-#
-# And a batch norm in eval mode is no layer at all: its mean $\mu$ and deviation $s$ are fixed, so
-# it multiplies and adds, which the convolution before it can do as well:
-#
-# $$\frac{Wx + b - \mu}{s}\,\gamma + \beta \;=\; W'x + b', \qquad W' = \frac{\gamma}{s} W, \quad
-# b' = \frac{\gamma}{s}(b - \mu) + \beta .$$
-
-# %%
-conv, norm = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16)
-images = torch.randn(8, 3, 32, 32)
-norm(conv(images))  # one batch, so that the running statistics are not the initial ones
-norm.eval()
-
-
-def folded(images):
-    scale = norm.weight / (norm.running_var + norm.eps).sqrt()
-    bias = scale * (conv.bias - norm.running_mean) + norm.bias
-    return torch.conv2d(images, scale[:, None, None, None] * conv.weight, bias)
-
-
-print("same:", torch.allclose(norm(conv(images)), folded(images), atol=1e-5))
-print(f"conv, then norm: {kept_bytes(lambda i: norm(conv(i)), images) // KiB:4} KiB kept")
-print(f"folded:          {kept_bytes(folded, images) // KiB:4} KiB kept")
-
-# %% [markdown]
-# No Function was needed: written like this, autograd differentiates the folded weight back to
-# $W$, $\gamma$ and $\beta$. First look for the algebra.
-
-# %% [markdown]
-# ## Compute it again
-#
-# What Swish does with one sigmoid can be done with a whole block: keep its *input* only, forget
-# everything else, and run the block a second time when backward comes by. This is called
-# *checkpointing*. Forward runs without a graph; backward builds the graph of this one block, goes
-# back through it, and drops it:
-
-
-# %%
-class Again(Function):
-    """y = block(x); backward computes it once more. A first attempt, with four faults."""
-
-    @staticmethod
-    def forward(ctx, x, block):
-        ctx.block = block
-        ctx.save_for_backward(x)
-        return block(x)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (x,) = ctx.saved_tensors
-        x = x.detach().requires_grad_()  # a leaf: the graph built here begins at it
-        with torch.enable_grad():  # off in backward, as in forward
-            y = ctx.block(x)
-        return grad(y, x, grad_output)[0], None
-
-
-block = Block().eval()
-x = torch.randn(TOKENS, 64, requires_grad=True)
-(one,), (two,) = grad(block(x).sum(), x), grad(Again.apply(x, block).sum(), x)
-print("same gradient for x:", torch.allclose(one, two, atol=1e-6))
-small, row = nn.Linear(3, 2).double(), torch.randn(3, dtype=torch.float64, requires_grad=True)
-print("gradcheck:", gradcheck(Again.apply, (row, small)))
-print(f"block: {kept_bytes(block, x) / MiB:.1f} MiB kept")
-print(f"Again: {kept_bytes(Again, x, block) / MiB:.1f} MiB kept")
-
-# %% [markdown]
-# From 3.3 MiB to nothing, and `gradcheck` passes. The four faults are elsewhere.
-#
-# **Common belief: "the parameters get their gradients inside."** `grad(y, x, …)` asks for $x$
-# alone. And were they asked for, backward would have nowhere to return them: to the engine, this
-# Function has the inputs `x` and `block`, and the second is no tensor.
-
-# %%
-block.zero_grad()
-Again.apply(x, block).sum().backward()
-print("gradients of parameters:", {p.grad for p in block.parameters()})
-
-# %% [markdown]
-# `None`: this block never trains, and nothing says so. The parameters must be *inputs* of the
-# Function, `Again.apply(x, block, *block.parameters())`, and backward returns a gradient for each.
-#
-# **Common belief: "the same function on the same input gives the same output."** Not if it draws
-# random numbers.
-
-# %%
-dropout, ones = nn.Dropout(0.5), torch.ones(8, requires_grad=True)
-torch.manual_seed(0)
-y = Again.apply(ones, dropout)
-y.sum().backward()
-print("forward multiplied by ", y.tolist())
-print("backward multiplied by", ones.grad.tolist())
-
-# %% [markdown]
-# The second run draws a mask of its own, and the gradient belongs to a network that was never run.
-# Nothing is raised. So the state of the random number generator must be kept
-# (`torch.get_rng_state()`), and put in force for the second run (inside `torch.random.fork_rng()`,
-# which gives the present state back afterwards).
-#
-# **Common belief: "recomputing has no side effects."** A batch norm in training mode counts:
-
-# %%
-norm = nn.BatchNorm1d(64)
-Again.apply(x, norm).sum().backward()
-print("one batch, counted", norm.num_batches_tracked.item(), "times")
-
-norm = nn.BatchNorm1d(64)
-torch_checkpoint.checkpoint(norm, x, use_reentrant=False).sum().backward()
-print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "times")
-
-# %% [markdown]
-# The running mean moves almost twice as far as `momentum` says. PyTorch's own checkpoint leaves
-# that to you as well; the course's, `autograd_course.functions.checkpoint`, puts buffers back.
-#
-# ### The fourth fault
-#
-# *Extra: for readers who use checkpoints under autocast. A table compares all four faults.*
-#
-# **Common belief: "backward runs under the same settings as forward."** *Autocast*, which lets
-# matrix products compute in half precision, is such a setting: it holds inside a `with` block, and
-# backward mostly runs outside of it. Then the second run computes in float32 what the first
-# computed in bfloat16. All four faults, with three ways side by side:
-
-
-# %%
-def trains(run):
-    layer = nn.Linear(64, 1)
-    run(layer, x).sum().backward()
-    return layer.weight.grad is not None
-
-
-def same_mask(run):
-    ones = torch.ones(64, requires_grad=True)
-    y = run(nn.Dropout(0.5), ones)
-    return torch.equal(grad(y.sum(), ones)[0], y)
-
-
-def batches_counted(run):
-    norm = nn.BatchNorm1d(64)
-    run(norm, x).sum().backward()
-    return norm.num_batches_tracked.item()
-
-
-def same_precision(run):
-    layer, seen = nn.Linear(64, 1), []
-    layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
-    with torch.autocast("cpu", torch.bfloat16):
-        y = run(nn.Sequential(layer, nn.Sigmoid()), x)
-    y.sum().backward()
-    return seen == [torch.bfloat16, torch.bfloat16]  # of the first run and of the second
-
-
-# %%
-ways = {
-    "a first attempt": lambda module, x: Again.apply(x, module),
-    "torch's checkpoint": lambda m, x: torch_checkpoint.checkpoint(m, x, use_reentrant=False),
-    "course's checkpoint": checkpoint,
-}
-print(f"{'':20} trains   same mask   batches counted   same precision")
-for name, run in ways.items():
-    told = f"{trains(run)!s:8} {same_mask(run)!s:11} {batches_counted(run):<17}"
-    print(f"{name:20} {told} {same_precision(run)}")
-
-# %% [markdown]
-# ## How many segments
-#
-# A network can be checkpointed as a whole, or cut into *segments*, each with a checkpoint of its
-# own. **Common belief: "best as a whole, then nothing is kept."** Nothing is kept *between* the
-# passes. But backward begins by running the whole segment again, and at that moment all of its
-# graph exists after all.
-#
-# Four layers of linear and swish, kept in four ways. Choose one in the table and play it: forward
-# fills, backward drains. With four segments, each tooth in backward is a segment that runs again.
-# The red dashed line is a budget of 384 KiB. The peak in the table is that of what is *kept*; what
-# `peak_bytes` counts besides, gradients and momentary results, comes with the checkbox.
-
-# %%
-layers = [nn.Linear(128, 128) for _ in range(4)]
-
-
-def composed(x, part=slice(0, 4)):
-    for layer in layers[part]:
-        h = layer(x)
-        x = h * torch.sigmoid(h)
-    return x
-
-
-def keeps_h(x):
-    for layer in layers:
-        x = Swish.apply(layer(x))
-    return x
-
-
-def four_segments(x):
-    for i, layer in enumerate(layers):
-        x = checkpoint(composed, x, part=slice(i, i + 1), uses=[layer])
-    return x
-
-
-def one_segment(x):
-    return checkpoint(composed, x, uses=layers)
-
-
-variants = {
-    "composed": composed,
-    "Swish keeps h": keeps_h,
-    "4 segments": four_segments,
-    "1 segment": one_segment,
-}
-memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
-
-# %% [markdown]
-# (`composed` is no module, so the course's `checkpoint` must be told by `uses` which parameters it
-# reaches. If it reaches one that it was not told of, backward raises.)
-#
-# Only four segments stay under the line. One segment waits with nothing in its hands, and then
-# needs as much as if there were no checkpoint. With $n$ layers in $k$ segments, $k$ inputs are
-# kept, and the segment that is at work has $n/k$ layers:
-#
-# $$\text{memory} \sim k + \frac{n}{k}, \qquad \text{least at } k = \sqrt n .$$
-#
-# ### Thirty-six layers
-#
-# *Extra: for readers who want to see the formula measured. A checkpoint costs a third more work,
-# for any $k$.*
-#
-# Thirty-six layers, measured:
-
-# %%
-deep = [nn.Sequential(nn.Linear(32, 32), nn.Tanh()) for _ in range(36)]
-x = torch.randn(2048, 32)
-counts = (1, 2, 3, 4, 6, 9, 12, 18, 36)
-
-
-def in_segments(k):
-    size = len(deep) // k
-    parts = [nn.Sequential(*deep[begin : begin + size]) for begin in range(0, len(deep), size)]
-
-    def run(x):
-        for part in parts:
-            x = checkpoint(part, x)
-        return x
-
-    return run
-
-
-without = peak_bytes(nn.Sequential(*deep), x)
-peaks = {k: peak_bytes(in_segments(k), x) for k in counts}
-print(f"no checkpoint: {without / MiB:4.1f} MiB")
-for k in (1, 6, 36):
-    print(f"{k:>2} segments:   {peaks[k] / MiB:4.1f} MiB")
-
-# %% jupyter={"source_hidden": true}
-with figure(width=6.6, height=3.4) as (axes,):
-    axes.axhline(without / MiB, color=GRAY, linestyle="--", linewidth=1)
-    axes.plot(counts, [peaks[k] / MiB for k in counts], color=BLUE, marker="o")
-    axes.set(
-        title="36 layers in k segments",
-        xlabel="k",
-        ylabel="peak [MiB]",
-        ylim=(0, 11.5),
-        xscale="log",
-    )
-    axes.set_xticks(counts, [str(k) for k in counts])
-    axes.minorticks_off()
-    note(axes, "no checkpoint", (9, 10.1), GRAY)
-    note(axes, "√36 = 6", (5.3, 2.3), BLUE)
-    note(axes, "long segments run again", (1.45, 8.3), BLUE)
-    note(axes, "many inputs kept", (10, 7.4), BLUE)
-
-# %% [markdown]
-# And the price? Count multiplications. (PyTorch's counter puts hooks on modules, which do not go
-# together with a backward inside of a Function. So here it is PyTorch's checkpoint that is
-# counted.)
-
-
-# %%
-def segmented(x):
-    for begin in range(0, len(deep), 6):
-        part = nn.Sequential(*deep[begin : begin + 6])
-        x = torch_checkpoint.checkpoint(part, x, use_reentrant=False)
-    return x
-
-
-def work(run):
-    with FlopCounterMode(display=False) as counter:
-        y = run(x)
-        forward = counter.get_total_flops()
-        y.sum().backward()
-    return counter.get_total_flops() / forward
-
-
-x.requires_grad_()
-print(f"no checkpoint: {work(nn.Sequential(*deep)):.1f} forwards")
-print(f"6 segments:    {work(segmented):.1f} forwards")
-
-# %% [markdown]
-# Backward costs two forwards, so the second run makes four out of three: a third more work, for any
-# $k$.
-#
-# ### Checkpoint 2
-#
-# One hundred layers, each with an output of 1 MiB, in 5 segments. By the formula above, how many
-# MiB are needed: 5 inputs that are kept, and the outputs of the segment that runs again?
-
-# %%
-layers_in_all, segments = 100, 5
-
-predict(..., segments + layers_in_all / segments)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# 5 inputs and 100/5 = 20 outputs: 25 MiB. Ten segments would need 10 + 10 = 20, no checkpoint 100.
-#
-# </details>
-
-# %% [markdown]
-# ## Invert instead of keeping
-#
-# *Extra: exercise 3 needs this section. The memory of networks that are built of couplings does not
-# have to grow with their depth.*
-#
-# A checkpoint keeps its input. What if the input could be had from the *output*? Split the
-# activations into halves, and let each half be changed by the other one only, by addition:
-#
-# $$y_1 = x_1 + F(x_2), \quad y_2 = x_2 + G(y_1) \qquad\Longrightarrow\qquad x_2 = y_2 - G(y_1),
-# \quad x_1 = y_1 - F(x_2) .$$
-#
-# $F$ and $G$ may be any networks; they are never inverted, only run again. A stack of such
-# *couplings* keeps its last outputs, whatever its depth: backward walks down, and at each step
-# subtracts to get what it stood on.
-
-
-# %%
-def pulled(module, x, g):
-    """Run a module again: its value, the gradient for x, those for the parameters."""
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        y = module(x)
-        grad_x, *rest = grad(y, (x, *module.parameters()), g)
-    return y.detach(), grad_x, rest
-
-
-class Reversible(Function):
-    @staticmethod
-    def forward(ctx, pairs, x1, x2, *parameters):
-        for f, g in pairs:
-            x1 = x1 + f(x2)
-            x2 = x2 + g(x1)
-        ctx.pairs = pairs  # holds the parameters; they are arguments so that gradients reach them
-        ctx.save_for_backward(x1, x2)
-        return x1, x2
-
-    @staticmethod
-    def backward(ctx, grad1, grad2):
-        (y1, y2), found = ctx.saved_tensors, []
-        for f, g in reversed(ctx.pairs):
-            value, through_g, rest_g = pulled(g, y1, grad2)
-            y2, grad1 = y2 - value, grad1 + through_g
-            value, through_f, rest_f = pulled(f, y2, grad1)
-            y1, grad2 = y1 - value, grad2 + through_f
-            found = [*rest_f, *rest_g, *found]
-        return None, grad1, grad2, *found
-
-
-# %% [markdown]
-# Read the gradients with the formulas beside them: $x_2$ reaches the loss through $y_2$ and through
-# $F$, and $y_1$ through $y_2$'s $G$ as well, so each gradient collects twice.
-
-
-# %%
-def pairs_of(depth, dtype=torch.float32):
-    def half():
-        return nn.Sequential(nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 32)).to(dtype)
-
-    return [(half(), half()) for _ in range(depth)]
-
-
-def ordinary(pairs, x1, x2):
-    for f, g in pairs:
-        x1 = x1 + f(x2)
-        x2 = x2 + g(x1)
-    return x1, x2
-
-
-def reversible(pairs, x1, x2):
-    return Reversible.apply(pairs, x1, x2, *parameters_of(pairs))
-
-
-def parameters_of(pairs):
-    return [p for pair in pairs for half in pair for p in half.parameters()]
-
-
-x1, x2 = torch.randn(2, 512, 32)
-pairs = pairs_of(4)
-one, two = (
-    grad(sum(y.sum() for y in f(pairs, x1, x2)), parameters_of(pairs))
-    for f in (ordinary, reversible)
-)
-close = (torch.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(one, two, strict=True))
-print("same gradients:", all(close))
-for depth in (1, 4, 16):
-    pairs = pairs_of(depth)
-    kept = [kept_bytes(f, pairs, x1, x2) // KiB for f in (ordinary, reversible)]
-    print(f"{depth:>2} couplings: ordinary {kept[0]:5} KiB kept, reversible {kept[1]} KiB")
-
-# %% [markdown]
-# Constant in depth. **Common belief: "invertible in theory is invertible in the machine."** The
-# subtraction gives back $x_2$ up to rounding, each coupling starts from the error of the one above,
-# and the gradients are computed at the reconstructed points. So measure the drift:
-
-
-# %%
-def drift(depth, dtype, scale):
-    torch.manual_seed(0)
-    pairs = pairs_of(depth, dtype)
-    with torch.no_grad():
-        for p in parameters_of(pairs):
-            p.mul_(scale)
-        x1, x2 = torch.randn(2, 64, 32).to(dtype)
-        y1, y2 = ordinary(pairs, x1, x2)
-        for f, g in reversed(pairs):
-            y2 = y2 - g(y1)
-            y1 = y1 - f(y2)
-    return ((y1 - x1).norm() / x1.norm()).item()
-
-
-for dtype, scale, bound in (
-    (torch.float64, 1, 1e-13),
-    (torch.float32, 1, 1e-5),
-    (torch.float32, 4, 1e-5),
-):
-    error = drift(32, dtype, scale)
-    print(f"{dtype!s:14} weights × {scale}: relative error below {bound:g}: {error < bound}")
-
-# %% jupyter={"source_hidden": true}
-with figure(width=6.6, height=3.4) as (axes,):
-    depths = (1, 2, 4, 8, 16, 32, 64)
-    for dtype, scale, color, name, at in (
-        (torch.float64, 1, GREEN, "float64", (20, 3e-14)),
-        (torch.float32, 1, BLUE, "float32", (20, 5e-6)),
-        (torch.float32, 4, ORANGE, "float32, weights four times as large", (1, 1e-2)),
-    ):
-        axes.loglog(depths, [drift(d, dtype, scale) for d in depths], color=color, marker="o")
-        note(axes, name, at, color)
-    axes.set(title="error of the reconstructed input", xlabel="couplings", ylabel="relative error")
-    axes.set_xticks(depths, [str(d) for d in depths])
-    axes.minorticks_off()
-
-# %% [markdown]
-# Well-behaved weights: nothing to fear. Large ones amplify whatever error there is, at each
-# coupling anew. And as everywhere where something runs again: no dropout without its state, no
-# batch norm that counts twice. `Reversible` cares for neither; `autograd_course.functions.coupled`
-# does.
-
-# %% [markdown]
-# ## Never build it, and the price of being early
-#
-# *Extra: exercise 5 and checkpoint 3 need this section. It explains how `ChunkedLoss` works.*
-#
-# Back to `ChunkedLoss`. Its gradients are computed in `forward`, before any `grad_output` exists.
-# How can that be right? Because the loss is *one number*: whatever comes after it, $\partial
-# L/\partial x = g \cdot \partial \ell/\partial x$ with a single scalar $g$, and backward multiplies
-# by it.
-#
-# **Common belief: "then the loss of each row can be computed that way too."** With one loss a row,
-# $g$ has an entry for each row. For $x$ that is no harm: row $i$ of the gradient belongs to $g_i$.
-# But $\partial L/\partial W = \sum_i g_i\, (p_i - \text{one-hot}_i)\, x_i^\top$ is a sum over rows,
-# and in a sum that is already added up, the terms can no longer be weighted.
+# With one loss for each row, $g$ has an entry for each row. For $x$, backward can still multiply,
+# because row $i$ of the gradient belongs to $g_i$. But $\partial L/\partial W = \sum_i g_i\, (p_i -
+# \text{one-hot}_i)\, x_i^\top$ is a sum over rows, with $p_i$ for the softmax of row $i$. After
+# `forward` has added the terms, backward can no longer weight them.
 
 
 # %%
@@ -991,167 +805,24 @@ x, weight = torch.randn(2, 4, 3, dtype=torch.float64)
 diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 
 # %% [markdown]
-# With a loss of `.sum()` or `.mean()` behind it, every $g_i$ is the same and nobody notices; with
-# padding masked out or samples weighted, the weight's gradient is wrong. The honest way for rows is
-# to keep $x$, $W$, the target, and one number a row (the log of the sum), and to compute each
-# chunk's logits *again* in backward, when $g$ is there. You will write it in the exercises.
+# If the caller takes the sum or the mean of the losses, all $g_i$ are equal and the bug does not
+# show. If the caller masks the padding or weights the samples, the gradient of the weight is wrong.
+# A correct Function saves $x$, $W$, the target, and one number for each row (its log-sum-exp). Its
+# backward knows $g$, and recomputes the logits of each chunk. You write it in exercise 10.
 #
-# There is a second price: what has been computed early is a constant. A second derivative through
-# `ChunkedLoss` is lost, as lesson 06 explains, and its backward should refuse one:
-
-
-# %%
-class HonestChunkedLoss(ChunkedLoss):
-    @staticmethod
-    def backward(ctx, grad_output):
-        if torch.is_grad_enabled():
-            raise RuntimeError("ChunkedLoss cannot be differentiated twice")
-        return ChunkedLoss.backward(ctx, grad_output)
-
-
-x = torch.randn(TOKENS, 64, requires_grad=True)
-loss = HonestChunkedLoss.apply(x, head.weight, target)
-try:
-    grad(loss, x, create_graph=True)
-except RuntimeError as error:
-    print(error)
+# Early gradients have a second disadvantage. They are constants, so a second derivative through
+# `ChunkedLoss` is wrong. Lesson 06 shows how its backward can raise an error in this case.
+#
+# For your own model, use `linear_cross_entropy` from the course's package. If the loss is one
+# number, it computes the gradients early. If there is one loss for each row, it recomputes the
+# logits. It also supports ignored targets and label smoothing.
 
 # %% [markdown]
-# ### Checkpoint 3
+# ## The step fits
 #
-# Yours to finish: $y = |x|$, of which backward needs the signs, kept as packed bits by the two
-# helpers from above. Run the cell, then repair the last line of `backward`.
-
-
-# %%
-class Absolute(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(pack(x > 0))
-        ctx.shape = x.shape
-        return x.abs()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (bits,) = ctx.saved_tensors
-        positive = unpack(bits, ctx.shape)
-        return grad_output * positive
-
-
-diagnose(Absolute, (torch.tensor([-2.0, -0.5, 0.5, 1.0], dtype=torch.float64),))
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# A product with a mask gives 0 where $x < 0$; the slope there is −1. So `torch.where(positive,
-# grad_output, -grad_output)`. Thirty-two times less memory than keeping $x$.
-#
-# </details>
-
-# %% [markdown]
-# ## What to use in practice
-#
-# Use `torch.utils.checkpoint.checkpoint(fn, x, use_reentrant=False)`. It is no Function: it lets
-# the block record its graph as always, and by saved-tensor hooks puts a placeholder in the place
-# of each saved tensor. The first that backward asks for makes it run the block again, which fills
-# all of them. So it finds the parameters by itself, and restores random state and autocast.
-#
-# ### For large vocabularies
-#
-# *Reference: use this chunked head if your model has a large vocabulary.*
-#
-# For heads with large vocabularies the course's package has `linear_cross_entropy`: chunks of rows,
-# any reduction, ignored targets, label smoothing. It computes early where the loss is one number,
-# and again in backward where it is one a row.
-
-# %%
-x, row_weights = torch.randn(TOKENS, 64, requires_grad=True), torch.rand(TOKENS)
-
-
-def weighted(losses):
-    return (row_weights * losses).sum()
-
-
-def plain_rows(x, weight):
-    return weighted(cross_entropy(linear(x, weight), target, reduction="none"))
-
-
-def chunked_rows(x, weight):
-    return weighted(linear_cross_entropy(x, weight, target, reduction="none", chunk=64))
-
-
-for name, f in (("cross_entropy(linear(…))", plain_rows), ("linear_cross_entropy", chunked_rows)):
-    print(f"{name:24} {peak_bytes(f, x, head.weight) / MiB:5.1f} MiB at most")
-
-# %% [markdown]
-# ### Read once
-#
-# *Extra: for readers whose Functions run inside a checkpoint. In short: read `ctx.saved_tensors`
-# once, on the first line.*
-#
-# PyTorch's checkpoint asks one thing of *your* Functions. **Common belief: "`ctx.saved_tensors`
-# is an attribute like any other."** Each reading unpacks anew, and a placeholder can be redeemed
-# once:
-
-
-# %%
-class ReadsTwice(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x, 2 * x)
-        return x * x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        slope = ctx.saved_tensors[1]
-        return grad_output * slope.to(ctx.saved_tensors[0].dtype)
-
-
-x = torch.ones(3, requires_grad=True)
-print("alone:           ", grad(ReadsTwice.apply(x).sum(), x)[0].tolist())
-try:
-    y = torch_checkpoint.checkpoint(ReadsTwice.apply, x, use_reentrant=False)
-    grad(y.sum(), x)
-except torch_checkpoint.CheckpointError as error:
-    print("under checkpoint:", str(error).split(". ")[0].removeprefix("torch.utils.checkpoint: "))
-
-# %% [markdown]
-# So unpack once, on the first line: `x, slope = ctx.saved_tensors`.
-#
-# *Selective* checkpointing chooses by operation: keep the results of what is expensive (matrix
-# products; `addmm` is that of a linear layer), compute again what is cheap (everything element by
-# element).
-
-# %%
-KEEP = torch_checkpoint.CheckpointPolicy.MUST_SAVE
-AGAIN = torch_checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
-
-
-def policy(ctx, operation, *args, **kwargs):
-    return KEEP if operation is torch.ops.aten.addmm.default else AGAIN
-
-
-def contexts():
-    return torch_checkpoint.create_selective_checkpoint_contexts(policy)
-
-
-def full(x):
-    return torch_checkpoint.checkpoint(block, x, use_reentrant=False)
-
-
-def selective(x):
-    return torch_checkpoint.checkpoint(block, x, use_reentrant=False, context_fn=contexts)
-
-
-block, x = Block(), torch.randn(TOKENS, 64)
-for name, f in (("no checkpoint", block), ("selective", selective), ("checkpoint", full)):
-    print(f"{name:13}: {kept_bytes(f, x) / MiB:4.2f} MiB kept")
-
-# %% [markdown]
-# ## The step, once more
-#
-# All of it together: the chunked head, a swish that keeps one tensor, and a checkpoint around each
-# block. (One block is one segment here: inside it are half a dozen tensors, at its entrance one.)
+# Now combine the chunked head, the swish that saves one tensor, and a checkpoint around each block.
+# Each block is one segment. It saves about half a dozen tensors, and a checkpoint around it saves
+# one.
 
 
 # %%
@@ -1162,6 +833,10 @@ class LeanBlock(Block):
 
 lean = nn.Sequential(*[LeanBlock() for _ in blocks])
 lean.load_state_dict(blocks.state_dict())
+
+
+def step_chunked(words, target):
+    return ChunkedLoss.apply(blocks(embedding(words)), head.weight, target)
 
 
 def step_lean(words, target):
@@ -1178,30 +853,30 @@ def step_checkpointed(words, target):
 steps = {
     "plain": step,
     "+ chunked head": step_chunked,
-    "+ swish keeps h": step_lean,
+    "+ swish saves h": step_lean,
     "+ checkpoints": step_checkpointed,
 }
-at_most = {name: peak_bytes(f, words, target) / MiB for name, f in steps.items()}
-for name, peak in at_most.items():
+peaks = {name: peak_bytes(f, words, target) / MiB for name, f in steps.items()}
+for name, peak in peaks.items():
     print(f"{name:15} {peak:6.1f} MiB")
 
 # %% jupyter={"source_hidden": true}
 with figure(width=6.6, height=2.9) as (axes,):
-    for place, peak in enumerate(at_most.values()):
-        color = GREEN if peak <= CARD / MiB else ORANGE
+    for place, peak in enumerate(peaks.values()):
+        color = GREEN if peak <= 16 else ORANGE
         axes.barh(-place, peak, color=color, height=0.6)
-        note(axes, f"{peak:.0f} MiB", (max(peak, CARD / MiB) + 1.5, -place - 0.1), color)
-    axes.axvline(CARD / MiB, color=GRAY, linestyle="--", linewidth=1)
-    note(axes, "the card", (17.5, -2.58), GRAY)
-    axes.set_yticks([0, -1, -2, -3], list(at_most))
+        note(axes, f"{peak:.0f} MiB", (max(peak, 16) + 1.5, -place - 0.1), color)
+    axes.axvline(16, color=GRAY, linestyle="--", linewidth=1)
+    note(axes, "the accelerator", (17.5, -2.58), GRAY)
+    axes.set_yticks([0, -1, -2, -3], list(peaks))
     axes.set(title="one training step", xlabel="peak [MiB]", xlim=(0, 150))
 
 # %% [markdown]
-# It fits, with the full batch. And it is the same step: from the same random state, the same loss
-# and the same gradients, in every parameter.
+# The step fits, with the full batch. It is still the same step. If it starts from the same random
+# state, it gives the same loss and the same gradient for every parameter.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 def all_gradients(step, model):
     torch.manual_seed(1)
     loss = step(words, target)
@@ -1216,9 +891,245 @@ pairs = zip(first, last, strict=True)
 print("same gradients:", all(torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b in pairs))
 
 # %% [markdown]
+# ## Reconstruct the input
+#
+# *Extra: exercise 9 needs this section. In a network of couplings, the saved bytes do not grow with
+# the depth.*
+#
+# A checkpoint saves its input. Can backward compute the input from the *output* instead? It can, if
+# you split the activations into two halves and only add a function of one half to the other:
+#
+# $$y_1 = x_1 + F(x_2), \quad y_2 = x_2 + G(y_1) \qquad\Longrightarrow\qquad x_2 = y_2 - G(y_1),
+# \quad x_1 = y_1 - F(x_2) .$$
+#
+# $F$ and $G$ may be any networks, because backward evaluates them and never inverts them. A stack
+# of such *couplings* saves only its last outputs. Backward starts with the last coupling and
+# reconstructs the inputs of one coupling after another.
+
+
+# %%
+def vjp(module, x, g):
+    """Rerun a module. Return its value, and the gradients for x and for the parameters."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        y = module(x)
+        grad_x, *rest = grad(y, (x, *module.parameters()), g)
+    return y.detach(), grad_x, rest
+
+
+class Reversible(Function):
+    @staticmethod
+    def forward(pairs, x1, x2, *parameters):
+        for f, g in pairs:
+            x1 = x1 + f(x2)
+            x2 = x2 + g(x1)
+        return x1, x2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.pairs = inputs[0]  # the parameters are inputs as well, so they get gradients
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    def backward(ctx, grad1, grad2):
+        (y1, y2), found = ctx.saved_tensors, []
+        for f, g in reversed(ctx.pairs):
+            value, through_g, rest_g = vjp(g, y1, grad2)
+            y2, grad1 = y2 - value, grad1 + through_g
+            value, through_f, rest_f = vjp(f, y2, grad1)
+            y1, grad2 = y1 - value, grad2 + through_f
+            found = [*rest_f, *rest_g, *found]
+        return None, grad1, grad2, *found
+
+
+# %% [markdown]
+# Compare `backward` with the formulas. $x_2$ reaches the loss through $y_2$ and through $F$, and
+# $y_1$ reaches it directly and through $G$. So each gradient is a sum of two terms.
+
+
+# %%
+def pairs_of(depth, dtype=torch.float32):
+    layers = [nn.Sequential(nn.Linear(32, 32), nn.Tanh()).to(dtype) for _ in range(2 * depth)]
+    return list(zip(layers[::2], layers[1::2], strict=True))
+
+
+def ordinary(pairs, x1, x2):
+    for f, g in pairs:
+        x1 = x1 + f(x2)
+        x2 = x2 + g(x1)
+    return x1, x2
+
+
+def reversible(pairs, x1, x2):
+    parameters = [p for f, g in pairs for p in (*f.parameters(), *g.parameters())]
+    return Reversible.apply(pairs, x1, x2, *parameters)
+
+
+pairs = pairs_of(2, torch.float64)
+halves = torch.randn(2, 1, 32, dtype=torch.float64, requires_grad=True).unbind()
+print("gradcheck:", gradcheck(lambda x1, x2: reversible(pairs, x1, x2), halves))
+x1, x2 = torch.randn(2, 512, 32)
+for depth in (1, 4, 16):
+    pairs = pairs_of(depth)
+    without = kept_bytes(ordinary, pairs, x1, x2) // KiB
+    print(f"{depth:>2} couplings: ordinary {without:5} KiB saved,", end=" ")
+    print("reversible", kept_bytes(reversible, pairs, x1, x2) // KiB, "KiB")
+
+# %% [markdown]
+# The saved bytes do not depend on the depth. But the subtraction returns $x_2$ only up to a
+# rounding error. Each coupling adds to the error of the one after it, and backward computes the
+# gradients at the reconstructed points. The picture shows how large this error gets:
+
+
+# %% jupyter={"source_hidden": true}
+def drift(depth, dtype, scale):
+    """Return the relative error of the reconstructed input."""
+    torch.manual_seed(0)
+    pairs = pairs_of(depth, dtype)
+    with torch.no_grad():
+        for pair in pairs:
+            for layer in pair:
+                for p in layer.parameters():
+                    p.mul_(scale)
+        x1, x2 = torch.randn(2, 64, 32).to(dtype)
+        y1, y2 = ordinary(pairs, x1, x2)
+        for f, g in reversed(pairs):
+            y2 = y2 - g(y1)
+            y1 = y1 - f(y2)
+    return ((y1 - x1).norm() / x1.norm()).item()
+
+
+with figure(width=6.6, height=3.4) as (axes,):
+    depths = (1, 2, 4, 8, 16, 32, 64)
+    for dtype, scale, color, name, at in (
+        (torch.float64, 1, GREEN, "float64", (20, 3e-14)),
+        (torch.float32, 1, BLUE, "float32", (20, 3e-8)),
+        (torch.float32, 4, ORANGE, "float32, weights four times as large", (1.4, 3e-5)),
+    ):
+        axes.loglog(depths, [drift(d, dtype, scale) for d in depths], color=color, marker="o")
+        note(axes, name, at, color)
+    axes.set(title="error of the reconstructed input", xlabel="couplings", ylabel="relative error")
+    axes.set_xticks(depths, [str(d) for d in depths])
+    axes.minorticks_off()
+
+# %% [markdown]
+# With weights of the usual size the error stays small. Large weights amplify it at each coupling.
+# As in every recomputation, dropout needs its random state, and a batch norm must not count twice.
+# `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
+
+# %% [markdown]
+# ## Release tensors during backward
+#
+# *Extra: for readers whose Functions run inside a checkpoint or fuse many operations. In short:
+# read `ctx.saved_tensors` once, on the first line.*
+#
+# Each access to `ctx.saved_tensors` unpacks every saved tensor again. Inside PyTorch's checkpoint,
+# each placeholder can be unpacked only once, so a second access raises a `CheckpointError`. Unpack
+# all tensors on one line, as in `x, y = ctx.saved_tensors`.
+#
+# By default, autograd holds the saved tensors and the incoming gradients until your backward
+# returns. This matters if a Function has many inputs and its backward creates one gradient after
+# another. PyTorch 2.13 added two class attributes that let backward release memory earlier.
+#
+# | new in PyTorch 2.13 | effect |
+# | --- | --- |
+# | `clear_saved_tensors_on_access = True` | after the first access, the node drops its references |
+# | `boxed_grads_call = True` | `backward(ctx, grads)` gets one list and may remove items from it |
+#
+# Your backward must drop its own references, too. Here it does so with `pop`. Older versions of
+# PyTorch do not have these attributes, so the cell checks with `hasattr`.
+
+
+# %%
+class Sines(Function):
+    """yᵢ = sin(xᵢ) for any number of tensors."""
+
+    @staticmethod
+    def forward(*tensors):
+        return tuple(torch.sin(x) for x in tensors)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, *grad_outputs):
+        return backward_of_sines(ctx, list(grad_outputs))
+
+
+def backward_of_sines(ctx, grads):
+    saved, found = list(ctx.saved_tensors), []
+    while saved:
+        found.append(grads.pop() * torch.cos(saved.pop()))
+    return tuple(reversed(found))
+
+
+class ClearingSines(Sines):
+    clear_saved_tensors_on_access = True
+
+
+class BoxedSines(Sines):
+    boxed_grads_call = True
+
+    @staticmethod
+    def backward(ctx, grads):
+        return backward_of_sines(ctx, grads)
+
+
+# %%
+def squares(sines, *tensors):
+    return sum((y**2).sum() for y in sines.apply(*(2 * x for x in tensors)))
+
+
+tensors = torch.randn(8, 256, 1024).unbind()
+functions = [Sines]
+if hasattr(Function, "boxed_grads_call"):
+    functions += [ClearingSines, BoxedSines]
+for sines in functions:
+    peak = peak_bytes(squares, sines, *tensors)
+    print(f"{sines.__name__:13} peak {peak / MiB:.0f} MiB")
+
+# %% [markdown]
+# If a Function clears its saved tensors, a second access raises an error. So does a second backward
+# pass, even with `retain_graph=True`.
+#
+# ## Choose what to recompute
+#
+# *Extra: for readers whose checkpoints take too much time.*
+#
+# *Selective* checkpointing decides for each operation whether to save its result or to recompute
+# it. The policy below saves the results of matrix products, because they are expensive, and
+# recomputes the rest. (A linear layer calls `addmm`.)
+
+# %%
+SAVE = torch_checkpoint.CheckpointPolicy.MUST_SAVE
+RECOMPUTE = torch_checkpoint.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def policy(ctx, operation, *args, **kwargs):
+    return SAVE if operation is torch.ops.aten.addmm.default else RECOMPUTE
+
+
+def contexts():
+    return torch_checkpoint.create_selective_checkpoint_contexts(policy)
+
+
+def full(x):
+    return torch_checkpoint.checkpoint(block, x, use_reentrant=False)
+
+
+def selective(x):
+    return torch_checkpoint.checkpoint(block, x, use_reentrant=False, context_fn=contexts)
+
+
+block, x = Block(), torch.randn(TOKENS, 64)
+for name, f in (("no checkpoint", block), ("selective", selective), ("checkpoint", full)):
+    print(f"{name:13}: {kept_bytes(f, x) / MiB:4.2f} MiB saved")
+
+# %% [markdown]
 # ## Do you know it?
 #
-# Ten questions. A wrong answer explains itself; try again.
+# Answer ten questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("07")
@@ -1230,7 +1141,7 @@ knowledge_check("07")
 # class Checkpointed(torch.autograd.Function):     # in practice: torch.utils.checkpoint
 #     @staticmethod
 #     def forward(ctx, run, x, *parameters):        # parameters are inputs, or they never train
-#         ctx.run, ctx.state = run, ...             # random state, autocast, as forward found them
+#         ctx.run, ctx.state = run, ...             # random state and autocast of this moment
 #         ctx.save_for_backward(x, *parameters)
 #         return run(x)                             # grad mode is off: nothing is recorded
 #
@@ -1242,14 +1153,14 @@ knowledge_check("07")
 #             y = ctx.run(x)
 #         return None, *torch.autograd.grad(y, (x, *parameters), grad_output)
 #
-# kept_bytes(f, x)     # what waits for backward
-# peak_bytes(f, x)     # what decides whether it fits
+# kept_bytes(f, x)     # saved for backward: adds up over the layers
+# peak_bytes(f, x)     # the most at any moment: tells whether it fits
 # ```
 
 # %% [markdown] tags=["cheat-sheet"]
-# | | keeps | costs |
+# | | saves | costs |
 # | --- | --- | --- |
-# | output instead of input | nothing of its own, if the next layer keeps it | nothing |
+# | output instead of input | nothing extra, if the next layer saves it | nothing |
 # | boolean mask | a byte an element | nothing |
 # | packed mask | a bit an element | packing |
 # | fused neighbors | what both can share | a formula to derive and test |
@@ -1261,19 +1172,19 @@ knowledge_check("07")
 # | chunks, again in backward | inputs and one number a row | the logits twice |
 
 # %% [markdown] tags=["cheat-sheet"]
-# | running twice | must restore or avoid |
+# | recomputing | must restore or avoid |
 # | --- | --- |
 # | parameters | are inputs of the Function |
-# | random numbers | state kept, and put in force for the second run |
-# | buffers | batch norm counts again unless its buffers are put back |
-# | autocast | the precision that forward ran in |
+# | random numbers | save the state in forward, set it for the second run |
+# | buffers | batch norm counts twice unless you restore them |
+# | autocast | the precision of forward |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/07_memory_patterns.ipynb): a fused layer and a packed
-# mask to a byte budget, a coupling that keeps its outputs, a checkpoint with dropout and
-# parameters, and a cross entropy for each row that never builds the logits.
+# In [the exercises of this lesson](../exercises/07_memory_patterns.ipynb) you save masks, predict
+# saved bytes, find a line that wastes memory, and write a checkpoint that works with dropout and
+# parameters.
 #
-# [Lesson 08](08_attention_challenge.ipynb) puts all of it into one Function: attention without the
-# attention matrix.
+# [Lesson 08](08_attention_challenge.ipynb) combines these patterns in one Function: attention
+# without the attention matrix.

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_01, lesson_02, lesson_03, lesson_04, lesson_05, lesson_06, lesson_08
+from answers import (
+    lesson_01,
+    lesson_02,
+    lesson_03,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_08,
+)
+from autograd_doctor.memory import kept_bytes
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import silu, smooth_l1_loss
@@ -337,6 +347,25 @@ def differentiated(*inputs: Any) -> Experiment:
     return lambda apply: numbers(gradient(apply, *inputs))
 
 
+# The first share
+
+
+class FirstShare(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        exps = torch.exp(x)
+        total, first = exps.sum(1), exps[:, 0].clone()
+        ctx.save_for_backward(x, first, total)
+        return first / total
+
+    backward = staticmethod(lesson_07.SOLVED["FirstShare"].backward)
+
+
+def saved_by(apply: Apply) -> tuple[Tensor, ...]:
+    saved: tuple[Tensor, ...] = apply(draw(9, 5)).grad_fn.saved_tensors
+    return saved
+
+
 RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
     "locate-smooth-l1": (
         lesson_01.SOLVED["SmoothL1"].apply,
@@ -426,6 +455,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "b": finite_when_sharp,
             "c": output_when_sharp,
             "d": doubled(draw(3, 4), draw(5, 4), draw(5, 2)),
+        },
+    ),
+    "card-saved-view": (
+        lesson_07.SOLVED["FirstShare"].apply,
+        FirstShare.apply,
+        {
+            "a": lambda apply: sum(tensor.nbytes for tensor in saved_by(apply)),
+            "b": lambda apply: kept_bytes(apply, draw(9, 5)),
+            "c": checked(draw(3, 4)),
+            "d": lambda apply: len(saved_by(apply)),
         },
     ),
     "name-temperature": (

@@ -96,6 +96,20 @@ def test_price_of_built_in_operations(
     assert price(f, *(torch.ones(64, requires_grad=True) for _ in range(inputs))) == expected
 
 
+@pytest.mark.parametrize(
+    ("program", "kept"),
+    [
+        pytest.param(
+            lambda x: torch.maximum(2 * x, x - 1), 2 * FULL, id="maximum saves its inputs"
+        ),
+        pytest.param(lambda x: (2 * x) * (x > 0), FULL // 4, id="a product saves only the mask"),
+        pytest.param(lambda x: torch.exp(2 * x)[:, :1], FULL, id="exp saves more than the slice"),
+    ],
+)
+def test_what_built_in_operations_keep(program: Callable[[Tensor], Tensor], kept: int) -> None:
+    assert kept_bytes(program, X) == kept
+
+
 def test_a_composed_gelu_keeps_three_times_what_the_built_in_keeps() -> None:
     def composed(x: Tensor) -> Tensor:
         return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
@@ -230,6 +244,88 @@ def test_under_a_checkpoint_saved_tensors_can_be_unpacked_once(times: int) -> No
             grad(y.sum(), x)
 
 
+# Releasing tensors during backward: two attributes of PyTorch 2.13
+
+new_in_2_13 = pytest.mark.skipif(
+    not hasattr(Function, "boxed_grads_call"),
+    reason="clear_saved_tensors_on_access and boxed_grads_call are new in PyTorch 2.13",
+)
+
+
+class Sines(Function):
+    @staticmethod
+    def forward(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(torch.sin(x) for x in tensors)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return Sines.gradients(ctx, list(grads))
+
+    @staticmethod
+    def gradients(ctx: Any, grads: list[Tensor]) -> tuple[Tensor, ...]:
+        saved, found = list(ctx.saved_tensors), []
+        while saved:
+            found.append(grads.pop() * torch.cos(saved.pop()))
+        return tuple(reversed(found))
+
+
+class ClearingSines(Sines):
+    clear_saved_tensors_on_access = True
+
+
+class BoxedSines(Sines):
+    boxed_grads_call = True
+
+    @staticmethod
+    def backward(ctx: Any, grads: Any) -> Any:
+        assert isinstance(grads, list)
+        return Sines.gradients(ctx, grads)
+
+
+def squares(sines: Any, *tensors: Tensor) -> Tensor:
+    return torch.stack([(y**2).sum() for y in sines.apply(*(2 * x for x in tensors))]).sum()
+
+
+@new_in_2_13
+@pytest.mark.parametrize("lean", [ClearingSines, BoxedSines])
+def test_backward_can_release_saved_tensors_and_gradients_early(lean: Any) -> None:
+    tensors = X.expand(8, 256, 64).clone().requires_grad_().unbind()
+
+    expected, actual = (grad(squares(sines, *tensors), tensors) for sines in (Sines, lean))
+    assert all(map(torch.equal, expected, actual))
+    usual, less = (peak_bytes(squares, sines, *tensors) for sines in (Sines, lean))
+    assert usual >= less + 5 * FULL
+
+
+@new_in_2_13
+@pytest.mark.parametrize("again", ["an access", "a backward pass"])
+def test_a_function_that_clears_its_saved_tensors_reads_them_once(again: str) -> None:
+    class Clearing(Function):
+        clear_saved_tensors_on_access = True
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            if again == "an access":
+                (x,) = ctx.saved_tensors
+            return 2 * x * g
+
+    y = Clearing.apply(leaf(1.0)).sum()  # type: ignore[no-untyped-call]
+    if again == "a backward pass":
+        y.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="can only be accessed once"):
+        y.backward()
+
+
 # Segments
 
 
@@ -252,7 +348,13 @@ def test_one_segment_peaks_like_no_checkpoint_and_the_root_is_best() -> None:
     assert min(peaks, key=lambda segments: peaks[segments]) == 4
 
 
-@pytest.mark.parametrize(("run", "forwards"), [(nn.Module.__call__, 3), (of_torch, 4)])
+def in_halves(block: nn.Sequential, x: Tensor) -> Tensor:
+    return of_torch(block[2:], of_torch(block[:2], x))
+
+
+@pytest.mark.parametrize(
+    ("run", "forwards"), [(nn.Module.__call__, 3), (of_torch, 4), (in_halves, 4)]
+)
 def test_backward_costs_two_forwards_and_a_checkpoint_a_third(
     run: Callable[..., Tensor], forwards: int
 ) -> None:

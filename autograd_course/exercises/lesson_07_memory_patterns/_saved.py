@@ -1,4 +1,4 @@
-"""What a Function saves for backward, and how much it is."""
+"""What a Function saves for backward, and how many bytes it takes."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
             return found(
                 "oversaved",
                 f"Saved tensor number {position}, of shape {tuple(saved.shape)}, is neither an "
-                "input nor the output: it lives until backward for this Function alone.",
+                "input nor the output. Only this Function keeps it in memory until `backward`.",
                 {"position": position, "shape": tuple(saved.shape)},
-                "Whoever comes next keeps the output anyway, the very tensor that forward returns. "
-                "Can backward read from it what it needs?",
+                "Save the same tensor object that `forward` returns. The next layer usually saves "
+                "it anyway. Can backward compute what it needs from the inputs and the output?",
             )
     return None
 

@@ -35,7 +35,7 @@ OF_TORCH = "CheckpointFunctionBackward"
 
 
 def block_with(dropout: float, width: int = 6) -> nn.Module:
-    """Return a small block; the same one each time."""
+    """Return a small block, the same one each time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layers = nn.Linear(width, 12), nn.Tanh(), nn.Dropout(dropout), nn.Linear(12, width)
@@ -51,10 +51,10 @@ def batch(width: int = 6) -> Tensor:
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
     """Return the output, and the gradients of x and of each parameter, from a fixed seed."""
     torch.manual_seed(2)
-    torch.rand(5)  # by now the seed alone does not tell the state
+    torch.rand(5)  # now the seed alone does not determine the state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
     y = routine(block, x)
-    # What runs between a block and its backward draws random numbers too.
+    # The code between a block and its backward also draws random numbers.
     torch.rand(3)
     return y, list(torch.autograd.grad(y.square().sum(), wanted, allow_unused=True))
 
@@ -67,28 +67,28 @@ def differs(gradient: Tensor | None, expected: Tensor | None) -> bool:
 
 
 def is_a_function(routine: Routine) -> Verdict | None:
-    """Ask for the values of the block, out of a Function of the learner's own."""
+    """Ask for the values of the block, computed by the learner's own Function."""
     block, x = block_with(0.0), batch()
     y = routine(block, x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
-        return wrong("it should return what block(x) returns, a tensor of its shape.")
+        return wrong("it should return the result of block(x), a tensor of the same shape.")
     if not torch.allclose(y, block(x)):
-        return wrong("its result is not that of block(x).")
+        return wrong("its result differs from block(x).")
     if y.grad_fn is None:
-        return wrong("its result has no graph: call the Function by its .apply.")
+        return wrong("its result has no graph. Call the Function by its .apply.")
     if not isinstance(y.grad_fn, torch.autograd.function.BackwardCFunction):
         if not kept_bytes(lambda x: routine(block, x), x):
             return wrong(
-                "the block was run with a graph, and something like torch.utils.checkpoint takes "
-                "away what the graph saves. Here it is yours to write, as a Function."
+                "the block ran with a graph, and something like torch.utils.checkpoint dropped the "
+                "saved tensors. In this exercise, write the checkpoint yourself as a Function."
             )
         return wrong(
-            f"the last node of its graph is {y.grad_fn.name()}, an operation of PyTorch's: the "
-            "block was run with a graph, and everything in it is kept. Run it inside the forward "
-            "of a Function, where grad mode is off."
+            f"the last node of its graph is {y.grad_fn.name()}, an operation of PyTorch. So the "
+            "block ran with a graph, and the graph saves its intermediate results. Run the block "
+            "inside the forward of a Function, where grad mode is off."
         )
     if y.grad_fn.name() == OF_TORCH:
-        return wrong("this is torch.utils.checkpoint; here it is yours to write.")
+        return wrong("this is torch.utils.checkpoint. Write the checkpoint yourself.")
     return None
 
 
@@ -103,19 +103,19 @@ def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
 
 
 def keeps_the_input_only(routine: Routine) -> Verdict | None:
-    """Ask that nothing beyond the input and the parameters waits for backward."""
+    """Ask that only the input and the parameters are saved for backward."""
     block, x = block_with(0.5), batch()
     kept = kept_bytes(lambda x: routine(block, x), x)
     if kept:
         return wrong(
-            f"{kept:,} bytes beside the input and the parameters are kept for backward. What "
-            "backward computes again need not be kept."
+            f"{kept:,} bytes are saved for backward besides the input and the parameters. Backward "
+            "recomputes the intermediate results, so do not save them."
         )
     return None
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
-    """Ask that the input and the parameters are saved, not held by attributes of ctx."""
+    """Ask that save_for_backward saves the input and the parameters, not attributes of ctx."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
     node: Any = routine(block, x).grad_fn
@@ -123,15 +123,15 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
         held = value if isinstance(value, (list, tuple)) else [value]
         if known & {id(tensor) for tensor in held}:
             return wrong(
-                f"the gradients are right, but ctx.{name} holds the input or the parameters: there "
-                "they are neither checked for changes in place nor freed after backward. Give them "
-                "to ctx.save_for_backward."
+                f"the gradients are right, but ctx.{name} holds the input or the parameters. "
+                "PyTorch does not notice if they are changed in place, and does not free them "
+                "after backward. Pass them to ctx.save_for_backward."
             )
     return None
 
 
 def gradients_arrive(routine: Routine) -> Verdict | None:
-    """Ask for right gradients of x and of the parameters, returned and not written."""
+    """Ask that backward returns the right gradients of x and of the parameters."""
     block, x = block_with(0.0), batch()
     try:
         y, (of_x, *of_parameters) = run(routine, block, x)
@@ -139,8 +139,8 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
         if "does not require grad" not in str(error):
             raise
         return wrong(
-            "backward asks for gradients of its second run, but that run records no graph. In "
-            "backward grad mode is off, as in forward; who switches it on? And does x ask for a "
+            "backward differentiates its second run, but that run records no graph. In backward, "
+            "grad mode is off, as in forward. Does your code turn it on, and does x require a "
             "gradient?"
         )
     _, (right_x, *right) = run(plain, block, x)
@@ -148,57 +148,57 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
         if are_inputs(block.parameters(), y):
             return wrong(
                 "the parameters are inputs of your Function, but backward returns None for each. "
-                "An inner .backward() only writes into .grad, where torch.autograd.grad does not "
-                "look: return the gradients."
+                "An inner .backward() only writes into .grad, and torch.autograd.grad does not "
+                "read .grad. Return the gradients."
             )
         return wrong(
             "no gradient arrives at the parameters of the block when torch.autograd.grad asks for "
-            "them: to the engine they are no inputs of your Function. Give them to .apply, and "
-            "return a gradient for each."
+            "them, because they are not inputs of your Function. Pass them to .apply, and return a "
+            "gradient for each."
         )
     if any(map(differs, of_parameters, right)):
-        return wrong("the gradients of the parameters are not those of block(x).")
+        return wrong("the gradients of the parameters differ from those of block(x).")
     if differs(of_x, right_x):
-        return wrong("the gradient of x is not that of block(x).")
+        return wrong("the gradient of x differs from that of block(x).")
     if any(tensor.grad is not None for tensor in (x, *block.parameters())):
         return wrong(
-            "backward writes into .grad, though nobody has called .backward(). Inside, ask with "
-            "torch.autograd.grad, on an x that is cut off from the graph before it."
+            "backward writes into .grad, although the caller used torch.autograd.grad. In "
+            "backward, use torch.autograd.grad as well, with an x that you have detached."
         )
     return None
 
 
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
-    """Ask that dropout has the mask of forward in backward, and that the caller sees no trace."""
+    """Ask that dropout draws the same mask in backward, and that the random state is kept."""
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
-    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not touched
+    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not changed
     if differs(y, right_y):
         return wrong(
-            "with dropout in the block, and from the same seed, its output is not that of "
-            "block(x): forward changes the random state, or the block's mode, before it runs the "
-            "block. Read the state there, and set it nowhere but in backward."
+            "with dropout in the block and the same seed, its output differs from block(x). So "
+            "forward changes the random state, or the block's mode, before it runs the block. In "
+            "forward, only read the state. Set it in backward."
         )
     if any(map(differs, gradients, right)):
         return wrong(
-            "with dropout in the block the gradients are not those of the output that forward "
-            "returned: the second run draws a mask of its own, or none. Which state was the random "
-            "number generator in before the first? (A seed tells how it began, not where it is.) "
-            "And is the block in the mode that it was in?"
+            "with dropout in the block, the gradients do not belong to the output that forward "
+            "returned, because the second run draws a different mask or none. What was the state "
+            "of the random number generator before the first run? (A seed is only the first "
+            "state.) And is the block still in the same mode?"
         )
     if not torch.equal(after, torch.get_rng_state()):
         return wrong(
-            "the gradients are right, but after backward the random state is another one than "
-            "without a checkpoint, and whatever is drawn next will differ. Set the old state for "
-            "the second run only: inside torch.random.fork_rng()."
+            "the gradients are right, but your backward changes the random state, so the next "
+            "random numbers differ from those without a checkpoint. Set the old state for the "
+            "second run only, inside torch.random.fork_rng()."
         )
     return None
 
 
 def works_in_part(routine: Routine) -> Verdict | None:
-    """Ask that frozen parameters, and an x without gradient, are no obstacle."""
-    for frozen, told in (("0.weight", "a parameter is frozen"), ("", "x asks for no gradient")):
+    """Ask that frozen parameters and an x without gradient work."""
+    for frozen, told in (("0.weight", "a parameter is frozen"), ("", "x requires no gradient")):
         block, x = block_with(0.0), batch()
         if frozen:
             block.get_parameter(frozen).requires_grad_(False)
@@ -208,11 +208,11 @@ def works_in_part(routine: Routine) -> Verdict | None:
             _, gradients = run(routine, block, x)
         except Exception as error:
             return wrong(
-                f"where {told}, backward raises: {first_line(error)}. Ask only for the gradients "
-                "that ctx.needs_input_grad wants, and return None in the other places."
+                f"if {told}, backward raises: {first_line(error)}. Compute only the gradients for "
+                "which ctx.needs_input_grad is true, and return None in the other places."
             )
         if any(map(differs, gradients, run(plain, block, x)[1])):
-            return wrong(f"where {told}, the other gradients are not those of block(x).")
+            return wrong(f"if {told}, the other gradients differ from those of block(x).")
     return None
 
 
@@ -221,9 +221,9 @@ EXERCISE = RoutineExercise(
     points=4,
     difficulty="hard",
     minutes=25,
-    section="Compute it again",
-    constraints="nothing but the input is kept, dropout draws the same mask twice, and frozen "
-    "parameters are allowed",
+    section="Recompute a whole block",
+    constraints="no intermediate result is saved, dropout draws the same mask twice, and frozen "
+    "parameters work",
     reference=plain,
     trials=(
         is_a_function,

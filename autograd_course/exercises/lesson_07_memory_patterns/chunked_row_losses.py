@@ -1,7 +1,7 @@
 """A loss for each row, without the logits
 
-1. Each row has its own g, which forward does not know yet. So what does forward have to save, so
-   that backward can compute the gradient of a chunk?
+1. Each row has its own g, which forward does not know yet. What must forward save, so that backward
+   can compute the gradient of a chunk?
 2. Save x, weight, target, and for each row the log of the sum (torch.logsumexp). Then softmax(z) =
    exp(z - log of the sum). Both methods have the same loop over chunks. In backward, add up the
    gradient of the weight over the chunks, and write the rows of the gradient of x into their
@@ -30,7 +30,7 @@ def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
 
 
 def labeled(rng: torch.Generator, rows: int, width: int, words: int) -> tuple[Tensor, ...]:
-    """Return rows, the weight of a head, and a word for each row."""
+    """Return rows, the weight of a head, and the right word of each row."""
     target = torch.randint(words, (rows,), generator=rng, device="cpu")
     return normal(rng, rows, width), normal(rng, words, width), target
 
@@ -39,11 +39,11 @@ ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
 
 
 def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that the matrix of rows × words never exists, on more rows than the samples have."""
+    """Ask that the matrix of rows × words never exists, with more rows than the samples have."""
     rng = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
     target = torch.randint(WORDS, (ROWS,), generator=rng)
-    # Gradients and running sums three times over, some vectors, and eight chunks.
+    # Three times the gradients and running sums, some vectors, and eight chunks.
     allowed = 3 * (x.nbytes + weight.nbytes) + 8 * (ROWS + CHUNK * WORDS) * x.itemsize
     told = f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"
     return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))
@@ -54,8 +54,8 @@ EXERCISE = FunctionExercise(
     points=4,
     difficulty="hard",
     minutes=30,
-    section="Never build it, and the price of being early",
-    constraints="the logits of no more than a few chunks exist at any moment",
+    section="The price of early gradients",
+    constraints="the logits of only a few chunks exist at any moment",
     reference=row_losses,
     samplers={
         "6 rows in chunks of 2": lambda rng: (*labeled(rng, 6, 3, 5), 2),
@@ -68,7 +68,7 @@ EXERCISE = FunctionExercise(
         no_copy_on_ctx,
         keeps_at_most(
             lambda x, weight, target, chunk: bytes_of(x, weight, target) + 2 * len(x) * x.itemsize,
-            "the inputs, and two numbers for each row",
+            "the inputs and two numbers for each row",
         ),
         never_builds_the_logits,
     ),

@@ -31,7 +31,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that no gradient passes where what the ReLU gets is exactly 0."""
+    """Ask that no gradient passes where the input of the ReLU is exactly 0."""
     x, weight = (torch.tensor([row], dtype=torch.float64) for row in ((1.0, -1.0), (1.0, 1.0)))
     given, outputs = applied(function, (x, weight, torch.zeros(1, dtype=torch.float64)))
     (gradient,) = torch.autograd.grad(outputs[0].sum(), given[0])
@@ -39,11 +39,11 @@ def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
         return None
     return found(
         "kink-convention",
-        "where x Wᵀ + b is exactly 0, the gradient passes; this exercise asks for 0 there, as "
-        "torch.relu has it. Everywhere else it is right.",
+        "Where x Wᵀ + b is exactly 0, your gradient passes. This exercise asks for 0 there, as in "
+        "`torch.relu`. Everywhere else your gradient is right.",
         {"at": 0.0},
-        "At a kink no derivative exists, so the author chooses. Which comparison in backward "
-        "includes 0?",
+        "At a kink no derivative exists, so the exercise states a convention. Which comparison in "
+        "backward includes 0?",
     )
 
 
@@ -52,8 +52,8 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="easy",
     minutes=9,
-    section="Fuse what stands together",
-    constraints="nothing but inputs and the output is kept",
+    section="Fuse two operations",
+    constraints="nothing but inputs and the output is saved",
     reference=linear_relu,
     samplers={
         "a batch of 5 rows": lambda rng: (normal(rng, 5, 3), normal(rng, 4, 3), normal(rng, 4)),
@@ -65,7 +65,7 @@ EXERCISE = FunctionExercise(
         no_copy_on_ctx,
         keeps_at_most(
             lambda x, weight, bias: bytes_of(x, weight, bias) + len(x) * len(weight) * x.itemsize,
-            "the inputs and the output, no more",
+            "the inputs and the output, and nothing else",
         ),
         keeps_no_intermediate,
         stops_at_zero,

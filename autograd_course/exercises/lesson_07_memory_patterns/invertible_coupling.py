@@ -1,10 +1,10 @@
-"""A coupling that keeps its outputs
+"""A coupling that saves its outputs
 
-1. You have y1 and y2. One of the two lines of forward can be solved for its x at once, because you
-   know everything else in it. Which one?
+1. Backward knows y1 and y2. In one of the two lines of forward you know everything but one x, so
+   you can solve this line for it. Which line?
 2. x2 = y2 - tanh(y1 v). Now go backward through the lines of forward and start with the last one.
-   Forward uses y1 twice, so add up both parts of its gradient before you go on. The same holds for
-   x2.
+   Forward uses y1 twice, so add both parts of its gradient before you go on. Forward also uses x2
+   twice.
 3. b = tanh(y1 @ v); db = grad_y2 * (1 - b**2); add db @ v.t() to grad_y1. Then x2 = y2 - b, a =
    tanh(x2 @ w), da = (the new grad_y1) * (1 - a**2). The gradients are grad_y1, grad_y2 + da @
    w.t(), x2.t() @ da and y1.t() @ db. You do not need x1.
@@ -42,11 +42,11 @@ def forgets_the_halves(function: type[Function], inputs: tuple[Any, ...]) -> Fin
             name = halves[storage(saved)]
             return found(
                 "oversaved",
-                f"Saved tensor number {position} is {name}, an input: this exercise allows the "
-                "outputs, from which a whole stack of couplings can be walked back.",
+                f"Saved tensor number {position} is the input `{name}`. This exercise allows only "
+                "the outputs and the weights, so that a stack of couplings saves no activations.",
                 {"position": position, "input": name},
-                "Save the outputs, and solve forward's lines for what backward needs, the last "
-                "line first.",
+                "Save the outputs, and solve the lines of forward for what backward needs. Start "
+                "with the last line.",
             )
     return None
 
@@ -56,8 +56,8 @@ EXERCISE = FunctionExercise(
     points=3,
     difficulty="hard",
     minutes=25,
-    section="Invert instead of keeping",
-    constraints="of the activations only the outputs are kept",
+    section="Reconstruct the input",
+    constraints="no activations but the outputs are saved",
     reference=coupling,
     samplers={
         "a batch of 5 rows": lambda rng: (
@@ -68,7 +68,7 @@ EXERCISE = FunctionExercise(
             *(normal(rng, 1, 4), normal(rng, 1, 4)),
             *(normal(rng, 4, 4), normal(rng, 4, 4)),
         ),
-        "halves one wide": lambda rng: (
+        "halves of width 1": lambda rng: (
             *(normal(rng, 6, 1), normal(rng, 6, 1)),
             *(normal(rng, 1, 1), normal(rng, 1, 1)),
         ),

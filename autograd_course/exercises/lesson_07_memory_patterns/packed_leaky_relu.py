@@ -1,7 +1,7 @@
 """Leaky ReLU with a packed mask
 
-1. Take eight numbers that are 0 or 1 as the binary digits of one number from 0 to 255. What is each
-   of them worth? And what if the length of the mask is not a multiple of eight?
+1. Read eight elements of the mask as the binary digits of one number from 0 to 255. What is each
+   digit worth? And what do you do if the length of the mask is not a multiple of eight?
 2. Flatten x > 0, pad it with False to a multiple of 8, reshape it to rows of 8, multiply by 1, 2,
    4, … 128 and sum each row. To unpack, test where packed[:, None] & those eight numbers is not
    zero, and cut off the padding.
@@ -22,21 +22,21 @@ from autograd_course.grader.sampling import around
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    """Return ``x`` where it is positive, ``slope · x`` elsewhere."""
+    """Return ``x`` where it is positive, and ``slope · x`` elsewhere."""
     return torch.where(x > 0, x, slope * x)
 
 
 def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return numbers on both sides of 0 in no order, so that no mistake makes one mask of another.
+    """Return numbers on both sides of 0 in random order, so that every mistake changes the mask.
 
-    Where the sides take turns, the digits of a byte in reverse are those of the other side.
+    If the sides took turns, reversed bits would be the bits of the other side.
     """
     flat = around(rng, (0.0,), torch.Size(shape).numel())
     return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
 
 
 def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a leaky ReLU whose mask, in rows of eight, goes through a mistake."""
+    """Return a leaky ReLU whose mask, in rows of eight, is changed by a mistake."""
 
     def leaky(x: Tensor, slope: float) -> Tensor:
         flat = (x > 0).reshape(-1)
@@ -48,12 +48,14 @@ def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
 
 
 PACKED_GRADIENTS: Mapping[str, Callable[..., Any]] = {
-    "Both sides are exchanged: which of them does a bit that is set stand for, in forward and in "
+    "The two sides are exchanged. What does a set bit mean in forward, and what does it mean in "
     "backward?": leaky_by(lambda rows: ~rows),
-    "In each byte the bits come back in reverse: do packing and unpacking begin at the same end, "
-    "both with 1, 2, 4, …?": leaky_by(lambda rows: rows.flip(1)),
-    "Eight neighbors share a byte, so a row of the unpacked matrix belongs to one byte: "
-    "packed[:, None] & bits. With packed[None, :] the columns do.": leaky_by(lambda rows: rows.t()),
+    "The bits of each byte come back in reverse order. Do packing and unpacking both use the "
+    "powers 1, 2, 4, … in this order?": leaky_by(lambda rows: rows.flip(1)),
+    "Eight neighbors share a byte, so each row of the unpacked matrix must belong to one byte: "
+    "packed[:, None] & bits. With packed[None, :] each column does.": leaky_by(
+        lambda rows: rows.t()
+    ),
 }
 
 EXERCISE = FunctionExercise(
@@ -61,13 +63,13 @@ EXERCISE = FunctionExercise(
     points=3,
     difficulty="medium",
     minutes=15,
-    section="Keep something smaller",
-    constraints="one bit an element is kept",
+    section="Save something smaller",
+    constraints="one bit for each element is saved",
     reference=leaky_relu,
     samplers={
         "24 elements": lambda rng: (both_signs(rng, 4, 6), 0.1),
         "a number not divisible by 8": lambda rng: (both_signs(rng, 13), 0.3),
-        "three axes, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),
+        "three dimensions, one of length 1": lambda rng: (both_signs(rng, 3, 1, 7), 0.01),
         "a negative slope": lambda rng: (both_signs(rng, 2, 5), -0.5),
         "a single number (0-dim)": lambda rng: (-around(rng, (0.0,)).abs(), 0.2),
     },
@@ -77,7 +79,8 @@ EXERCISE = FunctionExercise(
         *CONDUCT,
         no_copy_on_ctx,
         keeps_at_most(
-            lambda x, slope: -(-x.numel() // 8), "one bit an element, rounded up to whole bytes"
+            lambda x, slope: -(-x.numel() // 8),
+            "one bit for each element, rounded up to whole bytes",
         ),
     ),
 )

@@ -15,12 +15,66 @@ from autograd_course.functions import checkpoint
 
 SOLVED = solved("07_memory_patterns")
 RIGHT = {
+    "elu-by-output": SOLVED["ELU"],
+    "maximum-by-mask": SOLVED["Maximum"],
+    "swiglu": SOLVED["SwiGLU"],
     "fused-linear-relu": SOLVED["LinearReLU"],
     "packed-leaky-relu": SOLVED["PackedLeakyReLU"],
+    "predict-saved-bytes": [64, 128, 16, 64],
+    "card-saved-view": "4b",
     "invertible-coupling": SOLVED["Coupling"],
     "checkpointed-block": SOLVED["checkpointed"],
     "chunked-row-losses": SOLVED["RowLosses"],
 }
+
+
+class ELUByMinimum(Function):
+    """Without a case distinction: the negative part of y, plus α where there is one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, alpha: float) -> Any:
+        y = torch.nn.functional.elu(x, alpha)
+        ctx.save_for_backward(y)
+        ctx.alpha = alpha
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (y,) = ctx.saved_tensors
+        return g * ((y > 0) + (y <= 0) * (y + ctx.alpha)), None
+
+
+class MaximumOfTies(Function):
+    """At a tie the first input gets the gradient."""
+
+    @staticmethod
+    def forward(a: Any, b: Any) -> Any:
+        return torch.where(a >= b, a, b)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1] <= inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (first,) = ctx.saved_tensors
+        return torch.where(first, g, 0.0), torch.where(first, 0.0, g)
+
+
+class SwiGLUBySilu(Function):
+    """Forward by the built-in, and backward by the output of the swish."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any) -> Any:
+        ctx.save_for_backward(a, b)
+        return torch.nn.functional.silu(a) * b
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b = ctx.saved_tensors
+        s = 1 / (1 + torch.exp(-a))
+        swish = a * s
+        return g * b * (s + swish * (1 - s)), g * swish
 
 
 class LinearReLUWithBiasSaved(Function):
@@ -145,6 +199,11 @@ class RowLossesBySoftmax(Function):
 
 
 ALSO_RIGHT = {
+    "ELU without a case distinction": ("elu-by-output", ELUByMinimum),
+    "maximum, a tie to the first": ("maximum-by-mask", MaximumOfTies),
+    "SwiGLU by silu": ("swiglu", SwiGLUBySilu),
+    "KiB as floats": ("predict-saved-bytes", (64.0, 128.0, 16.0, 64.0)),
+    "the line of the slice": ("card-saved-view", "3b"),
     "linear and ReLU with the bias saved": ("fused-linear-relu", LinearReLUWithBiasSaved),
     "leaky ReLU packed by shifts": ("packed-leaky-relu", LeakyByShifts),
     "leaky ReLU packed by NumPy": ("packed-leaky-relu", LeakyByNumPy),
@@ -157,6 +216,53 @@ ALSO_RIGHT = {
 
 spoiling = Spoiling(RIGHT)
 backward, forward = spoiling.backward, spoiling.forward
+
+
+class ELUOfInput(SOLVED["ELU"]):  # type: ignore[misc]
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, ctx.alpha = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * torch.where(x > 0, 1.0, ctx.alpha * torch.exp(x)), None
+
+
+class MaximumOfInputs(SOLVED["Maximum"]):  # type: ignore[misc]
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b = ctx.saved_tensors
+        return g * (a > b), g * (a <= b)
+
+
+class MaximumOfList(SOLVED["Maximum"]):  # type: ignore[misc]
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.a_wins = (inputs[0] > inputs[1]).tolist()
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a_wins = torch.tensor(ctx.a_wins)
+        return g * a_wins, g * ~a_wins
+
+
+class SwiGLUWithSigmoid(Function):
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any) -> Any:
+        s = torch.sigmoid(a)
+        ctx.save_for_backward(a, b, s)
+        return a * s * b
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b, s = ctx.saved_tensors
+        return g * b * (s + a * s * (1 - s)), g * a * s
 
 
 class SavesBeforeTheReLU(Function):
@@ -473,6 +579,71 @@ def _rows(ctx: Any, x: Any, weight: Any, target: Any, log_sums: Any, g: Any, whi
 
 
 WRONG = [
+    Wrong("elu-by-output", "saves the input", "oversaved", ELUOfInput),
+    backward(
+        "elu-by-output",
+        "forgets alpha in the slope",
+        "wrong-region",
+        lambda ctx, y, g: (g * torch.where(y > 0, 1.0, y), None),
+    ),
+    backward(
+        "elu-by-output",
+        "takes y for x",
+        "wrong-region",
+        lambda ctx, y, g: (g * torch.where(y > 0, 1.0, ctx.alpha * torch.exp(y)), None),
+    ),
+    backward(
+        "elu-by-output",
+        "adds 1 and not alpha",
+        "wrong-region",
+        lambda ctx, y, g: (g * torch.where(y > 0, 1.0, y + 1), None),
+    ),
+    Wrong("maximum-by-mask", "saves both inputs", "oversaved", MaximumOfInputs),
+    Wrong("maximum-by-mask", "a list of booleans", "outside of any tensor", MaximumOfList),
+    backward(
+        "maximum-by-mask",
+        "exchanges the inputs",
+        "swapped-gradients",
+        lambda ctx, a_wins, g: (g * ~a_wins, g * a_wins),
+    ),
+    backward(
+        "maximum-by-mask",
+        "gives both the gradient",
+        "wrong-region",
+        lambda ctx, a_wins, g: (g, g * ~a_wins),
+    ),
+    Wrong("swiglu", "saves the sigmoid too", "oversaved", SwiGLUWithSigmoid),
+    backward(
+        "swiglu",
+        "stops at the sigmoid",
+        "gradient-mismatch",
+        lambda ctx, a, b, g: (g * b * torch.sigmoid(a), g * a * torch.sigmoid(a)),
+    ),
+    backward(
+        "swiglu",
+        "forgets b",
+        "gradient-mismatch",
+        lambda ctx, a, b, g: (
+            g * (torch.sigmoid(a) + a * torch.sigmoid(a) * (1 - torch.sigmoid(a))),
+            g * a * torch.sigmoid(a),
+        ),
+    ),
+    backward(
+        "swiglu",
+        "returns the gradients in the wrong order",
+        "swapped-gradients",
+        lambda ctx, a, b, g: SOLVED["SwiGLU"].backward(ctx, g)[::-1],
+    ),
+    Wrong("predict-saved-bytes", "relu saves its input too", "An addition", [128, 128, 16, 64]),
+    Wrong("predict-saved-bytes", "counts a tensor twice", "in one storage", [64, 192, 16, 64]),
+    Wrong("predict-saved-bytes", "a mask of floats", "requires no gradient", [64, 128, 64, 64]),
+    Wrong("predict-saved-bytes", "a mask of bits", "takes one byte", [64, 128, 2, 64]),
+    Wrong("predict-saved-bytes", "the slice", "a storage stays as a whole", [64, 128, 16, 1]),
+    Wrong("card-saved-view", "the temporary result", "unless a saved tensor", "1b"),
+    Wrong("card-saved-view", "the recomputation", "already resident", "7b"),
+    Wrong("card-saved-view", "counts nbytes", "A copy gives the same number", "4a"),
+    Wrong("card-saved-view", "gradcheck", "the same values as a copy", "3c"),
+    Wrong("card-saved-view", "counts tensors", "the same with a copy", "4d"),
     Wrong("fused-linear-relu", "saves what the ReLU got", "oversaved", SavesBeforeTheReLU),
     Wrong("fused-linear-relu", "passes at 0", "kink-convention", PassesAtZero),
     Wrong("fused-linear-relu", "saves it and the output", "oversaved", SavesBoth),
@@ -494,7 +665,7 @@ WRONG = [
     ),
     backward(
         "fused-linear-relu",
-        "keeps the axis of the bias' gradient",
+        "keeps the dim of the bias' gradient",
         "unreduced-broadcast",
         lambda ctx, x, weight, y, g: (
             *((g * (y > 0)) @ weight, (g * (y > 0)).t() @ x),
@@ -535,7 +706,7 @@ WRONG = [
             torch.where(_unpacked(ctx, packed, range(8)), ctx.slope * g, g),
             None,
         ),
-        "Both sides are exchanged",
+        "The two sides are exchanged",
     ),
     forward("packed-leaky-relu", "views the mask", "input-layout", packs_a_view),
     backward(
@@ -577,16 +748,16 @@ WRONG = [
         for mistake, said, instead in (
             ("parameters are no inputs", "no gradient arrives", {"parameters": False}),
             ("runs again under no grad", "records no graph", {"enable": False}),
-            ("draws a new mask", "draws a mask of its own", {"state": False}),
-            ("leaves the old random state", "random state is another one", {"fork": False}),
+            ("draws a new mask", "draws a different mask", {"state": False}),
+            ("leaves the old random state", "changes the random state, so", {"fork": False}),
             ("writes into .grad", "writes into .grad", {"writes": True}),
             ("only writes into .grad", "backward returns None for each", {"silent": True}),
             ("sets a seed in forward", "changes the random state, or", {"seeds": True}),
             ("switches dropout off", "changes the random state, or", {"evaluates": True}),
-            ("keeps the seed, not the state", "A seed tells how it began", {"by_seed": True}),
+            ("keeps the seed, not the state", "A seed is only the first", {"by_seed": True}),
             ("keeps x on ctx", "ctx.x holds the input", {"on_ctx": True}),
-            ("keeps an activation", "are kept for backward", {"keeps": True}),
-            ("thinks of no frozen parts", "where a parameter is frozen", {}),
+            ("keeps an activation", "are saved for backward", {"keeps": True}),
+            ("thinks of no frozen parts", "if a parameter is frozen", {}),
         )
     ),
     Wrong(
@@ -604,7 +775,7 @@ WRONG = [
     Wrong(
         "checkpointed-block",
         "no checkpoint at all",
-        "the block was run with a graph",
+        "the block ran with a graph",
         lambda block, x: block(x),
     ),
     Wrong("chunked-row-losses", "gradients computed early", "uniform-grad-output", RowLossesEarly),
