@@ -22,7 +22,7 @@ class Entry(NamedTuple):
 
     ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is how long it takes a
     learner who has just read the lesson. ``needs`` are the extra sections that it needs: if there
-    is one, the exercise has a star.
+    is one, the exercise has a star. An ``optional`` exercise is for more practice.
     """
 
     id: str
@@ -33,11 +33,13 @@ class Entry(NamedTuple):
     minutes: int
     answer: str
     needs: Sequence[str] = ()
+    optional: bool = False
 
     @property
-    def starred_title(self) -> str:
-        """The title, with a star if the exercise needs an extra section."""
-        return f"{self.title} {STAR}" if self.needs else self.title
+    def marked_title(self) -> str:
+        """The title, with a star if the exercise needs an extra section, or with "(optional)"."""
+        star = f" {STAR}" * bool(self.needs)
+        return f"{self.title}{star}{' (optional)' * self.optional}"
 
 
 with open(join(dirname(__file__), "exercises", "index.json"), encoding="utf-8") as _file:

@@ -5,10 +5,7 @@
 #
 # Here are twelve broken Functions of a few lines. Each is modeled on a bug that somebody found in a public project. For each one you get the report of its owner, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
 #
-# | | exercises | minutes |
-# | --- | --- | --- |
-# | **Core** | 1 to 8: start here, and solve them all | about 80 |
-# | **Optional** | 9 to 13: choose what is close to your own work | about 60 |
+# Exercises 1 to 8 are the core: start here, and solve them all. Exercises 9 to 13 are optional: choose those that are close to your own work.
 #
 # The exercises do not depend on each other.
 #
@@ -23,7 +20,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - `forward` computes what its owner wants, also after the repair.
 #
-# 24 points, about 140 minutes (30 of them for the exercises with ★, which need an *extra* section).
+# 24 points, about 140 minutes (60 of them for the optional exercises).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -483,7 +480,7 @@ grade("repair-color-table", LookUp)
 #
 # You have solved the core set. The next five Functions are about overflow, memory, repeated backward passes, second derivatives and random numbers.
 #
-# ### 9 · nan since the outlier ★ (1 point · easy · 5 minutes · needs "Where a nan comes from")
+# ### 9 · nan since the outlier ★ (optional · 1 point · easy · 5 minutes · needs "Where a nan comes from")
 #
 # **The owner reports:** "This is a robust loss, $y = \log \cosh x$. It is a parabola for small errors and a straight line for large ones. It ran for 300 steps. Then one bad measurement arrived, and now every weight is `nan`. The loss of that step was normal, 199. `gradcheck` passes. For now I call `nan_to_num` on the result."
 
@@ -523,7 +520,7 @@ class LogCosh(BrokenLogCosh):
 grade("repair-log-cosh", LogCosh)
 
 # %% [markdown]
-# ### 10 · Memory that grows (1 point · easy · 10 minutes)
+# ### 10 · Memory that grows (optional · 1 point · easy · 10 minutes)
 #
 # **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But the memory grows for a minute or two, falls, and grows again. On a bad day it does not fall in time. `del y` does not help."
 
@@ -572,7 +569,7 @@ class Softsign(Function):
 grade("repair-softsign", Softsign)
 
 # %% [markdown]
-# ### 11 · Only the first loss trains (1 + 1 points · medium · 9 + 10 minutes)
+# ### 11 · Only the first loss trains (optional · 1 + 1 points · medium · 9 + 10 minutes)
 #
 # **The owner reports:** "This is a solver of $\dot x = -\sin x$ with Euler steps, $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. The gradient that we compute first is right, whichever it is. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
 
@@ -640,7 +637,7 @@ class Solve(Function):
 grade("repair-solver", Solve)
 
 # %% [markdown]
-# ### 12 · The penalty that misleads ★ (2 points · medium · 10 minutes · needs "A second derivative that is wrong")
+# ### 12 · The penalty that misleads ★ (optional · 2 points · medium · 10 minutes · needs "A second derivative that is wrong")
 #
 # **The owner reports:** "This is a normalization without a mean: $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it gives the same numbers as the plain formula. Then we added a penalty on the gradient of the input. The *value* of the penalty is still the same. But the gradient of the penalty is different, so the network learns something else."
 
@@ -691,7 +688,7 @@ class RMSNorm(Function):
 grade("repair-rms-norm", RMSNorm)
 
 # %% [markdown]
-# ### 13 · Two masks ★ (1 + 2 points · easy + medium · 5 + 10 minutes · needs "When forward draws random numbers")
+# ### 13 · Two masks ★ (optional · 1 + 2 points · easy + medium · 5 + 10 minutes · needs "When forward draws random numbers")
 #
 # **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with the probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout the network trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
 

@@ -18,7 +18,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
-# 20 points, about 95 minutes.
+# 20 points, about 95 minutes (25 of them for the optional exercises).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -349,7 +349,7 @@ grade("predict-grad-output", prediction)
 # For the other three, read the code and find the mistake yourself. If you are stuck, run `diagnose` on the broken class in a new cell.
 
 # %% [markdown]
-# ### 9 · Cube (1 point · easy · 5 minutes)
+# ### 9 · Cube (optional · 1 point · easy · 5 minutes)
 #
 # $y = x^3$
 
@@ -389,7 +389,7 @@ class Cube(BrokenCube):
 grade("repair-cube", Cube)
 
 # %% [markdown]
-# ### 10 · Multiply (1 point · easy · 4 minutes)
+# ### 10 · Multiply (optional · 1 point · easy · 4 minutes)
 #
 # $z = x \, y$, for two tensors of the same shape.
 
@@ -425,7 +425,7 @@ class Multiply(BrokenMultiply):
 grade("repair-multiply", Multiply)
 
 # %% [markdown]
-# ### 11 · Mean (1 point · easy · 4 minutes)
+# ### 11 · Mean (optional · 1 point · easy · 4 minutes)
 #
 # The mean over the last dimension, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
 #
@@ -457,7 +457,7 @@ class Mean(BrokenMean):
 grade("repair-mean", Mean)
 
 # %% [markdown]
-# ### 12 · Absolute value (1 point · easy · 4 minutes)
+# ### 12 · Absolute value (optional · 1 point · easy · 4 minutes)
 #
 # $y = |x|$. At $x = 0$ you may return any slope from −1 to 1.
 
@@ -489,7 +489,7 @@ class Absolute(BrokenAbsolute):
 grade("repair-absolute", Absolute)
 
 # %% [markdown]
-# ### 13 · Power (1 point · easy · 4 minutes)
+# ### 13 · Power (optional · 1 point · easy · 4 minutes)
 #
 # $y = x^p$, with a Python number $p$. This one raises an error. Call it and run the backward pass to read the message.
 

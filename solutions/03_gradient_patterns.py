@@ -18,7 +18,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Where an exercise forbids a built-in, the grader watches the operations that run, so another name for the built-in does not help.
 #
-# 17 points, about 100 minutes.
+# 17 points, about 100 minutes (10 of them for the optional exercises).
 #
 # You can do the exercises in any order. If you are stuck, call `hint("swish")` in a new cell. The first hint is a nudge, the second one gives the idea, and the third one is almost the answer.
 
@@ -373,7 +373,7 @@ prediction = [6, 2, 0.75, 101, 0]
 grade("predict-patterns", prediction)
 
 # %% [markdown]
-# ## 9 · Optional: GELU (1 point · easy · 9 minutes)
+# ## 9 · GELU (optional · 1 point · easy · 9 minutes)
 #
 # GELU is the activation of most transformers. It multiplies each number by the share of a normal distribution that lies below it.
 #

@@ -106,8 +106,8 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
                 title_of(source),
                 _modeled(source),
                 len(asked),
-                sum(each.minutes for each in asked if not each.needs),
-                sum(each.minutes for each in asked if each.needs),
+                sum(each.minutes for each in asked if each.is_core),
+                sum(each.minutes for each in asked if not each.is_core),
             )
         )
     return rows

@@ -29,7 +29,7 @@ _EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only mu
 # solution gets one line more or less.
 _SHARE, _LEAST = 1 / 3, 2
 
-_FACTS = re.compile(rf"(?: {STAR})?\s+\(\d[^()]*\bpoints?\b.*\)$")
+_FACTS = re.compile(rf"(?: {STAR})?\s+\((?:optional · )?\d[^()]*\bpoints?\b.*\)$")
 _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*\))?", re.MULTILINE)
 
 
@@ -139,8 +139,15 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
     declared = [task.exercise for task in asked]
     points = _counted([sum(exercise.points for exercise in declared)], "point")
     sums = f"{points}, about {total_minutes(declared)} minutes"
-    if starred := total_minutes(exercise for exercise in declared if exercise.needs):
-        sums += f" ({starred} of them for the exercises with {STAR}, which need an *extra* section)"
+    others = []
+    if starred := total_minutes(each for each in declared if each.needs and not each.optional):
+        others.append(
+            f"{starred} of them for the exercises with {STAR}, which need an *extra* section"
+        )
+    if optional := total_minutes(each for each in declared if each.optional):
+        others.append(f"{optional} of them for the optional exercises")
+    if others:
+        sums += f" ({'; '.join(others)})"
     for number, cell in enumerate(cells):
         if not cell.is_code:
             cells[number] = cell.with_source(_TOTAL.sub(sums, cell.source))
@@ -148,9 +155,10 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
 
 
 def _facts(exercises: Sequence[Declared]) -> str:
-    """Return what stands behind a title: " (1 point · easy · 5 minutes)", or " ★ (2 points …)"."""
+    """Return what follows a title, such as " ★ (optional · 1 point · easy · 5 minutes)"."""
     needs = dict.fromkeys(f'"{section}"' for exercise in exercises for section in exercise.needs)
     facts = [
+        *(["optional"] if any(exercise.optional for exercise in exercises) else []),
         _counted([exercise.points for exercise in exercises], "point"),
         " + ".join(dict.fromkeys(exercise.difficulty for exercise in exercises)),
         _counted([exercise.minutes for exercise in exercises], "minute"),

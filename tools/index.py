@@ -38,7 +38,13 @@ class Declared:
     minutes: int
     answer: str
     sections: tuple[str, ...]
+    optional: bool
     needs: tuple[str, ...] = ()  # the extra sections among them, which give the exercise a star
+
+    @property
+    def is_core(self) -> bool:
+        """Whether the exercise belongs to what everybody should solve."""
+        return not self.needs and not self.optional
 
 
 def with_stars(
@@ -136,6 +142,7 @@ def _read(path: Path) -> Declared:
         minutes,
         answer,
         cast(tuple[str, ...], sections),
+        bool(said.get("optional", False)),
     )
 
 
@@ -198,7 +205,8 @@ def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Dec
 
 def _row(exercise: Declared) -> str:
     fields = ("id", "title", "points", "difficulty", "minutes", "answer", "needs")
-    return _json({field: getattr(exercise, field) for field in fields})
+    row = {field: getattr(exercise, field) for field in fields}
+    return _json(row | ({"optional": True} if exercise.optional else {}))
 
 
 def _json(value: object) -> str:

@@ -27,7 +27,8 @@ _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", 
 class Lesson:
     """A row of the tables: where the lesson is, what it is called, and how long it takes.
 
-    ``core_exercises`` and ``starred_exercises`` are minutes too.
+    ``core_exercises`` and ``other_exercises`` are minutes too. The others have a star, or they are
+    optional.
     """
 
     stem: str
@@ -35,7 +36,7 @@ class Lesson:
     minutes: Minutes
     exercises: int = 0
     core_exercises: int = 0
-    starred_exercises: int = 0
+    other_exercises: int = 0
 
     @property
     def number(self) -> str:
@@ -94,9 +95,9 @@ def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
 
 
 def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the stated minutes of core and starred exercises."""
+    """Return the stated minutes of core exercises and of the others."""
     core = sum(stated(lesson.core_exercises) for lesson in lessons)
-    return core, sum(stated(lesson.starred_exercises) for lesson in lessons)
+    return core, sum(stated(lesson.other_exercises) for lesson in lessons)
 
 
 def _sum(minutes: tuple[int, int]) -> str:
@@ -118,7 +119,8 @@ def _totals(lessons: Sequence[Lesson]) -> str:
     everything = _rounded(sum(_reading(lessons)) + sum(_solving(lessons)))
     return (
         f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
-        f"exercises without a star. The whole course takes about {everything} hours."
+        "exercises that have no star and are not optional. The whole course takes about "
+        f"{everything} hours."
     )
 
 
@@ -126,12 +128,12 @@ def account_of_course(lessons: Sequence[Lesson]) -> str:
     """Return a line with the minutes of each lesson and of its exercises, and the sums."""
     named = [(lesson.stem, [lesson]) for lesson in lessons]
     sums = [(path.lower(), those) for path, those in _paths(lessons)]
-    head = f"{'':24} {'core':>6} {'extra':>6} {'reference':>10} {'exercises':>10} {'starred':>8}"
+    head = f"{'':24} {'core':>6} {'extra':>6} {'reference':>10} {'exercises':>10} {'others':>8}"
     return "\n".join([head, *(_account(*row) for row in [*named, *sums, ("total", lessons)])])
 
 
 def _account(name: str, lessons: Sequence[Lesson]) -> str:
-    core, extra, reference, exercises, starred = (
+    core, extra, reference, exercises, others = (
         sum(column)
         for column in zip(
             *(
@@ -140,14 +142,14 @@ def _account(name: str, lessons: Sequence[Lesson]) -> str:
                     lesson.minutes.extra,
                     lesson.minutes.reference,
                     lesson.core_exercises,
-                    lesson.starred_exercises,
+                    lesson.other_exercises,
                 )
                 for lesson in lessons
             ),
             strict=True,
         )
     )
-    return f"{name:24} {core:6.1f} {extra:6.1f} {reference:10.1f} {exercises:10.0f} {starred:8.0f}"
+    return f"{name:24} {core:6.1f} {extra:6.1f} {reference:10.1f} {exercises:10.0f} {others:8.0f}"
 
 
 def warning(lesson: Lesson) -> str:

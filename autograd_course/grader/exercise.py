@@ -58,7 +58,8 @@ class Exercise:
     with the model in ``tools/minutes.py``. ``section`` is the
     heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
     forward. ``needs_sections`` are the other headings that the exercise needs, in its lesson or in
-    one before. An exercise that needs an extra section gets a star.
+    one before. An exercise that needs an extra section gets a star. ``optional`` says that the
+    exercise is for more practice and not part of the core path.
     ``constraints`` says in words what is asked beyond right values.
     ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
     be judged here.
@@ -75,6 +76,7 @@ class Exercise:
     section: str
     section_is_on_backward: bool = False
     needs_sections: tuple[str, ...] = ()
+    optional: bool = False
     constraints: str = ""
     needs: Callable[[], str | None] | None = None
 

@@ -56,8 +56,9 @@ class Progress:
 
     @property
     def following(self) -> Entry | None:
-        """The first exercise that is not passed yet, ``None`` when all are."""
-        return next((e for e in INDEX.values() if not self._is_passed(e)), None)
+        """The first exercise that is not passed yet, optional ones last, ``None`` when all are."""
+        left = [e for e in INDEX.values() if not self._is_passed(e)]
+        return next((e for e in left if not e.optional), left[0] if left else None)
 
     @property
     def next_step(self) -> str:
@@ -65,7 +66,8 @@ class Progress:
         if self.following is None:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
         following = self.following
-        told = f"{following.difficulty}, {following.minutes} minutes"
+        optional = "optional, " if following.optional else ""
+        told = f"{optional}{following.difficulty}, {following.minutes} minutes"
         if following.needs:
             sections = " and ".join(f'"{section}"' for section in following.needs)
             told += f", needs {sections}"
@@ -82,8 +84,11 @@ class Progress:
             passed = [e for e in exercises if self._is_passed(e)]
             points, possible = (sum(e.points for e in each) for each in (passed, exercises))
             told = f"{len(passed)} of {len(exercises)} passed · {points} of {possible} points"
-            if left := sum(e.minutes for e in exercises if not self._is_passed(e)):
-                told += f" · {left} minutes left"
+            left = [e for e in exercises if not self._is_passed(e)]
+            if left:
+                told += f" · {sum(e.minutes for e in left)} minutes left"
+            if optional := sum(e.minutes for e in left if e.optional):
+                told += f", {optional} of them optional"
             begun = any(self.state[e.id].attempts for e in exercises)
             following = self.following is not None and self.following.lesson == lesson
             yield Part(
@@ -110,7 +115,7 @@ class Progress:
         """Return mark, id, title and state, in columns."""
         record = self.state[exercise.id]
         name = exercise.id.ljust(max(map(len, INDEX)))
-        title = exercise.starred_title.ljust(max(len(e.starred_title) for e in INDEX.values()))
+        title = exercise.marked_title.ljust(max(len(e.marked_title) for e in INDEX.values()))
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Part:

@@ -285,12 +285,34 @@ def test_progress_says_what_is_done_and_what_is_next() -> None:
     columns = [re.split(r" {2,}", line.strip()) for line in lines[2:6]]
 
     assert columns == [
-        ["01 A Function from end to end · 1 of 13 passed · 1 of 20 points · 86 minutes left"],
+        [
+            "01 A Function from end to end · 1 of 13 passed · 1 of 20 points · 86 minutes left, "
+            "21 of them optional"
+        ],
         ["✓", "square", "Square", "2 attempts, latest answer wrong"],
         ["✗", "scaled-sigmoid", "Scaled sigmoid", "1 attempt, 1 hint"],
         ["·", "weighted-sum", "Weighted sum"],
     ]
     assert lines[0] == 'Next: "scaled-sigmoid" in exercises/01_template.ipynb (medium, 10 minutes)'
+
+
+def test_an_optional_exercise_is_proposed_when_all_others_are_passed() -> None:
+    others = [entry for entry in INDEX.values() if not entry.optional]
+    first = next(entry for entry in INDEX.values() if entry.optional)
+
+    def passed(state: State) -> State:
+        for entry in others:
+            state = state.graded(entry.id, "passed", "")
+        return state
+
+    store.update(passed)
+    head, *rows = str(progress()).splitlines()
+
+    assert f'"{first.id}"' in head
+    assert f"(optional, {first.difficulty}, {first.minutes} minutes" in head
+    assert any(row.strip().endswith(f"{first.title} (optional)") for row in rows)
+    minutes = sum(e.minutes for e in INDEX.values() if e.optional and e.lesson == first.lesson)
+    assert any(row.endswith(f"{minutes} minutes left, {minutes} of them optional") for row in rows)
 
 
 def test_an_exercise_with_a_star_names_the_extra_section_that_it_needs() -> None:

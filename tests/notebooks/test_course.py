@@ -19,6 +19,7 @@ from autograd_course.grader import Result
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import Difficulty, Exercise
 from autograd_course.grader.verdict import Status
+from autograd_course.index import INDEX, exercises_of
 from tools.check import drift
 from tools.derived import EXERCISES, FOLDERS, LESSONS, SOLUTIONS
 from tools.execution import RAISES, raised
@@ -92,6 +93,13 @@ def test_the_exercise_notebooks_ask_for_the_catalogue_in_its_order() -> None:
     asked = [exercise_id for stem in stems(SOLUTIONS) for exercise_id in headlines(SOLUTIONS, stem)]
 
     assert asked == list(CATALOGUE)
+
+
+@pytest.mark.parametrize("lesson", sorted({entry.lesson for entry in INDEX.values()}))
+def test_optional_exercises_come_last(lesson: str) -> None:
+    optional = [entry.optional for entry in exercises_of(lesson)]
+
+    assert optional == sorted(optional)
 
 
 @pytest.mark.parametrize("stem", stems(EXERCISES))

@@ -529,7 +529,7 @@ def test_the_minutes_of_all_lessons_are_one_table_with_sums(
 
     table = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert table == [
-        ["core", "extra", "reference", "exercises", "starred"],
+        ["core", "extra", "reference", "exercises", "others"],
         ["01_sample", "0.6", "1.4", "0.0", "3", "0"],
         ["core", "path", "0.6", "1.4", "0.0", "3", "0"],
         ["total", "0.6", "1.4", "0.0", "3", "0"],

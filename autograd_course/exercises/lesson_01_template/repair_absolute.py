@@ -23,6 +23,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=4,
+    optional=True,
     section="From the formula to the proof",
     reference=absolute,
     samplers={

@@ -24,6 +24,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=5,
+    optional=True,
     section="What backward is asked for",
     section_is_on_backward=True,
     reference=cube,

@@ -24,6 +24,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=4,
+    optional=True,
     section="Several inputs, several outputs",
     reference=multiply,
     samplers={

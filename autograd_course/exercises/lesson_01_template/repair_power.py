@@ -23,6 +23,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=4,
+    optional=True,
     section="What backward returns",
     section_is_on_backward=True,
     reference=power,

@@ -28,6 +28,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=9,
+    optional=True,
     section="Elementwise functions",
     constraints="no built-in gelu does the work",
     reference=gelu,

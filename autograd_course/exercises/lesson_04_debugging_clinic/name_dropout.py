@@ -12,6 +12,7 @@ EXERCISE = LocatingExercise(
     points=1,
     difficulty="easy",
     minutes=5,
+    optional=True,
     section="When forward draws random numbers",
     rule="rng-not-restored",
     wrong_lines="3",

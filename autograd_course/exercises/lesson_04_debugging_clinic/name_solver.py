@@ -14,6 +14,7 @@ EXERCISE = LocatingExercise(
     points=1,
     difficulty="medium",
     minutes=9,
+    optional=True,
     section="What gradcheck does not ask",
     rule="not-reentrant",
     wrong_lines="6",

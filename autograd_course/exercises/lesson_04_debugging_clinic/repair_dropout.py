@@ -62,6 +62,7 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="medium",
     minutes=10,
+    optional=True,
     section="When forward draws random numbers",
     constraints="both passes use the mask of the seed",
     reference=dropout,

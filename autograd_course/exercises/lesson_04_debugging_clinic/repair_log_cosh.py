@@ -32,6 +32,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=5,
+    optional=True,
     section="Where a nan comes from",
     constraints="finite and right for large numbers of both signs",
     reference=log_cosh,

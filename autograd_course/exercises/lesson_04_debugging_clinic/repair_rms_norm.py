@@ -26,6 +26,7 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="medium",
     minutes=10,
+    optional=True,
     section="A second derivative that is wrong",
     reference=rms_norm,
     samplers={

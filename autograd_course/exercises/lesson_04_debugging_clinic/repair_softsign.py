@@ -53,6 +53,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=10,
+    optional=True,
     section="What gradcheck does not ask",
     constraints="the memory is freed together with the output, without the garbage collector",
     reference=softsign,

@@ -27,6 +27,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="medium",
     minutes=10,
+    optional=True,
     section="What gradcheck does not ask",
     constraints="backward may run any number of times",
     reference=solve,
