@@ -291,6 +291,7 @@ class MeanSpread(torch.autograd.Function):
         return (grad_mean + 2 * (x - x.mean()) * grad_spread) / x.numel()  # 5
 
 
+x = torch.tensor([1.0, 2.0, 4.0, 5.0], dtype=torch.float64, requires_grad=True)
 mean, spread = MeanSpread.apply(x)
 (gradient,) = torch.autograd.grad(mean + spread, x)
 print("loss mean + spread:", gradient.tolist())
@@ -345,7 +346,7 @@ for function in (torch.sin, torch.exp):
 # - **a** Compare the values of `x` before and after the call.
 # - **b** Double `grad_output`, and see whether the gradient doubles.
 # - **c** Compare the gradient after `sin` with a tenth of the true one, for a random input.
-# - **d** Print `x._version` before and after the call.
+# - **d** Print the `_version` of the argument before and after the call.
 
 # %% nbgrader={"grade": false, "grade_id": "card-gradient-scale", "locked": false, "schema_version": 3, "solution": true, "task": false}
 suspect = ...

@@ -218,9 +218,9 @@ with show_error():
 # With `Gravity`, the in-place simulation raises an error instead of giving a wrong gradient.
 #
 # `Pull` has a *combined* `forward`, which receives `ctx` and does the work of both methods. You
-# will meet this form in older code. It works with `backward()` and `torch.compile`. But the
-# transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without a `ctx`, so they accept
-# only the separate form. Lesson 11 uses them.
+# wrote this form in lesson 01, and you will meet it in older code. It works with `backward()` and
+# `torch.compile`. But the transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without
+# a `ctx`, so they accept only the separate form. Lesson 11 uses them.
 #
 # `setup_context` cannot see intermediate results of `forward`. If `backward` needs one, recompute
 # it, return it as an additional output, or use a combined `forward`. In all other cases, write the
@@ -314,7 +314,8 @@ with torch.no_grad():
 
 # %% [markdown]
 # The backward pass frees only the tensors in `save_for_backward`. The node and its attributes exist
-# as long as `y` does. Under `no_grad`, Python deletes `ctx` at once.
+# as long as something refers to the graph. Here this is `y`, and in a training loop it is often the
+# loss. Under `no_grad`, Python deletes `ctx` at once.
 #
 # Each call of `apply` creates its own `ctx`. Do not store anything on the class, because all calls
 # share it. One backward pass visits each node once: if you use `y` twice, autograd first adds up
@@ -497,8 +498,8 @@ collected = gc.collect()
 
 # %% [markdown]
 # `save_for_backward` stores an output without the reference to its node, and restores this
-# reference in `ctx.saved_tensors`. You can also save an intermediate result with it. Older PyTorch
-# documentation recommended an attribute instead
+# reference in `ctx.saved_tensors`. In a combined `forward`, you can also save an intermediate
+# result with it. Older PyTorch documentation recommended an attribute instead
 # ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)).
 #
 # ### Values that are not tensors
@@ -525,7 +526,8 @@ collected = gc.collect()
 #
 # Here is $y = x W^\top$. `backward` always computes two products of matrices, and the cell counts
 # their operations. Change `backward` so that it computes a gradient only if it is needed and
-# returns `None` otherwise. For a frozen input, the count should fall from 8.4 to 4.2 million.
+# returns `None` otherwise. In the lines `x` and `weight`, which name the frozen input, the count
+# should fall from 8.4 to 4.2 million.
 
 
 # %%
@@ -593,19 +595,22 @@ class Twice(Function):
         return grad_output.mul_(2)
 
 
-x = torch.ones(3, requires_grad=True)
-a = torch.ones(3, requires_grad=True)
-y = Twice.apply(x) + a
-grad_x, grad_a = grad(y, (x, a), grad_outputs=torch.ones(3))
-print("gradcheck:    ", gradcheck(Twice.apply, angles))
-print("gradient of x:", grad_x.tolist(), "should be", [2.0] * 3)
-print("gradient of a:", grad_a.tolist(), "should be", [1.0] * 3)
+print("gradcheck:", gradcheck(Twice.apply, angles))
+
+weights = torch.tensor([1.0, 2.0, 3.0])
+for twice_comes_last in (False, True):
+    x = torch.ones(3, requires_grad=True)
+    a = torch.ones(3, requires_grad=True)
+    y = 5 * a + Twice.apply(x) if twice_comes_last else Twice.apply(x) + 5 * a
+    (weights * y).sum().backward()
+    print("5a + 2x:" if twice_comes_last else "2x + 5a:", x.grad.tolist(), a.grad.tolist())
+print("should be", (2 * weights).tolist(), (5 * weights).tolist())
 
 # %% [markdown]
-# The gradient of `a` is wrong, although `a` never went through `Twice`. The two terms of a sum have
-# the same gradient, so autograd passes the same tensor to both. In a residual block $h + f(h)$, `a`
-# is the skip connection. The bug appears only if autograd runs `Twice` before the other branch, so
-# it may come and go when you change other code.
+# In `5a + 2x` the gradient of `a` is wrong, although `a` never went through `Twice`. The two terms
+# of a sum have the same gradient, so autograd passes the same tensor to both. In a residual block
+# $h + f(h)$, `a` is the skip connection. In the backward pass, autograd runs the branch first that
+# the forward pass computed last. So the bug may come and go when you reorder other code.
 #
 # `gradcheck` misses this bug, because its graph has one branch. `diagnose` finds it, because it
 # compares `grad_output` before and after the call.
@@ -679,13 +684,16 @@ class MarkedGate(Gate):
 x = torch.tensor([-1.0, 0.2, 0.7], requires_grad=True)
 for gate in (Gate, MarkedGate):
     kept, mask = gate.apply(x)
-    print(f"{gate.__name__}: a penalty on the share of open gates")
+    penalty = mask.mean()  # the share of open gates
+    print(f"{gate.__name__}: the penalty requires grad: {penalty.requires_grad}")
     with show_error():
-        print("gradient", grad(mask.mean(), x)[0].tolist())
+        print("gradient", grad(penalty, x)[0].tolist())
 
 # %% [markdown]
-# With `Gate`, the penalty is part of the loss, but its gradient is always zero, so it has no
-# effect. With `MarkedGate`, PyTorch raises an error in the first step.
+# With `Gate` the penalty looks differentiable, but its gradient is always zero, so it has no
+# effect. With `MarkedGate` the penalty is a constant, and PyTorch raises an error if you
+# differentiate it. If you add it to another loss, PyTorch raises no error, but `requires_grad`
+# tells you that the penalty has no gradient.
 #
 # `backward` has a parameter for each output, even for a marked one. It receives zeros for the mask,
 # and you ignore them.
@@ -693,7 +701,8 @@ for gate in (Gate, MarkedGate):
 # ### Exercise 2: sort, with the indices
 #
 # `forward` sorts `x` along the last dimension and returns the pair `(values, indices)`, like
-# `torch.sort`. Save only the indices, and mark them as non-differentiable. `backward` moves each
+# `torch.sort`. Save only the indices, and mark them as non-differentiable. PyTorch already knows
+# this about integers, so the mark is for the reader and is not graded. `backward` moves each
 # gradient back to where its value came from, and `scatter` can do this.
 
 
@@ -1042,7 +1051,7 @@ knowledge_check("02")
 # | `ctx.x = x` | hooks (checkpoint, offload) miss it; backward does not free it | silent |
 # | `ctx.y = output` | a reference cycle, until the garbage collector runs | silent |
 # | `save_for_backward(x, 3)` | `TypeError`, after forward has returned | error |
-# | `ctx.saved_tensors` in `setup_context` | an empty tuple | silent |
+# | `ctx.saved_tensors` in `setup_context` | an empty tuple, so unpacking it raises | error |
 # | no use of `needs_input_grad` | wasted work, but right gradients | silent |
 # | `grad_output.mul_(…)` | another branch gets a wrong gradient | silent |
 # | a saved tensor overwritten | the caller's tensor changes; a second backward raises | late |

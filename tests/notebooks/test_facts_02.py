@@ -366,6 +366,20 @@ def test_the_gradient_of_a_mean_has_its_1_over_n() -> None:
     assert torch.equal(torch.autograd.grad(without(x), x)[0], 4 * true)
 
 
+def test_a_marked_output_has_no_gradient_and_raises_only_if_differentiated_alone() -> None:
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        mask = (x > 0).to(x.dtype)
+        ctx.mark_non_differentiable(mask)
+        return x * mask, mask
+
+    x = leaf(-1.0, 2.0)
+    kept, mask = make(forward, lambda ctx, g, _: g).apply(x)
+    assert not mask.mean().requires_grad
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        torch.autograd.grad(mask.mean(), x)
+    (kept.sum() + mask.mean()).backward()
+
+
 # mark_dirty, and returning an input
 
 

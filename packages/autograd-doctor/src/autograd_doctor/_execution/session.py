@@ -147,9 +147,10 @@ def with_right_arity(subject: Subject) -> Subject:
     """Return the subject with a backward that returns one value for each argument.
 
     Missing values are None, and those beyond the arguments are left out. So what else is wrong can
-    be examined, too.
+    be examined, too. Arguments that have their defaults count, as they do with a setup_context.
+    Without one, PyTorch ignores the None of each.
     """
-    function, count = subject.function, len(subject.parameters)
+    function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
 
     def backward(ctx: Any, *grad_outputs: Any) -> Any:

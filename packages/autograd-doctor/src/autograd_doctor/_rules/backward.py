@@ -200,7 +200,15 @@ def none_grad_output(evidence: Evidence) -> Match | None:
     lesson="01_template",
 )
 def wrong_arity(evidence: Evidence) -> Match | None:
-    raw, arguments = evidence.contract.direct, len(evidence.inputs)
+    raw, parameters = evidence.contract.direct, [*evidence.parameters]
+    failure = evidence.contract.rejected or backward_failure(evidence)
+    found = failure and re.search(
+        r"number of gradients \(expected (\d+), got (\d+)\)", failure.text
+    )
+    # With a setup_context, PyTorch also counts the arguments that have their defaults.
+    if found and int(found[1]) == len(parameters) + len(evidence.omitted):
+        parameters += evidence.omitted
+    arguments = len(parameters)
     if raw and not raw.failure:
         if wasted_gradients := _wasted(evidence, raw):
             return Match(wasted_gradients, {"line": return_line(evidence.contract.backward_source)})
@@ -213,7 +221,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
                 {"returned": 1, "expected": arguments},
                 hint="Return the gradients as a tuple: `return grad_x, grad_y`.",
             )
-        names = ", ".join(quoted(evidence.parameters))
+        names = ", ".join(quoted(parameters))
         return Match(
             f"`backward` returns {plural(raw.count, 'gradient')}, but `forward` takes "
             f"{plural(arguments, 'argument')} ({names}).",
@@ -223,10 +231,6 @@ def wrong_arity(evidence: Evidence) -> Match | None:
                 "line": return_line(evidence.contract.backward_source),
             },
         )
-    failure = backward_failure(evidence)
-    found = failure and re.search(
-        r"number of gradients \(expected (\d+), got (\d+)\)", failure.text
-    )
     if not found:
         return None
     return Match(

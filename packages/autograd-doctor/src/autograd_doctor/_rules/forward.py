@@ -175,19 +175,22 @@ def forward_raises(evidence: Evidence) -> Match | None:
         where = f"in {dtype}, the dtype of your inputs, "
     if failure is None or failure.runs_in_own_dtype:
         return None
-    ambiguous = "value of Tensor with more than one value" in failure.text
     return Match(
         f"{where}`forward` {what_was_raised(failure)}",
         {**raised(failure), "call": call(evidence, dtype)},
-        hint=_ONE_ANSWER if ambiguous else "",
+        hint=next((hint for said, hint in _WHAT_TO_DO.items() if said in failure.text), ""),
     )
 
 
-_ONE_ANSWER = (
-    "To test whether an argument was passed, write `bias is not None`. To choose a value for each "
-    "element, use `torch.where`. A Python if needs a single truth value, and this tensor has many "
-    "elements."
-)
+# What PyTorch says about common mistakes, and how to repair each.
+_WHAT_TO_DO = {
+    "value of Tensor with more than one value": "To test whether an argument was passed, write "
+    "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
+    "a single truth value, and this tensor has many elements.",
+    "returned as-is as output is being saved": "`forward` returns one of its inputs. If it changes "
+    "this input in place, call `ctx.mark_dirty(x)` and save the output. Otherwise return a copy, "
+    "`x.clone()`.",
+}
 
 
 @rule(
