@@ -12,7 +12,7 @@
 # **You need** [lesson 01](01_template.ipynb), and from [lesson 02](02_ctx_rules.ipynb) the separate
 # `forward` and `setup_context`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 20. Two exercises are part of it,
+# **It takes** about 65 minutes; the *extra* sections take another 20. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -183,8 +183,8 @@ print("+=        ", plus_equals.tolist())
 print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
 
 # %% [markdown]
-# (On a GPU, `=` and `+=` may keep either of the two gradients, and the choice may change from run
-# to run.)
+# (For a large index and on a GPU, `=` and `+=` may keep either of the two gradients, because
+# several threads write at once.)
 #
 # With $y_i = \text{table}[\text{index}_i]$ and $g_i = \partial L/\partial y_i$, the gradient of row
 # $r$ is the sum over all reads of this row:
@@ -215,9 +215,9 @@ print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
 #
 # **A copy in the forward is a sum in the backward.** Copying is a linear map $y = M x$ with a
 # matrix of zeros and ones. Its Jacobian is $M$, so its backward multiplies by the transpose,
-# $M^\top g$. (For linear maps, the transpose is also called the *adjoint*.) Transposing twice gives
-# $M$ again, so a sum in the forward is a copy in the backward. The table lists the pairs that you
-# will meet:
+# $M^\top g$. (For linear maps, the transpose is also called the *adjoint*.) The converse is also
+# true. A sum multiplies by $M^\top$, so its backward multiplies by $M$, which copies. The table
+# lists the pairs that you will meet:
 #
 # | forward | backward | where you meet it |
 # | --- | --- | --- |
@@ -241,16 +241,17 @@ def reused(x):
 gradient_flow(reused, torch.tensor(2.0))
 
 # %% [markdown]
-# The picture opens at its end. Click on it and press → to start from the beginning. If two edges
-# leave a node, two gradients arrive at it, and the node passes nothing on until it has both.
+# When the picture opens, the backward pass is complete. Click on it and press → to start from the
+# beginning. Two edges leave `Square`, so two gradients come back to it in the backward pass. It
+# adds them before it passes anything on.
 # Between Functions, the autograd engine computes this sum for you. *Inside* a Function you compute
 # it yourself: if your `forward` uses a value twice, your `backward` must add the gradients of both
 # uses.
 #
 # ### Checkpoint 1
 #
-# The loss below uses $y = x^2$ twice: $L = x\,y + y$ at $x = 3$. Follow the edges. What is
-# `x.grad`?
+# The loss below uses $y = x^2$ twice: $L = x\,y + y$ at $x = 3$. Draw its graph. Which edges leave
+# $x$, and which leave $y$? What is `x.grad`?
 
 # %%
 x = torch.tensor(3.0, requires_grad=True)
@@ -400,8 +401,8 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 # kink.*
 #
 # For the mask of a ReLU you can write `x > 0` or `x >= 0`. The two differ only at $x = 0$, where no
-# derivative exists. PyTorch [documents a
-# rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions)
+# derivative exists. PyTorch
+# [documents a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions)
 # for such points:
 #
 # 1. If the function is convex near the point, use the subgradient of minimum norm.
@@ -496,7 +497,8 @@ with figure(width=6.6, height=3.2) as (axes,):
 # %% [markdown]
 # ## Broadcasting is a copy
 #
-# If two shapes differ, broadcasting repeats the smaller tensor along the missing dims. Repeating is
+# If two shapes differ, broadcasting repeats a tensor along the dims that it lacks, and along
+# its dims of size 1. Repeating is
 # copying, so backward sums over exactly the dims that were repeated. In the result, the dims that
 # broadcasting added in front are gone, and the dims that it expanded have size 1 again.
 # `sum_to_shape` does this for all shapes. (The method `g.sum_to_size(shape)` does the same.)
@@ -564,8 +566,9 @@ print("b.grad:", b.grad.tolist())
 # %% [markdown]
 # The autograd engine knows the shape of $b$ and sums over the dims that broadcasting could have
 # repeated. So this `backward` also passes `gradcheck`. But the sum is your job. Code that calls
-# `backward` directly gets the wrong shape. And if your forward repeats along *another* dim than the
-# engine assumes, the sum of the engine is wrong.
+# `backward` directly gets the wrong shape. And the engine aligns shapes from the right. If your
+# forward computes `x * s[:, None]`, it repeats `s` along dim 1. But for a square `x` the engine
+# sums over dim 0, and the gradient is wrong.
 #
 # ### Exercise 2: multiply with broadcasting
 #
@@ -627,19 +630,20 @@ class ScaleRows(Function):
         return grad_output * s[:, None], grad_output * x  # the sum over dim 1 is missing
 
 
-for rows, columns in ((2, 3), (3, 3)):
-    x = torch.arange(1.0, 1 + rows * columns).reshape(rows, columns)
-    s = torch.ones(rows, requires_grad=True)
-    print(f"{rows}×{columns}: the gradient of s should be {x.sum(1).tolist()}")
-    with show_error():
-        ScaleRows.apply(x, s).sum().backward()
-        print("     it is", s.grad.tolist())
+x = torch.arange(1.0, 10.0).reshape(3, 3)
+s = torch.ones(3, requires_grad=True)
+ScaleRows.apply(x, s).sum().backward()
+print("gradient of s:", s.grad.tolist(), "should be", x.sum(1).tolist())
+
+s = torch.ones(2, requires_grad=True)
+with show_error():
+    ScaleRows.apply(x[:2], s).sum().backward()
 
 # %% [markdown]
-# People often try a square matrix first. There the engine sums over the rows instead of the
-# columns, and the gradient is wrong. `diagnose` looks at what `backward` itself returns.
-# `unreduced-broadcast` is a warning if the engine's sum is right, and an error if it is not. (A
-# hook on the node runs too late and sees only the sum.)
+# For the square matrix, the engine sums over the rows instead of the columns, and the gradient is
+# wrong. For the 2×3 matrix it raises an error. People often try a square matrix first. `diagnose`
+# looks at what `backward` itself returns. `unreduced-broadcast` is a warning if the engine's sum is
+# right, and an error if it is not. (A hook on the node runs too late and sees only the sum.)
 #
 # ### A threshold for all elements
 #
@@ -717,7 +721,8 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # %% [markdown]
 # ## Matrix products from their shapes
 #
-# In $Y = A B$ the entry $A_{ik}$ is used for every $j$: $Y_{ij} = \sum_k A_{ik} B_{kj}$. Sum over
+# Let $Y = A B$, that is $Y_{ij} = \sum_k A_{ik} B_{kj}$, and let $G = \partial L/\partial Y$ be the
+# upstream gradient. $A_{ik}$ is used once in each column $j$ of row $i$. Sum over
 # its uses: $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
 # $\partial L/\partial B = A^\top G$.
 #
@@ -797,9 +802,10 @@ for arguments in (((0,),), ((-1,), True), ((0, 2),), ((0, 2), True)):
 # ### Max, and what ties do
 #
 # A maximum passes its gradient to the largest element. If several elements tie, the maximum has a
-# kink. After a ReLU this is common: about one window in sixteen of a 2×2 max-pooling contains only
-# zeros. The next cell computes the maximum of `[3, 1, 3]` with four functions, and the gradient of
-# each. The vote is about the first one, `amax`.
+# kink. After a ReLU this is common: if half of the activations are zero, about one window in
+# sixteen of a 2×2 max-pooling contains only zeros. The next cell computes the maximum of
+# `[3, 1, 3]` with four functions, and the gradient of each. The vote is about the first one,
+# `amax`.
 
 # %%
 vote("03", "tied-maximum")
@@ -817,12 +823,13 @@ for name, f in (
 
 # %% [markdown]
 # PyTorch's functions follow two conventions. `amax` and `max()` follow the documented rule for
-# kinks, because equal shares are the subgradient of minimum norm. `max(0)` and `topk` also return
-# an index, and give the whole gradient to the element at that index.
+# kinks of a convex function (lesson 01): of all valid gradients, take the one with the smallest
+# norm. Here this means equal shares. `max(0)` and `topk` also return an index, and give the whole
+# gradient to the element at that index.
 #
-# If the winners should share equally, divide their mask, `x == y`, by the number of winners. The
-# mask alone would give the *whole* gradient to each of them. One of the exercises asks for this
-# Function.
+# If the winners should share equally, multiply the gradient by their mask, `x == y`, and divide it
+# by the number of winners. The mask alone would give the *whole* gradient to each of them. One of
+# the exercises asks for this Function.
 
 # %% [markdown]
 # ### An error that large inputs hide
@@ -966,7 +973,7 @@ knowledge_check("03")
 # sum_to_shape(g * b, a.shape)                     # a * b, where a was broadcast
 # g @ b.mT, a.mT @ g                               # a @ b
 # g.reshape(kept).expand(x.shape)                  # a sum; a mean: / count
-# mask / mask.sum(dim, keepdim=True) * g           # a maximum, its winners sharing
+# g * mask / mask.sum(dim, keepdim=True)           # a maximum, its winners sharing
 # y * (g - (g * y).sum(dim, keepdim=True))         # softmax
 # g.new_zeros(shape).index_add(0, index, g)        # table[index]
 # ```
@@ -978,7 +985,7 @@ knowledge_check("03")
 # | broadcasting | sum to the input's shape yourself; the engine guesses, usually right |
 # | `sum(dim=())` | reduces everything |
 # | kinks and ties | convex: the subgradient of minimum norm; say what you return |
-# | softmax | every output counts; no Jacobian; each row of the gradient sums to zero |
+# | softmax | each output depends on its whole row; each row of the gradient sums to zero |
 # | test inputs | small, not square, with repeats and ties |
 
 # %% [markdown]

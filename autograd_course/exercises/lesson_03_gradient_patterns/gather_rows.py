@@ -1,7 +1,8 @@
 """Rows of a table
 
 1. The gradient of the table is zero except in the rows that were read. What if a row was read three
-   times, so that three rows of the output are copies of it?
+   times, so that three rows of the output are copies of it? And if the index has two dims: which
+   reshape turns it and grad_output into a list of rows?
 2. Copies forward are sums backward. Add every row of grad_output to the row of the table that it
    came from. An assignment keeps only one of the copies. PyTorch has an operation that adds.
 3. Keep the shape of the table. grad = grad_output.new_zeros(shape) has the right dtype. Then call

@@ -657,8 +657,8 @@ HYPOTHESES = (
         "missing-gradient",
         "a gradient is missing",
         missing_gradient,
-        "Find the formula for this argument in `backward`, and look for a factor that is always 0. "
-        "Return None only for an input that needs no gradient.",
+        "Return the gradient of this argument. If `backward` computes one, look for a factor that "
+        "is always 0. Return None only for an input that needs no gradient.",
         "01_template",
     ),
     Hypothesis(
@@ -720,8 +720,9 @@ HYPOTHESES = (
         "duplicate-index",
         "the gradient is wrong where an index repeats",
         duplicate_index,
-        "The gradients of all uses of an element add up. Use `index_add_` or `scatter_add_` for "
-        "indices that repeat, and `+=` instead of `=` for rows that several results share.",
+        "The gradients of all uses of an element add up. For an index that repeats, use "
+        "`index_add_` or `scatter_add_`: `grad[index] += g` adds only one of them. For slices that "
+        "overlap, use `+=` instead of `=`.",
         "03_gradient_patterns",
     ),
     Hypothesis(
