@@ -488,11 +488,9 @@ with figure(width=6.6, height=3.2) as (axes,):
 
 # %% [markdown]
 # The outputs are equal, and the slopes have opposite signs. So no formula in $y$ alone gives both.
-# Save $x$ and recompute $\sigma(x)$. (You could save $y$ and $\sigma(x)$, because $f' = \sigma +
-# y\,(1 - \sigma)$. But $\sigma(x)$ is neither an input nor an output and has no graph, so the
-# *second* derivative is then wrong without a warning. Lesson 06 explains this.)
-#
-# So before you save a tensor, ask what the derivative depends on. Sometimes it needs very little.
+# Save $x$ and recompute $\sigma(x)$. (If you save $\sigma(x)$ instead, the *second*
+# derivative is wrong without a warning, because a saved intermediate has no graph. Lesson 06
+# explains this.)
 
 # %% [markdown]
 # ## Broadcasting is a copy
