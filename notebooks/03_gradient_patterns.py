@@ -537,8 +537,8 @@ for a, b in ((sample(2, 3), sample(3)), (sample(4, 1), sample(2, 1, 3)), (sample
     print(f"{tuple(a.shape)} plus {tuple(b.shape)}:", gradcheck(Add.apply, (a, b)))
 
 # %% [markdown]
-# You could collect the dims in a list and call `gradient.sum(dims)` once. But then you must handle
-# the empty list yourself, because `sum`, `mean` and `amax` take it for *all* dims.
+# `sum_to_shape` sums one dim at a time, because `sum([])`, with an empty list of dims, would sum
+# over *all* dims.
 #
 # Now leave out the two sums. In the next cell, `b` has the shape (3,), and `backward` returns a
 # gradient of shape (2, 3) for it.
