@@ -12,7 +12,7 @@
 # **You need** [lesson 01](01_template.ipynb), and from [lesson 02](02_ctx_rules.ipynb) the separate
 # `forward` and `setup_context`.
 #
-# **It takes** about 65 minutes; the *extra* sections take another 20. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 20. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -800,9 +800,8 @@ for arguments in (((0,),), ((-1,), True), ((0, 2),), ((0, 2), True)):
 # ### Max, and what ties do
 #
 # A maximum passes its gradient to the largest element. If several elements tie, the maximum has a
-# kink. After a ReLU this is common: if half of the activations are zero, about one window in
-# sixteen of a 2×2 max-pooling contains only zeros. The next cell computes the maximum of
-# `[3, 1, 3]` with four functions, and the gradient of each. The vote is about the first one,
+# kink. After a ReLU this is common, because many elements are 0. The next cell computes the maximum
+# of `[3, 1, 3]` with four functions, and the gradient of each. The vote is about the first one,
 # `amax`.
 
 # %%
