@@ -130,7 +130,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # %% [markdown]
 # ## Get a hint
 #
-# Each exercise has three hints. The first one is small, and the third one is almost the answer.
+# Each exercise has three hints. The first one is small, and the third one almost gives the answer.
 # Every call shows the next hint. Hints cost no points. Try for ten minutes before you read the
 # first one.
 
@@ -164,7 +164,7 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # %% [markdown]
 # ## Check your knowledge
 #
-# Each lesson ends with questions. Here are two of them. If an answer is wrong, you read why and can
+# Each lesson ends with questions. Here are two of them. If an answer is wrong, you see why and can
 # try again.
 
 # %%

@@ -803,7 +803,7 @@ with figure(width=6.6, height=3.8) as (axes,):
 #
 # ### What it costs
 #
-# The next cell counts the calls of `forward` and `backward` for one check.
+# The next cell counts the calls to `forward` and `backward` for one check.
 
 
 # %%
@@ -965,7 +965,7 @@ diagnose(CalmSquare, (x,))
 # so a flood above the line costs nine times as much as a flood equally far below it. One line of
 # `backward` is wrong. What is the slope of the loss with respect to the *prediction*, if the
 # prediction is too low and if it is too high? Repair the line and run the cell. `fit` trains the
-# wall again, and it should then hold 90 % of the floods.
+# wall again, and it should then hold 90% of the floods.
 
 
 # %%
@@ -1021,7 +1021,7 @@ function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer twelve questions, and write an answer to one more. If an answer is wrong, you read why and
+# Answer twelve questions, and write an answer to one more. If an answer is wrong, you see why and
 # can try again. Without a running kernel you can still read the questions here.
 # `knowledge_check("01").answer("vjp", "b")` answers one of them in code.
 

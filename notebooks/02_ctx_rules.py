@@ -777,7 +777,7 @@ for heads in (TwoHeads, TwoHeadsWithNone):
     print(f"{heads.__name__:16} b.grad = {b.grad}, b after 10 steps = {b[0].item():.2f}")
 
 # %% [markdown]
-# The loss does not use `b`, and yet `b` has lost 40 % of its value. If a gradient is zero, the
+# The loss does not use `b`, and yet `b` has lost 40% of its value. If a gradient is zero, the
 # optimizer still applies weight decay and momentum. If it is `None`, the optimizer skips the
 # parameter ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). `None` also saves
 # the memory for the zeros. But then `backward` needs a branch for each output. If you forget one,
@@ -795,7 +795,8 @@ diagnose(Pull, (angles,))
 # %% [markdown]
 # ## Writing in place: mark_dirty
 #
-# *Extra: exercises 4 and 8 need this section. It is about Functions that overwrite their input.*
+# *Extra: you need this section for exercises 4 and 8. It is about Functions that overwrite their
+# input.*
 #
 # A Function may overwrite a large input to save memory, but it has to declare this with
 # `ctx.mark_dirty`. The next cell multiplies a tensor by a factor in place, with and without the
@@ -923,7 +924,7 @@ for reverse in (Reverse, ReverseCopy):
 # %% [markdown]
 # ## A frozen target and its 1/N
 #
-# *Extra: exercise 5 needs this section. It shows how a Function stops a gradient.*
+# *Extra: you need this section for exercise 5. It shows how a Function stops a gradient.*
 #
 # A network that learns from its own output must treat this output as a constant target. Otherwise
 # it moves the target toward the prediction. To stop a gradient (JAX calls this *stop-gradient*),
@@ -1014,7 +1015,7 @@ print(f"gradient {grad(y, x)[0].item():.3f}, should be {1 - math.tanh(0.5) ** 2:
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer nine questions. If an answer is wrong, you read why and can try again.
+# Answer nine questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("02")

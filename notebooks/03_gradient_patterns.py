@@ -858,7 +858,7 @@ for n in (5, 2000):
     print(f"N = {n:>4}:", gradcheck(Variance.apply, x, raise_exception=False))
 
 # %% [markdown]
-# For 2000 elements the two results differ by 0.05 %, and the `rtol` of `gradcheck` allows 0.1 %. An
+# For 2000 elements the two results differ by 0.05%, and the `rtol` of `gradcheck` allows 0.1%. An
 # error of this kind gets smaller as $N$ grows, so test on small inputs.
 
 # %% [markdown]
@@ -955,7 +955,7 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer seven questions, and write an answer to one more. If an answer is wrong, you read why and
+# Answer seven questions, and write an answer to one more. If an answer is wrong, you see why and
 # can try again.
 
 # %%

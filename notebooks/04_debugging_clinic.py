@@ -6,9 +6,9 @@
 # **You will** examine Functions that other people wrote, find what is wrong with them, and repair
 # them. One of them ships with PyTorch.
 #
-# **You will learn** five checks, in an order in which you can trust each answer. You will also read
-# a wrong Jacobian, stop inside `backward` with a debugger, and see which mistakes `gradcheck` does
-# not find.
+# **You will learn** five checks, ordered so that you can trust the answer to each one. You will
+# also read a wrong Jacobian, stop inside `backward` with a debugger, and see which mistakes
+# `gradcheck` does not find.
 #
 # **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
 # 03](03_gradient_patterns.ipynb).
@@ -495,8 +495,8 @@ with show_error(), show_forward_line(), detect_anomaly():
 # %% [markdown]
 # ## Where a nan comes from
 #
-# *Extra: exercise 9 needs this section. Read it, too, if your training shows a `nan`. In short:
-# look for the first number that is not finite. Anomaly mode reports only `nan`.*
+# *Extra: you need this section for exercise 9. Read it, too, if your training shows a `nan`. In
+# short: look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
 # The place where you see a `nan` is often not the place where it comes from. Here is a square root
 # with a hand-written `backward`, and two ways to protect it from numbers that are not positive. The
@@ -1108,7 +1108,7 @@ diagnose(MissesBound, x, sampler=draws)
 # %% [markdown]
 # ### A second derivative that is wrong
 #
-# *Extra: exercise 12 needs this section.*
+# *Extra: you need this section for exercise 12.*
 #
 # Some losses contain a gradient, for example a penalty on its norm. To train with such a loss,
 # PyTorch differentiates `backward`. It records the operations in `backward`, but it has recorded
@@ -1155,7 +1155,7 @@ for function in (CubeBySlope, CubeByInput):
 #
 # ### When forward draws random numbers
 #
-# *Extra: exercise 13 needs this section.*
+# *Extra: you need this section for exercise 13.*
 #
 # Dropout draws a random mask in `forward`, and `backward` needs the same mask. You can save the
 # mask. Or you can pass a *seed* as an argument and draw the mask again. Use a generator of your
@@ -1308,7 +1308,7 @@ print(done.stdout, "exit code", done.returncode)
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer nine questions. If an answer is wrong, you read why and can try again.
+# Answer nine questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("04")

@@ -142,7 +142,7 @@ class Sign(Function):
 print(f"right among unseen digits: {train(Sign.apply)[2]:.0%}")
 
 # %% [markdown]
-# With `return grad_output` the net gets 94 % of the unseen digits right. Yet this gradient is
+# With `return grad_output` the net gets 94% of the unseen digits right. Yet this gradient is
 # wrong: we know that the true one is zero. A Function that runs a step function in `forward` and
 # passes a gradient through it in `backward` is called a *straight-through estimator* (STE). The
 # gradient is called a *surrogate gradient*.
@@ -726,7 +726,7 @@ print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of throws")
 print(f"straight through:      heads in {descend(drawn_loss):.0%} of throws")
 
 # %% [markdown]
-# The estimator stops at 49 % heads, where the mean of $2(b - 0.49)$ is zero. More data and a
+# The estimator stops at 49% heads, where the mean of $2(b - 0.49)$ is zero. More data and a
 # smaller learning rate do not help, because a bias is not noise.
 #
 # ### Checkpoint 2

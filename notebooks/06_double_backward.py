@@ -491,7 +491,8 @@ print(f"PyTorch's:      {second_derivative(softplus):.4f}")
 # %% [markdown]
 # ### A second Function for backward
 #
-# *Extra: exercise 9 needs this section. It is for gradients that come from a kernel or from NumPy.*
+# *Extra: you need this section for exercise 9. It is for gradients that come from a kernel or from
+# NumPy.*
 #
 # If a kernel or NumPy computes the gradient, autograd cannot record `backward`. Lesson 01 has the
 # answer to code that autograd cannot differentiate: write a Function. `backward` calls this second
@@ -648,7 +649,7 @@ diagnose(Arctan, (x,), double_backward=True, repair=False)
 # `slope` is an intermediate. Save the input with `ctx.save_for_backward(x)`, and return
 # `grad_output / (1 + x**2)`. The output $y$ determines the slope, too, because the slope is
 # $\cos^2 y$. But this formula is inaccurate for large $|x|$, where $y$ is close to $\pi/2$: in
-# float32 the slope at $10^6$ is 6 % off.
+# float32 the slope at $10^6$ is 6% off.
 #
 # </details>
 
@@ -1193,7 +1194,7 @@ for options in ({}, {"retain_graph": True}, {"create_graph": True}):
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer ten questions. If an answer is wrong, you read why and can try again. Three questions are
+# Answer ten questions. If an answer is wrong, you see why and can try again. Three questions are
 # about extra sections.
 
 # %%

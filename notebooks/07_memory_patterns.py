@@ -766,7 +766,7 @@ for name, f in (("plain", plain_head), ("chunked", chunked_head)):
 #
 # ### The price of early gradients
 #
-# *Extra: exercise 10 needs this section. It explains when `forward` may compute gradients.*
+# *Extra: you need this section for exercise 10. It explains when `forward` may compute gradients.*
 #
 # `ChunkedLoss` computes its gradients before any `grad_output` exists. This is right because the
 # loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is a single number, too. So
@@ -893,8 +893,8 @@ print("same gradients:", all(torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b
 # %% [markdown]
 # ## Reconstruct the input
 #
-# *Extra: exercise 9 needs this section. In a network of couplings, the saved bytes do not grow with
-# the depth.*
+# *Extra: you need this section for exercise 9. In a network of couplings, the saved bytes do not
+# grow with the depth.*
 #
 # A checkpoint saves its input. Can backward compute the input from the *output* instead? It can, if
 # you split the activations into two halves and only add a function of one half to the other:
@@ -1129,7 +1129,7 @@ for name, f in (("no checkpoint", block), ("selective", selective), ("checkpoint
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer ten questions. If an answer is wrong, you read why and can try again.
+# Answer ten questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("07")

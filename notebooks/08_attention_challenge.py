@@ -598,7 +598,7 @@ print("the second is the sum of the first over each group:", torch.allclose(grad
 # %% [markdown]
 # ## Dropout without a mask
 #
-# *Extra: tier 4 of the exercises needs this section.*
+# *Extra: you need this section for tier 4 of the exercises.*
 #
 # Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
 # pattern again. A saved boolean mask takes $N \cdot M$ bytes, so backward should draw the pattern
@@ -652,7 +652,7 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the position", 
 # %% [markdown]
 # ## Differentiable twice
 #
-# *Extra: tier 5 of the exercises needs this section. It builds on lesson 06.*
+# *Extra: you need this section for tier 5 of the exercises. It builds on lesson 06.*
 #
 # The gradient of `LeanAttention` is right. Ask `diagnose` for the second derivative:
 
@@ -711,7 +711,7 @@ with show_error():
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer nine questions. If an answer is wrong, you read why and can try again.
+# Answer nine questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("08")

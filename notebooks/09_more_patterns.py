@@ -754,7 +754,7 @@ print("logged norms:", [round(norm, 3) for norm in norms])
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer six questions. If an answer is wrong, you read why and can try again.
+# Answer six questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("09")

@@ -79,7 +79,7 @@ def compress(choose, steps=100):
 
 # %% [markdown]
 # `torch.multinomial` draws from a distribution. We divide the error by that of a decoder that
-# always returns the mean image, and round it to 5 %.
+# always returns the mean image, and round it to 5%.
 
 # %%
 vote("10", "multinomial-raises")
@@ -418,7 +418,7 @@ predict(..., mean[1])
 #
 # The loss is quadratic, so the mean of ReinMax is the true gradient,
 # $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. With the straight-through estimator the training stopped
-# at 49 % heads. With ReinMax it reaches the optimum: the coin always shows tails.
+# at 49% heads. With ReinMax it reaches the optimum: the coin always shows tails.
 #
 # </details>
 

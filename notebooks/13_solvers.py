@@ -959,7 +959,7 @@ for h in (1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3):
 
 # %%
 class Flight(Function):
-    """Distance flown, by an external program; the gradient by central differences, good to 1 %.
+    """Distance flown, by an external program; the gradient by central differences, good to 1%.
 
     Measured at 0.6 rad and 30 m/s; differentiable once.
     """
@@ -993,7 +993,7 @@ print("at this step and tolerance:", gradcheck(Flight.apply, at, eps=0.02, rtol=
 # are noise, so you must tell the test how precise the value is. You test the rest of the code as
 # always: the number of gradients, `grad_output` as a factor, and the gradient of each input.
 #
-# Is an error of 1 % good enough? That depends on the use, and you can run the use. A hoop hangs 50
+# Is an error of 1% good enough? That depends on the use, and you can run the use. A hoop hangs 50
 # m away:
 
 # %%
@@ -1008,10 +1008,10 @@ for _ in range(8):
 print(f"after eight steps it misses by {abs(miss.item()):.3f} m")
 
 # %% [markdown]
-# **Common belief: "a gradient that is 1 % off still finds the solution."** This one is true. The
+# **Common belief: "a gradient that is 1% off still finds the solution."** This one is true. The
 # gradient still points downhill, so the error changes the path and not the solution. But if the
-# gradient itself *is* your result, such as a sensitivity in a report, an error of 1 % stays an
-# error of 1 %.
+# gradient itself *is* your result, such as a sensitivity in a report, an error of 1% stays an
+# error of 1%.
 
 # %% [markdown]
 # ## Do you know it?

@@ -606,7 +606,7 @@ print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 # %% [markdown]
 # ## An operator of your own in ONNX
 #
-# *Extra: exercise 4 needs this section. In short: give the operator a translation or a meaning, and
+# *Extra: you need this section for exercise 4. In short: give the operator a translation or a meaning, and
 # run the file. The checker alone proves nothing.*
 #
 # The custom operator is one node of the exported program, with a name that ONNX has never heard.
@@ -913,7 +913,7 @@ print("agrees:", agree(run_onnx(onnx_static, images), static(images).detach()))
 # With two bits the net had lost something. QAT trains with fake quantization in the forward pass,
 # and a straight-through estimator behind it: torchao's rounding is a custom Function of the kind
 # that you wrote in lesson 05. `quantize_` does it in two steps, around a training loop that is
-# yours. (Right to the nearest 2 %, since a training in float32 is not the same everywhere.)
+# yours. (Right to the nearest 2%, since a training in float32 is not the same everywhere.)
 
 # %%
 two_bits = IntxWeightOnlyConfig(weight_dtype=torch.int2)
