@@ -3,9 +3,9 @@
 #
 # # 06 · Gradients of gradients: exercises
 #
-# Lesson 06 showed which parts of a Function a second derivative can see. Here you write four Functions that support double backward, and two routines that differentiate a gradient. At the end, you repair a Function whose second derivative is wrong.
+# Lesson 06 showed which saved tensors a second derivative can use. Here you write four Functions that support double backward, and two routines that differentiate a gradient. Then you repair a Function, predict a second derivative, and find the wrong line in a colleague's code. You may have solved `cube-twice` and `exp-twice` in the lesson already.
 #
-# **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each class that you write from nothing has a separate `forward` and `setup_context`.
+# **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each new class has a separate `forward` and `setup_context`.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient in the shape and the dtype of its input.
 #
-# 16 points, about 70 minutes.
+# 17 points, about 80 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -48,7 +48,7 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # $$y = x^3, \qquad \frac{\partial y}{\partial x} = 3x^2 .$$
 #
-# The formula is simple. The question is from which tensor backward computes it. An intermediate of forward, such as $x^2$, is a constant when backward reads it.
+# The formula is simple. The question is which tensor backward should read. An intermediate of forward, such as $x^2$, is a constant in backward.
 #
 # **Write** the three methods. `x` may have any shape.
 
@@ -106,13 +106,13 @@ class Exp(torch.autograd.Function):
 grade("exp-twice", Exp)
 
 # %% [markdown]
-# ## 3 · Hyperbolic sine by its output (2 points · easy · 8 minutes)
+# ## 3 · Hyperbolic sine from its output (2 points · easy · 8 minutes)
 #
 # $$y = \sinh x, \qquad \frac{\partial y}{\partial x} = \cosh x .$$
 #
 # **Write** the three methods.
 #
-# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. An identity connects sinh and cosh, as another one connects sine and cosine.
+# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. The functions sinh and cosh satisfy an identity, just like sine and cosine.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -144,7 +144,7 @@ grade("sinh-by-output", Sinh)
 # $$y = \log \sum_i e^{x_i}, \qquad \frac{\partial y}{\partial x_i} = p_i = e^{x_i - y},
 # \qquad \frac{\partial^2 y}{\partial x_i \partial x_j} = p_i \, (\delta_{ij} - p_j) .$$
 #
-# `y` has no last dimension, and so neither does `grad_output`. Use `torch.logsumexp` in forward: it does not overflow, and it is right for a row of $-\infty$. This exercise is about the tensors from which backward computes the softmax.
+# `y` has one dimension less than `x`, and so does `grad_output`. Use `torch.logsumexp` in forward, because it does not overflow. Choose the tensors from which backward computes the softmax.
 #
 # **Write** the three methods.
 #
@@ -179,7 +179,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # $$(Hv)_k = \sum_l \frac{\partial^2 f}{\partial x_k \, \partial x_l} \, v_l .$$
 #
-# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zeros.
+# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zero.
 #
 # **Write** the function. It returns a tuple.
 #
@@ -221,7 +221,7 @@ grade("gradient-penalty", gradient_penalty)
 # %% [markdown]
 # ## 7 · Repair: a Hessian of zeros (2 points · medium · 10 minutes)
 #
-# This Function is a fused cross entropy. For each row of `logits` and its class in `target`, it computes $\log\sum_j e^{x_j} - x_\text{target}$. To save time, its forward already computes the gradient $p - \text{onehot}(\text{target})$, and backward only multiplies. Training with it is right to the last digit. But the Hessian of the loss is zero.
+# This Function is a fused cross entropy. For each row of `logits` and its class in `target`, it computes $\log\sum_j e^{x_j} - x_\text{target}$. Its values and gradients are right. But an engineer who wants to quantize the model needs the Hessian of the loss, and autograd returns zeros.
 
 
 # %%
@@ -239,13 +239,17 @@ class BrokenCrossEntropy(torch.autograd.Function):
         return slope * grad_output.unsqueeze(-1), None
 
 
+def total(logits: Tensor) -> Tensor:
+    return BrokenCrossEntropy.apply(logits, torch.tensor([2, 0])).sum()
+
+
 logits = torch.tensor([[0.5, -1.0, 2.0], [-0.3, 1.5, 0.8]], dtype=torch.float64)
-target = torch.tensor([2, 0])
-diagnose(BrokenCrossEntropy, (logits, target), double_backward=True, repair=False)
+hessian = torch.autograd.functional.hessian(total, logits)
+print("largest entry of the Hessian:", hessian.abs().max().item())
 
 
 # %% [markdown]
-# **Write** both methods again. The values of forward stay the same. `target` contains integers and has no gradient. A repair changes as little as it can, so keep the combined `forward` of the given code.
+# **Write** both methods again. The values of forward stay the same. `target` contains integers and has no gradient. Change as little as you can, and keep the combined `forward` of the given code.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -283,7 +287,7 @@ grade("repair-hessian", CrossEntropy)
 #         return 3 * square * grad_output
 # ```
 #
-# The loss is $L = y^2$ with $y = x^3$, at $x = 1$. Which first and which second derivative does autograd compute with `create_graph=True`? Predict two numbers, without running anything. The true ones are $6$ and $30$.
+# The loss is $L = y^2$ with $y = x^3$, at $x = 1$. The true derivatives are $6$ and $30$. Which first and which second derivative does autograd compute with `create_graph=True`? Predict the two numbers before you run anything.
 #
 # **Write** the numbers into the list.
 
@@ -295,6 +299,66 @@ prediction = [..., ...]
 grade("predict-second-derivative", prediction)
 
 # %% [markdown]
+# ## 9 · A copied pattern ★ (1 point · medium · 10 minutes · needs "A second Function for backward")
+#
+# A colleague wants to replace the leaky ReLU in a critic by the swish $y = x\,\sigma(x)$. For this she copied the project's leaky ReLU, whose `backward` calls a second Function, and changed the formulas. `gradcheck` passes the new Function, but a gradient penalty now has a wrong gradient with respect to the weight `w`.
+
+
+# %%
+def slope(x: Tensor) -> Tensor:
+    s = torch.sigmoid(x)
+    return s + x * s * (1 - s)  # 1
+
+
+class SwishBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, g: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)  # 2
+        return g * slope(x)  # 3
+
+    @staticmethod
+    def backward(ctx, h: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors  # 4
+        return h * slope(x), None  # 5
+
+
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)  # 6
+        return x * torch.sigmoid(x)  # 7
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors  # 8
+        return SwishBackward.apply(grad_output, x)  # 9
+
+
+# %%
+x = torch.tensor([-2.0, 0.7, 1.5], dtype=torch.float64, requires_grad=True)
+w = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+print("gradcheck:", torch.autograd.gradcheck(Swish.apply, x))
+for name, swish in (("PyTorch's silu", torch.nn.functional.silu), ("Swish", Swish.apply)):
+    (gradient,) = torch.autograd.grad(swish(w * x).sum(), x, create_graph=True)
+    (of_penalty,) = torch.autograd.grad(gradient.square().sum(), w)
+    print(f"gradient of the penalty with {name}: {of_penalty.item():.3f}")
+
+# %% [markdown]
+# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result. `suspect = "1a"` means line 1 and experiment a.
+#
+# - **a** Run `gradcheck` on 50 numbers between −5 and 5.
+# - **b** Compute the gradient with `create_graph=True`, differentiate it with respect to `grad_output`, and compare the result with that of `silu`.
+# - **c** Compute the gradient with `create_graph=True`, differentiate it with respect to `x`, and compare the result with that of `silu`.
+# - **d** Double `grad_output`, and compare the two gradients.
+
+# %% nbgrader={"grade": false, "grade_id": "card-second-function", "locked": false, "schema_version": 3, "solution": true, "task": false}
+suspect = ...
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "card-second-function-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("card-second-function", suspect)
+
+# %% [markdown]
 # ## Where you are
 
 
@@ -304,4 +368,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take a Function that you use in a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If it passes, you can use its gradient in a penalty. If it does not, you know three repairs. If none of them fits, raise an error.
+# Take a Function from a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If the report has no error, you can use its gradient in a penalty. Otherwise you know three repairs. If none of them fits, raise an error in `backward`.

@@ -3,15 +3,17 @@
 #
 # # 06 · Gradients of gradients
 #
-# **You will** differentiate through `backward`: train a net on slopes, compute Hessian-vector
-# products, take a Newton step, and see each of them go wrong without an error.
+# **You will** differentiate through `backward`. You train a network on slopes, compute
+# Hessian-vector products and add a gradient penalty, and you see how each of them can go wrong
+# without an error.
 #
-# **You will learn** when PyTorch records a `backward`, which saved tensors a second derivative can
-# see, three ways to repair a Function that it cannot, and what `@once_differentiable` does not do.
+# **You will learn** when autograd records `backward`, which saved tensors a second derivative can
+# use, three ways to repair a Function, and why `@once_differentiable` may be silent.
 #
-# **You need** lesson 01: `ctx`, vector-Jacobian products, `gradcheck`, `diagnose`.
+# **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 30. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 35. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -39,26 +41,37 @@ from torch.autograd.function import once_differentiable
 from torch.autograd.functional import hessian
 from torch.nn.functional import softplus
 
-from autograd_course import diagnose
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, peak_bytes, predict
+from autograd_course import diagnose, grade, hint  # noqa: F401
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    figure,
+    kept_bytes,
+    note,
+    peak_bytes,
+    predict,
+    show_error,
+    vote,
+)
 from autograd_course.visualize import compare_flows, jacobian_view, knowledge_check
 
 # %% [markdown]
 # ## A hill from its slopes
 #
-# A rover crosses six meters of a hill. Its tilt sensor writes down the slope every ten
-# centimeters; what we want is the height. So let a small net $h(x)$ be the height, and train it
-# until its *derivative* $h'(x)$ agrees with the measured slopes (and $h$ is 0 where the rover
-# started):
+# A rover drives six meters over a hill. Its tilt sensor measures the slope every ten centimeters,
+# but you want to know the height. So you train a small network $h(x)$ until its *derivative*
+# $h'(x)$ agrees with the measured slopes, and $h$ is 0 at the start:
 #
 # $$L = \frac{1}{N}\sum_i \bigl(h'(x_i) - \text{slope}_i\bigr)^2 + h(0)^2 .$$
 #
-# The same loss trains models of molecules on measured forces, and nets that solve differential
-# equations. It contains a gradient, and training differentiates it once more.
+# This loss contains a gradient, and training differentiates that gradient again. PyTorch calls this
+# *double backward*. The same kind of loss trains models of molecules on forces, and networks that
+# solve differential equations.
 #
-# The activation is the softplus, $y = \log(1 + e^x)$, whose derivative is the logistic
-# $\sigma(x)$. A colleague has written it as a Function. It computes $\sigma$ once, in `forward`,
-# and keeps it, so that `backward` is a single product. `gradcheck` likes it.
+# The activation of the network is the softplus. Its derivative is the sigmoid $\sigma(x)$. A
+# colleague wrote it as a Function: `forward` computes $\sigma$ and saves it, so that `backward` is
+# a single product. `gradcheck` passes it.
 
 
 # %%
@@ -80,22 +93,17 @@ class Softplus(Function):
 x = torch.tensor([-2.0, 0.3, 5.0], dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(Softplus.apply, x))
 
-# %% [markdown]
-# The training loop. `create_graph=True` asks that the slope be differentiable itself, and the rest
-# is as always.
-
-# %%
-device = "cuda" if torch.cuda.is_available() else "cpu"
+# %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(1)
 way = torch.linspace(0, 6, 61)[:, None]
 height = 0.5 * torch.sin(1.5 * way) + 0.1 * way
 measured = 0.75 * torch.cos(1.5 * way) + 0.1 + 0.02 * torch.randn(way.shape, generator=rng)
-way, height, measured = way.to(device), height.to(device), measured.to(device)
 
 
 def fit(activation, steps=400):
+    """Train a network on the slopes. Return its heights and the loss of each step."""
     torch.manual_seed(1)
-    first, last = torch.nn.Linear(1, 32).to(device), torch.nn.Linear(32, 1).to(device)
+    first, last = torch.nn.Linear(1, 32), torch.nn.Linear(32, 1)
     optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=0.02)
     losses = []
     for _ in range(steps):
@@ -110,47 +118,69 @@ def fit(activation, steps=400):
     return h.detach(), losses
 
 
-custom_hill, custom_losses = fit(Softplus.apply)
-for step in (0, 199, 399):
-    print(f"loss after {step + 1:>3} steps: {custom_losses[step]:.2f}")
+def error_in_cm(hill):
+    """Return the largest error of the heights in centimeters."""
+    return 100 * (hill - height).abs().max().item()
+
 
 # %% [markdown]
-# It falls to a seventh and flattens out. One would try a larger net next. But first the same run
-# once more with PyTorch's own softplus, whose values and gradients are the same:
+# `fit`, which the hidden cell defines, trains the network. Call it with this Function and with
+# PyTorch's own softplus:
 
 # %%
+custom_hill, custom_losses = fit(Softplus.apply)
 true_hill, true_losses = fit(softplus)
-print(f"loss after 400 steps, torch's softplus: {true_losses[-1]:.2f}")
-for name, hill in (("colleague's", custom_hill), ("torch's", true_hill)):
-    print(f"{name:12} softplus: off by up to {100 * (hill - height).abs().max():.0f} cm")
+print(f"colleague's: loss {custom_losses[-1]:.2f}, error {error_in_cm(custom_hill):.0f} cm")
+print(f"PyTorch's:   loss {true_losses[-1]:.2f}, error {error_in_cm(true_hill):.0f} cm")
 
 # %% jupyter={"source_hidden": true}
 with figure(columns=2, height=3.6) as (watched, built):
     for losses, color in ((custom_losses, ORANGE), (true_losses, BLUE)):
         watched.semilogy(losses, color=color)
-    watched.set(title="two runs, one architecture", xlabel="step", ylabel="loss")
+    watched.set(title="two runs of the same network", xlabel="step", ylabel="loss")
     note(watched, "the colleague's softplus", (195, 0.12), ORANGE)
-    note(watched, "torch's softplus", (205, 0.0075), BLUE)
+    note(watched, "PyTorch's softplus", (205, 0.0075), BLUE)
 
-    places = way.cpu().squeeze()
-    built.plot(places, height.cpu(), color=GRAY, linewidth=6, alpha=0.45)
-    built.plot(places, true_hill.cpu(), color=BLUE)
-    built.plot(places, custom_hill.cpu(), color=ORANGE, linestyle="--")
+    places = way.squeeze()
+    built.plot(places, height, color=GRAY, linewidth=6, alpha=0.45)
+    built.plot(places, true_hill, color=BLUE)
+    built.plot(places, custom_hill, color=ORANGE, linestyle="--")
     note(built, "the hill", (0.75, 0.7), GRAY)
     note(built, "the colleague's", (1.95, 0.62), ORANGE)
-    note(built, "torch's", (4.95, 1.12), BLUE)
+    note(built, "PyTorch's", (4.75, 1.12), BLUE)
     built.set(
-        title="what was learned", xlabel="meters driven", ylabel="height [m]", ylim=(-0.5, 1.3)
+        title="what each run learned", xlabel="distance [m]", ylabel="height [m]", ylim=(-0.5, 1.3)
     )
 
 # %% [markdown]
-# The same values, the same gradients, and another hill. Nothing raised, nothing warned,
-# `gradcheck` passed. What differs is the gradient of the gradient, and nobody has looked at that.
+# Both activations have the same values and the same first derivative, but the networks learn
+# different hills. PyTorch raised no error, and `gradcheck` passed. The difference is in the
+# gradient of the gradient, and no check has looked at it.
+#
+# **Your turn.** Move the call of `torch.sigmoid` from `forward` to `backward`: save `x`, and return
+# `grad_output * torch.sigmoid(saved)`. No value changes. Run the cell before and after your change.
+
+
+# %%
+class Edited(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(torch.sigmoid(x))  # change this line
+        return softplus(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (saved,) = ctx.saved_tensors
+        return grad_output * saved  # and this line
+
+
+hill, losses = fit(Edited.apply)
+print(f"loss {losses[-1]:.2f}, error {error_in_cm(hill):.0f} cm")
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# The repair is small: save $x$ in place of $\sigma(x)$, and compute $\sigma$ in `backward`.
+# Here is the repaired Function with a separate `setup_context`. The rest of the lesson uses it.
 
 
 # %%
@@ -158,9 +188,13 @@ class Recomputed(Function):
     """y = log(1 + exp x); ∂L/∂x = σ(x)·∂L/∂y, with σ computed from x."""
 
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return softplus(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -169,51 +203,61 @@ class Recomputed(Function):
 
 
 hill, losses = fit(Recomputed.apply)
-print(f"loss after 400 steps: {losses[-1]:.2f}")
-print(f"off by up to {100 * (hill - height).abs().max():.0f} cm")
+print(f"loss {losses[-1]:.2f}, error {error_in_cm(hill):.0f} cm")
 
 # %% [markdown]
-# Why does it matter *where* a number is computed, if it is the same number? That is this lesson.
+# The number $\sigma(x)$ is the same in both Functions. Why does it matter where you compute it?
 
 # %% [markdown]
 # ## When backward is recorded
 #
-# A gradient can be differentiated again if the operations that computed it have been recorded,
-# like those of any forward. **Common belief: "inside a Function nothing is recorded, in forward
-# and backward alike."** Look from inside:
+# Autograd can differentiate a gradient if it has recorded the operations that computed it. For a
+# custom Function, these are the operations in `backward`. The next cell prints the grad mode from
+# inside `backward`. Vote before you run it. Some of the beliefs in this lesson are true.
+
+# %%
+vote("06", "recorded-in-backward")
 
 
 # %%
-class Asking(Recomputed):
+class PrintsGradMode(Recomputed):
     @staticmethod
     def backward(ctx, grad_output):
-        print(f"  in backward, grad mode is {'on' if torch.is_grad_enabled() else 'off'}")
+        print("  in backward, grad mode is on:", torch.is_grad_enabled())
         return Recomputed.backward(ctx, grad_output)
 
 
 x = torch.tensor([-1.0, 2.0], requires_grad=True)
 for create_graph in (False, True):
     print(f"create_graph={create_graph}")
-    (g,) = grad(Asking.apply(x).sum(), x, create_graph=create_graph)
-    print("  the gradient has a graph:", g.requires_grad)
+    (g,) = grad(PrintsGradMode.apply(x).sum(), x, create_graph=create_graph)
+    print("  the gradient has a graph:    ", g.requires_grad)
 
 # %% [markdown]
-# In `forward` grad mode is off, always. In `backward` it is on if and only if the caller asked for
-# `create_graph=True`. Then `backward` is ordinary code: every operation on a tensor that has a
-# graph is recorded, and what it returns can be differentiated once more.
+# In `forward` and `setup_context`, grad mode is always off. In `backward` it is on only if the
+# caller passes `create_graph=True` (or uses `torch.func.grad`, see lesson 11). Then `backward` is
+# ordinary code: autograd records every operation on a tensor that has a graph, and you can
+# differentiate the result again.
 #
-# So a Function is differentiable twice, or a hundred times, *for free*, if `backward` is made of
-# differentiable operations on tensors that have a graph. Which of them do?
+# So you can differentiate a Function as often as you like, without extra code, if its `backward`
+# consists of differentiable operations on tensors that have a graph. Which tensors have one?
 
 # %% [markdown]
-# ## What carries a graph
+# ## Which saved tensors have a graph
 #
-# This Function saves three tensors of three kinds: its input, something computed on the way (an
-# *intermediate*), and its output. Then it looks at each in `backward`.
+# The next Function saves three tensors: its input, its output, and an *intermediate*, which is any
+# other tensor that `forward` computes. Its `backward` prints the node that computed each of them.
+
+# %%
+vote("06", "saved-output")
 
 
 # %%
-class Witness(Function):
+def node_name(tensor):
+    return tensor.grad_fn.name() if tensor.grad_fn else "no graph"
+
+
+class PrintsSaved(Function):
     @staticmethod
     def forward(ctx, x):
         sigma = torch.sigmoid(x)
@@ -224,119 +268,107 @@ class Witness(Function):
     @staticmethod
     def backward(ctx, grad_output):
         x, sigma, y = ctx.saved_tensors
-        for name, tensor in (("input x", x), ("intermediate σ", sigma), ("output y", y)):
-            print(f"{name:15} requires grad: {tensor.requires_grad!s:6} made by", made_by(tensor))
+        print("input x:       ", node_name(x))
+        print("intermediate σ:", node_name(sigma))
+        print("output y:      ", node_name(y))
         return grad_output * sigma
 
 
-def made_by(tensor):
-    return tensor.grad_fn.name() if tensor.grad_fn else "nobody"
-
-
 x = torch.tensor([-1.0, 2.0], requires_grad=True)
-(g,) = grad(Witness.apply(2 * x).sum(), x, create_graph=True)
+(g,) = grad(PrintsSaved.apply(2 * x).sum(), x, create_graph=True)
 
 # %% [markdown]
-# The input comes out of `saved_tensors` with the graph that led to it (here a multiplication), the
-# output with the graph that leads through this very Function. The intermediate was computed in
-# `forward`, where nothing is recorded: to `backward` it is a *constant*. A constant has derivative
-# zero, and that is what a second derivative through it will be.
+# The input comes back with the graph that computed it, here a multiplication. The output comes back
+# with a graph that goes through this Function. But autograd records nothing in `forward`, so the
+# intermediate is a *constant* in `backward`. Its derivative is zero. This is not an error, because
+# autograd cannot know that the constant once depended on $x$.
 #
-# | saved | in `backward` it is |
+# | saved tensor | in `backward` it is |
 # | --- | --- |
-# | an input | a node of the graph |
-# | an output | a node of the graph, behind this Function |
-# | anything else from `forward` | a constant |
+# | an input | part of the graph |
+# | an output | part of the graph, after this Function |
+# | any other tensor from `forward` | a constant |
 #
-# An output is the very *tensor* that `forward` returns, not its numbers: a copy of it, the same
-# formula computed twice, the output with an axis kept are intermediates too.
-#
-# And zero is not an error. The engine has no way to know that the constant had once been a function
-# of $x$.
+# The output is the *tensor* that `forward` returns. Another tensor with the same values is an
+# intermediate, for example a clone, the same formula computed a second time, or the output with a
+# kept dimension.
 
 # %% [markdown]
 # ## Two paths through a gradient
 #
-# What exactly is lost? Let $y = f(x)$ and let $g = \partial L/\partial y$ arrive. `backward`
-# returns $v = g \, f'(x)$, a function of two things, and $x$ reaches it along both:
+# What is lost? Let $y = f(x)$, and let $g = \partial L/\partial y$ be the upstream
+# gradient. `backward` returns $v = g \, f'(x)$. Both factors depend on $x$, so the derivative has
+# two terms:
 #
 # $$\frac{dv}{dx} \;=\; \underbrace{\frac{\partial g}{\partial y}\, f'(x)^2}_{\text{through } g}
 # \;+\; \underbrace{g \, f''(x)}_{\text{through } f'(x)} .$$
 #
-# The first path runs through the upstream gradient, which autograd looks after. The second runs
-# through what `backward` read from `ctx`, and it is yours. Save $f'(x)$ as an intermediate, and
-# the first path stays while the second is cut: the second derivative is not zero but *incomplete*,
-# which is harder to notice. That is what happened on the hill.
+# Autograd takes care of the first path, because `grad_output` has a graph. The second path goes
+# through the tensors that `backward` reads from `ctx`, so it depends on your code. If $f'(x)$ is a
+# saved intermediate, the second path is cut and the first one remains. The second derivative is not
+# zero but *incomplete*, which is harder to notice. This is what happened on the hill.
 #
-# Take $L = y^2/2$, so that $g = y$ and $v = y\,\sigma(x)$. Below is the graph of $v$, for both
-# Functions: the backward pass was recorded, and can be drawn like any forward. Step through it
-# with → and ←.
+# Take $L = y^2/2$. Then $g = y$ and $v = y\,\sigma(x)$. Autograd recorded the backward pass, so you
+# can look at its graph. The next cell shows the graph of $v$ for both Functions. The picture calls
+# $v$ `loss`. Step through it with → and ←.
 
 
 # %%
-def gradient_of_half_square(f):
-    def gradient(x):
+def gradient_of(f):
+    def v(x):
         y = f(x)
         return grad(y, x, grad_outputs=y, create_graph=True)[0]
 
-    return gradient
+    return v
 
 
 flows = {
-    "σ saved in forward": gradient_of_half_square(Softplus.apply),
-    "σ recomputed in backward": gradient_of_half_square(Recomputed.apply),
+    "σ saved in forward": gradient_of(Softplus.apply),
+    "σ recomputed in backward": gradient_of(Recomputed.apply),
 }
 compare_flows(flows, torch.tensor(1.0))
 
 # %% [markdown]
-# In the second picture, `Sigmoid` hangs on $x$ and brings back its share, $g f''$. In the first
-# that path does not exist: the product was taken with a number.
+# With the recomputed σ, the node `Sigmoid` connects $v$ to $x$ and adds $g f''(x)$ to the
+# gradient. With the saved σ, this path does not exist, because $y$ was multiplied by a constant.
 #
-# ### Checkpoint 1
+# ### Exercise 1: cube-twice
 #
-# A cube that keeps an intermediate: $y = x^3$, with $s = x^2$ computed in `forward` and saved;
-# `backward` returns $3 s \, g$. The loss is again $y^2/2 = x^6/2$. Its first derivative is $3x^5$,
-# its second $15 x^4$, so 15 at $x = 1$. What does autograd return?
+# Write $y = x^3$ so that its second derivative is right, too. Which tensor does `backward` need?
+# Save it in `setup_context`. `grade` also differentiates your gradient. If you are stuck, run
+# `hint("cube-twice")` in a new cell.
 
 
 # %%
-class ThriftyCube(Function):
+class Cube(Function):
     @staticmethod
-    def forward(ctx, x):
-        s = x * x
-        ctx.save_for_backward(s)
-        return s * x
+    def forward(x):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
     @staticmethod
     def backward(ctx, grad_output):
-        (s,) = ctx.saved_tensors
-        return 3 * s * grad_output
+        # YOUR CODE HERE
+        raise NotImplementedError
 
 
-x = torch.tensor(1.0, requires_grad=True)
-(first,) = grad(ThriftyCube.apply(x) ** 2 / 2, x, create_graph=True)
-(second,) = grad(first, x)
-
-predict(..., second)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# The first derivative is $g \cdot 3s$ with $g = y$. The path through $g$ gives $3s \cdot dy/dx = 3
-# \cdot 3 = 9$. The path through $s$ would give $g \cdot 3 \cdot 2x = 6$, but $s$ is a constant. 9
-# instead of 15, and no error.
-#
-# </details>
+# %%
+grade("cube-twice", Cube)
 
 # %% [markdown]
 # ## Three repairs
 #
-# ### Compute it again
+# ### Recompute
 #
-# `Recomputed` above: save inputs or outputs, and compute from them what is missing. First see
-# whether the *output* will do, since the next layer keeps it anyway (lesson 01). Since
-# $e^{-y} = 1/(1 + e^x)$, we have $\sigma(x) = 1 - e^{-y}$ (and `expm1` computes $e^t - 1$ without
-# losing digits at small $t$):
+# You have already seen the simplest repair: save inputs or outputs, and recompute the rest in
+# `backward`. First check whether the *output* is enough. The next layer usually saves it anyway
+# (lesson 01). Here the output $y$ is enough, because $e^{-y} = 1/(1 + e^x)$, and so
+# $\sigma(x) = 1 - e^{-y}$. `torch.expm1(t)` computes $e^t - 1$ accurately even for a small $t$.
 
 
 # %%
@@ -344,10 +376,12 @@ class FromOutput(Function):
     """y = log(1 + exp x); ∂L/∂x = (1 - exp(-y))·∂L/∂y."""
 
     @staticmethod
-    def forward(ctx, x):
-        y = softplus(x)
-        ctx.save_for_backward(y)
-        return y
+    def forward(x):
+        return softplus(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -355,19 +389,47 @@ class FromOutput(Function):
         return grad_output * -torch.expm1(-y)
 
 
-# %% [markdown]
-# To differentiate this gradient, autograd goes through `expm1` to $y$, from $y$ through this
-# Function to $x$, and so calls `FromOutput.backward` a second time. That is how one formula serves
-# every order.
+print("gradgradcheck:", gradgradcheck(FromOutput.apply, x.double()))
 
 # %% [markdown]
-# ### Return it as an output
+# To differentiate this gradient, autograd goes through `expm1` to $y$, and from $y$ through this
+# Function to $x$. So it calls `FromOutput.backward` a second time. This is why one formula is
+# enough for every order.
 #
-# *Extra: for readers whose intermediate is too expensive to compute twice. Lesson 08 returns one.*
+# ### Exercise 2: exp-twice
 #
-# Sometimes the intermediate is expensive and should not be computed twice. Then make it an
-# *output*: outputs carry a graph. It is differentiable like any other, so `backward` gets a
-# gradient for it too, and must use it. Users see one output through a plain function.
+# Write $y = e^x$, whose derivative is $y$ itself. Save nothing but the output.
+
+
+# %%
+class Exp(Function):
+    @staticmethod
+    def forward(x):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("exp-twice", Exp)
+
+# %% [markdown]
+# ### Return the intermediate as an output
+#
+# *Extra: for readers whose intermediate is too expensive to recompute. Lesson 08 uses this repair.*
+#
+# Outputs have a graph. So if you do not want to compute an intermediate twice, return it as a
+# second *output*. Then `backward` receives a gradient for it and must use this gradient. A plain
+# function hides the second output from your users.
 
 
 # %%
@@ -375,10 +437,13 @@ class WithSlope(Function):
     """y = log(1 + exp x), s = σ(x); ∂L/∂x = s·∂L/∂y + s(1 - s)·∂L/∂s."""
 
     @staticmethod
-    def forward(ctx, x):
-        y, s = softplus(x), torch.sigmoid(x)
+    def forward(x):
+        return softplus(x), torch.sigmoid(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, s = output
         ctx.save_for_backward(s)
-        return y, s
 
     @staticmethod
     def backward(ctx, grad_y, grad_s):
@@ -392,42 +457,49 @@ def two_outputs(x):
 
 
 # %% [markdown]
-# **Common belief: "nobody uses the second output, so its gradient is always zero and can be left
-# out."** In the first backward pass, yes. But `backward` itself uses $s$, and in the second pass
-# that use sends a gradient back to it.
+# The loss does not use $s$, so you may expect that `grad_s` is always zero and leave it out. In the
+# first backward pass it is zero. But `backward` itself uses $s$, so in the second pass $s$ receives
+# a gradient.
 
 
 # %%
-class HalfHearted(WithSlope):
+class WithoutGradS(WithSlope):
     @staticmethod
     def backward(ctx, grad_y, grad_s):
         (s,) = ctx.saved_tensors
         return s * grad_y
 
 
+def without_grad_s(x):
+    y, _ = WithoutGradS.apply(x)
+    return y
+
+
 def second_derivative(f, at=1.0):
+    """Return the second derivative of f(x)²/2."""
     x = torch.tensor(at, dtype=torch.float64, requires_grad=True)
     (first,) = grad(f(x) ** 2 / 2, x, create_graph=True)
     return grad(first, x)[0].item()
 
 
 print(f"with grad_s:    {second_derivative(two_outputs):.4f}")
-print(f"without grad_s: {second_derivative(lambda x: HalfHearted.apply(x)[0]):.4f}")
-print(f"torch:          {second_derivative(softplus):.4f}")
+print(f"without grad_s: {second_derivative(without_grad_s):.4f}")
+print(f"PyTorch's:      {second_derivative(softplus):.4f}")
 
 # %% [markdown]
 # ### A second Function for backward
 #
-# *Extra: for readers whose gradient comes from a kernel or from NumPy.*
+# *Extra: exercise 9 needs this section. It is for gradients that come from a kernel or from NumPy.*
 #
-# What if the gradient comes from a kernel or from NumPy, which autograd cannot record at all? Then
-# `backward` is, once more, code that autograd cannot see, and lesson 01 has the answer: write a
-# Function. `backward` calls it, and *its* `backward` is the double backward.
+# If a kernel or NumPy computes the gradient, autograd cannot record `backward`. Lesson 01 has the
+# answer to code that autograd cannot differentiate: write a Function. `backward` calls this second
+# Function, and the `backward` of the second Function is the double backward.
 #
-# It takes whatever the gradient depends on. Of $v = g\,\sigma(x)$ with the upstream gradient $h$
-# for $v$, the two derivatives are $h\,\sigma(x)$ for $g$ and $h\,g\,\sigma(x)(1-\sigma(x))$ for
-# $x$. The intermediate may be handed in as well, as a number without a gradient: nothing is
-# computed twice, unless somebody differentiates twice.
+# The second Function takes everything on which the gradient depends. Here the gradient is
+# $v = g\,\sigma(x)$. If $h$ is the upstream gradient of $v$, then the gradient with respect to $g$
+# is $h\,\sigma(x)$, and the gradient with respect to $x$ is $h\,g\,\sigma(x)(1-\sigma(x))$. You can
+# also pass the intermediate σ, whose gradient is `None`. Then `backward` recomputes σ only if you
+# differentiate twice.
 
 
 # %%
@@ -435,18 +507,22 @@ class SoftplusBackward(Function):
     """v = g·σ(x), with σ given; ∂/∂g = σ(x)·h, ∂/∂x = g·σ(x)(1 - σ(x))·h."""
 
     @staticmethod
-    def forward(ctx, g, x, sigma):
+    def forward(g, x, sigma):
+        return g * sigma  # you could call a kernel here
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        g, x, _ = inputs
         ctx.save_for_backward(g, x)
-        return g * sigma  # here a kernel could stand
 
     @staticmethod
     def backward(ctx, h):
         g, x = ctx.saved_tensors
-        sigma = torch.sigmoid(x)  # from an input, so that the third derivative is right too
+        sigma = torch.sigmoid(x)  # from an input, so the third derivative is right, too
         return h * sigma, h * g * sigma * (1 - sigma), None
 
 
-class WithSecondFunction(Softplus):
+class WithSecondFunction(Function):
     @staticmethod
     def forward(ctx, x):
         sigma = torch.sigmoid(x)
@@ -462,62 +538,57 @@ class WithSecondFunction(Softplus):
 # %% [markdown]
 # ### What each costs
 #
-# *Reference: the values and bytes of all these ways, side by side. If you have the choice, compute
-# again.*
+# *Reference: look here when you choose one of these repairs.*
 #
-# All four are right to any order. Here are the first four derivatives at $x = 1$, and the bytes
-# that each keeps for backward, per float32 element.
+# The derivatives of all versions are right to any order. The next cell prints the first four
+# derivatives at $x = 1$, and the bytes that each version keeps for backward per float32 element.
+# The input is the result of another operation, `1 * x`, so it counts, too.
 
 
 # %%
 def derivatives(f, count=4):
     x = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-    value, found = f(x), []
+    value = f(x)
+    found = []
     for _ in range(count):
         (value,) = grad(value, x, create_graph=True)
         found.append(f"{value.item():8.4f}")
     return " ".join(found)
 
 
-def bytes_kept(f):
-    kept = {}
-
-    def pack(tensor):
-        kept[tensor.data_ptr()] = tensor.nbytes // tensor.numel()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        f(torch.ones(64, requires_grad=True))
-    return sum(kept.values())
-
-
 ways = {
-    "torch": softplus,
+    "PyTorch's": softplus,
     "from the input": Recomputed.apply,
     "from the output": FromOutput.apply,
     "two outputs": two_outputs,
     "second Function": WithSecondFunction.apply,
 }
 for name, f in ways.items():
-    print(f"{name:16} {derivatives(f)}   {bytes_kept(f)} bytes")
+
+    def after_a_layer(x, f=f):
+        return f(1 * x)
+
+    kept = kept_bytes(after_a_layer, torch.ones(64, requires_grad=True)) // 64
+    print(f"{name:16} {derivatives(f)}   {kept} bytes")
 
 # %% [markdown]
-# | repair | take it when |
+# | repair | choose it if |
 # | --- | --- |
-# | from the output | the derivative is a function of the output: costs next to nothing |
-# | from the input | the derivative is cheap to compute again: the usual choice |
-# | a further output | it is expensive, and has a simple derivative of its own |
-# | a second Function | `backward` itself is code that autograd cannot record |
+# | recompute from the output | the output determines the derivative; it is often saved anyway |
+# | recompute from the input | the derivative is cheap to recompute; the usual choice |
+# | one more output | the intermediate is expensive and has a simple derivative |
+# | a second Function | autograd cannot record `backward` |
 
 # %% [markdown]
 # ## How to test it
 #
-# **Common belief: "gradcheck passes, so the Function is right."** It says that the *first*
-# derivative is. Whatever `backward` does to its graph, it does not see:
+# `gradcheck` compares first derivatives only, so it cannot see what `backward` does to its graph.
+# The first derivative of the next four Functions is right. Two of them cut the graph, one with
+# `detach()` and one with `.data`.
 
 
 # %%
-class Detaching(Recomputed):
+class UsingDetach(Recomputed):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
@@ -532,42 +603,77 @@ class UsingData(Recomputed):
 
 
 x = torch.tensor([-2.0, 0.3, 5.0], dtype=torch.float64, requires_grad=True)
-for function in (Softplus, Detaching, UsingData, Recomputed):
-    passed = gradgradcheck(function.apply, x, raise_exception=False)
-    print(
-        f"{function.__name__:11} gradcheck {gradcheck(function.apply, x)}, gradgradcheck {passed}"
-    )
+for function in (Softplus, UsingDetach, UsingData, Recomputed):
+    first = gradcheck(function.apply, x)
+    second = gradgradcheck(function.apply, x, raise_exception=False)
+    print(f"{function.__name__:11} gradcheck {first}, gradgradcheck {second}")
 
 # %% [markdown]
-# `gradgradcheck` is `gradcheck` applied to the gradient: it makes random upstream gradients that
-# require grad, and compares the derivatives of $v(x, g)$ by $x$ *and* by $g$ with differences. It
-# passes where `backward` is differentiable and right. If yours promises a second derivative, this
-# line belongs in its tests.
+# `gradgradcheck` is `gradcheck` for the gradient $v(x, g)$. It takes a random $g$, differentiates
+# $v$ with respect to $x$ *and* $g$, and compares the result with finite differences of $v$. If your
+# Function supports double backward, put this line into its tests.
 #
-# `diagnose` examines second derivatives as well, and mentions a wrong one as a note, because most
-# Functions are never differentiated twice. With `double_backward=True` you say that yours is, and a
-# wrong second derivative becomes an error.
+# `diagnose` checks second derivatives, too. It reports a wrong one as a note, because most programs
+# differentiate a Function only once. If you pass `double_backward=True`, it reports an error.
+#
+# ### Checkpoint 1: repair it
+#
+# Here is $y = \arctan x$, with the derivative $1/(1 + x^2)$. This Function is not twice
+# differentiable. Change it so that it supports double backward, and run the cell again. The report
+# should then contain no error.
+
 
 # %%
-diagnose(Softplus, (x,), double_backward=True)
+class Arctan(Function):
+    @staticmethod
+    def forward(ctx, x):
+        slope = 1 / (1 + x**2)
+        ctx.save_for_backward(slope)
+        return torch.atan(x)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (slope,) = ctx.saved_tensors
+        return grad_output * slope
+
+
+x = torch.tensor([-2.0, 0.5, 1.0], dtype=torch.float64)
+diagnose(Arctan, (x,), double_backward=True, repair=False)
 
 # %% [markdown]
-# ## What once_differentiable does not do
+# <details><summary>The repair</summary>
 #
-# *Extra: for readers who use PyTorch's decorator for Functions that are differentiable once. It
-# often fails silently.*
+# `slope` is an intermediate. Save the input with `ctx.save_for_backward(x)`, and return
+# `grad_output / (1 + x**2)`. The output $y$ determines the slope, too, because the slope is
+# $\cos^2 y$. But this formula is inaccurate for large $|x|$, where $y$ is close to $\pi/2$: in
+# float32 the slope at $10^6$ is 6 % off.
 #
-# Perhaps you do not want to support second derivatives. PyTorch has a decorator for it, which
-# runs `backward` with grad mode off. **Common belief: "`@once_differentiable` makes a second
-# derivative raise."** Four ways to use one cube, $y = x^3$ at $x = 1$:
+# </details>
+
+# %% [markdown]
+# ## When once_differentiable is silent
+#
+# *Extra: for readers whose `backward` cannot be differentiated.*
+#
+# [PyTorch's note on extending autograd](https://docs.pytorch.org/docs/stable/notes/extending.html)
+# says that a Function that does not support double backward should decorate its `backward` with
+# `@once_differentiable`, so that double backward raises an error. The decorator runs `backward`
+# with grad mode off. But PyTorch does not always raise the error.
+#
+# Here is a cube with the decorator. The next cell computes the gradient $v$ of a loss with
+# `create_graph=True`, and then differentiates $x + v^2$. In a training loop, $v^2$ would be a
+# gradient penalty, and $x$ would be the rest of the loss.
 
 
 # %%
 class CubeOnce(Function):
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     @once_differentiable
@@ -576,76 +682,82 @@ class CubeOnce(Function):
         return 3 * x**2 * grad_output
 
 
-def by_backward(total, x):
-    total.backward()
-    return x.grad
-
-
-def by_grad(total, x):
-    return grad(total, x)[0]
-
-
-def penalized(f, loss, differentiate):
-    """The derivative of x + v², where v is the gradient of the loss."""
+def gradient_of_total(f, loss, how):
+    """Return the derivative of x + v² at 1, where v is the gradient of the loss."""
     x = torch.tensor(1.0, requires_grad=True)
     (v,) = grad(loss(f(x)), x, create_graph=True)
-    try:
-        return f"{differentiate(x + v**2, x).item():.0f}"
-    except RuntimeError as error:
-        return f"raises: {str(error)[:30]} …"
+    total = x + v**2
+    if how == ".backward()":
+        total.backward()
+        return x.grad.item()
+    return grad(total, x)[0].item()
+
+
+def plain_cube(x):
+    return x**3
+
+
+def linear_loss(y):
+    return 2 * y
+
+
+def square_loss(y):
+    return y**2 / 2
 
 
 # %%
-losses_of = {"L = y": lambda y: 1 * y, "L = y²/2": lambda y: y**2 / 2}
-ways_to_derive = {".backward()": by_backward, "autograd.grad": by_grad}
-for what, loss in losses_of.items():
-    for how, differentiate in ways_to_derive.items():
-        right = penalized(lambda x: x**3, loss, differentiate)
-        came = penalized(CubeOnce.apply, loss, differentiate)
-        print(f"{what:9} {how:14} should be {right:>3}, {came}")
+vote("06", "once-raises")
+
+# %%
+for loss in (linear_loss, square_loss):
+    for how in (".backward()", "autograd.grad"):
+        right = gradient_of_total(plain_cube, loss, how)
+        print(f"{loss.__name__} with {how}: {right} is right, CubeOnce gives")
+        with show_error():
+            print(gradient_of_total(CubeOnce.apply, loss, how))
 
 # %% [markdown]
-# It raises in one of four. The decorator leaves a node in the graph that raises when a gradient
-# passes through it. But
+# PyTorch raises an error in one of the four cases. In the other three it drops $v^2$, so only the
+# derivative of $x$ remains, which is 1. The decorator adds a node to the graph, and this node
+# raises the error when a gradient arrives. In two situations no gradient arrives:
 #
-# - where `grad_output` does not require grad (behind a plain sum, or any linear loss), there is no
-#   such node: the gradient comes back without a graph, and whatever is made of it is a constant.
-# - `torch.autograd.grad(total, x)` visits only nodes on the way to $x$, and that node leads
-#   nowhere. The term is dropped.
+# - If `grad_output` does not require grad, the decorator adds no node. This is the case for every
+#   loss that is linear in $y$, such as a plain sum. Then the gradient has no graph, and everything
+#   that you compute from it is a constant.
+# - `torch.autograd.grad(total, x)` visits only the nodes on a path to $x$. The node is not on such
+#   a path, so autograd drops the term.
 #
-# A gradient penalty, which is added to another loss, then has no effect, and nothing is said.
+# ### Raise the error yourself
 #
-# ### Refuse aloud
-#
-# Since grad mode in `backward` says whether a graph is wanted, the Function can say no itself:
+# The grad mode in `backward` tells you whether the caller wants a graph. So the Function can raise
+# the error itself:
 
 
 # %%
-class CubeRefusing(CubeOnce):
+class CubeRaising(CubeOnce):
     @staticmethod
     def backward(ctx, grad_output):
         if torch.is_grad_enabled():
-            raise RuntimeError("this cube is differentiable once")
+            raise RuntimeError("CubeRaising does not support double backward")
         (x,) = ctx.saved_tensors
         return 3 * x**2 * grad_output
 
 
 x = torch.tensor(1.0, requires_grad=True)
-print("once:", grad(CubeRefusing.apply(x), x)[0].item())
-try:
-    grad(CubeRefusing.apply(x), x, create_graph=True)
-except RuntimeError as error:
-    print("with create_graph=True:", error)
+print("first derivative:", grad(CubeRaising.apply(x), x)[0].item())
+with show_error():
+    grad(CubeRaising.apply(x), x, create_graph=True)
 
 # %% [markdown]
-# The price: `torch.func.grad` (lesson 11) always runs `backward` with grad mode on, so there this
-# Function refuses even the first derivative. Being loud at the wrong moment beats being silent.
+# This has a price. `torch.func.grad` (lesson 11) always runs `backward` with grad mode on, so it
+# cannot even compute the first derivative of this Function. But an error that you do not need is
+# better than a wrong gradient that you do not see.
 #
 # ### A fast path
 #
-# The same question allows a `backward` with two ways: one that spares memory when nobody wants a
-# graph, and one that can be differentiated. In-place arithmetic is such a saving, and it is
-# forbidden on tensors whose old value a graph still needs.
+# With the same check, `backward` can have two versions: one that saves memory when the caller wants
+# no graph, and one that can be differentiated. In-place arithmetic saves memory, but it overwrites
+# a value that the graph of the gradient still needs.
 
 
 # %%
@@ -653,30 +765,30 @@ class InPlace(Recomputed):
     @staticmethod
     def backward(ctx, grad_output):
         (x,) = ctx.saved_tensors
-        return torch.sigmoid(x).mul_(grad_output)  # one buffer, not two
+        return torch.sigmoid(x).mul_(grad_output)  # needs one buffer instead of two
 
 
-class TwoWays(InPlace):
+class TwoVersions(Recomputed):
     @staticmethod
     def backward(ctx, grad_output):
-        way = Recomputed if torch.is_grad_enabled() else InPlace
-        return way.backward(ctx, grad_output)
+        if torch.is_grad_enabled():
+            return Recomputed.backward(ctx, grad_output)
+        return InPlace.backward(ctx, grad_output)
 
 
-for function in (InPlace, TwoWays):
-    try:
-        print(f"{function.__name__}: second derivative {second_derivative(function.apply):.4f}")
-    except RuntimeError as error:
-        print(f"{function.__name__}: {str(error).split(':')[0]}")
+for function in (InPlace, TwoVersions):
+    print(f"{function.__name__}:")
+    with show_error():
+        print(f"second derivative {second_derivative(function.apply):.4f}")
 
 # %% [markdown]
-# ## Forward mode is another thing
+# ## A jvp does not help
 #
-# *Extra: for readers who want to write a `jvp`. It does nothing for a second derivative.*
+# *Extra: for readers who write a `jvp` for forward mode.*
 #
-# **Common belief: "a Function with a `jvp` method supports second derivatives."** `jvp` is the
-# derivative in *forward mode*: it pushes a change of the input, a *tangent*, forward to a change
-# of the output, $J t$. Double backward never calls it, and `gradcheck` only with
+# The method `jvp` is the derivative in *forward mode*. It takes a small change of the input, the
+# *tangent* $t$, and returns the change of the output, $J t$. Double backward never calls it, so a
+# Function with a `jvp` may still lack a second derivative. `gradcheck` tests the `jvp` only with
 # `check_forward_ad=True`.
 
 
@@ -701,19 +813,19 @@ class SoftplusWithJvp(Function):
 
 
 x = torch.tensor([-2.0, 0.3, 5.0], dtype=torch.float64, requires_grad=True)
-print("gradcheck, forward mode too:", gradcheck(SoftplusWithJvp.apply, x, check_forward_ad=True))
+print("gradcheck with forward mode:", gradcheck(SoftplusWithJvp.apply, x, check_forward_ad=True))
 print("gradgradcheck:", gradgradcheck(SoftplusWithJvp.apply, x, raise_exception=False))
 
 # %% [markdown]
 # ## The Hessian
 #
 # For a loss $L(x)$ of $n$ numbers, the second derivatives form an $n \times n$ matrix, the
-# *Hessian* $H_{ij} = \partial^2 L / \partial x_i \partial x_j$. It is the Jacobian of the gradient
-# function, so it is built as any Jacobian is: one backward pass of the gradient for each row.
+# *Hessian* $H_{ij} = \partial^2 L / \partial x_i \partial x_j$. It is the Jacobian of the gradient.
+# So you can compute it row by row, with one backward pass through the gradient for each row.
 #
-# The classic victim is log-sum-exp, a smooth maximum, $y = \log\sum_i e^{x_i}$. Its gradient is
-# the softmax, which is at hand in `forward`. Its Hessian is $\operatorname{diag}(p) - p\,p^\top$,
-# and with a saved $p$:
+# Log-sum-exp is a smooth maximum, $y = \log\sum_i e^{x_i}$. Its gradient is the softmax $p$, and
+# its Hessian is $\operatorname{diag}(p) - p\,p^\top$. This version computes the softmax in
+# `forward` and saves it:
 
 
 # %%
@@ -732,46 +844,34 @@ class LogSumExp(Function):
 
 def gradient(x):
     with torch.enable_grad():
-        x = x if x.requires_grad else x.detach().requires_grad_()
+        if not x.requires_grad:
+            x = x.detach().requires_grad_()
         return grad(LogSumExp.apply(x), x, create_graph=True)[0]
 
 
 jacobian_view(gradient, torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=torch.float64))
 
 # %% [markdown]
-# The function on stage is the gradient, and its Jacobian is the Hessian. On the left by
-# differences: the true one. In the middle what autograd makes of it: nothing at all.
+# The function in the picture is the gradient, so its Jacobian is the Hessian. On the left is the
+# true Hessian, computed with finite differences. In the middle is what autograd computes. All of
+# its entries are zero, because here `grad_output` is the constant 1, and the path through $p$ is
+# cut.
 #
-# `torch.autograd.functional.hessian` has a `strict` flag that objects to a gradient without a
-# graph. But it objects to nothing less: let any other path survive, and the incomplete Hessian
-# passes.
-
-# %%
-x = torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=torch.float64)
-energies = {"logsumexp": LogSumExp.apply, "½ logsumexp²": lambda x: LogSumExp.apply(x) ** 2 / 2}
-for name, energy in energies.items():
-    try:
-        found = hessian(energy, x, strict=True)
-        print(f"{name:13} accepted, diagonal", found.diag().numpy().round(2).tolist())
-    except RuntimeError as error:
-        print(f"{name:13} raises: …", str(error).split(". ")[0].split("jacobian of ")[1])
-true = hessian(lambda x: torch.logsumexp(x, -1) ** 2 / 2, x)
-print(f"{'':13} true:     diagonal", true.diag().numpy().round(2).tolist())
-
-
-# %% [markdown]
-# Repaired from the output (the softmax is $e^{x - y}$), it serves for the rest of the lesson:
+# The softmax is $e^{x - y}$, so you can recompute it from the input and the output:
 
 
 # %%
 class SmoothMax(Function):
-    """y = log Σ exp x over the last axis; ∂L/∂x = exp(x - y)·∂L/∂y."""
+    """y = log Σ exp x over the last dimension; ∂L/∂x = exp(x - y)·∂L/∂y."""
 
     @staticmethod
-    def forward(ctx, x):
-        y = torch.logsumexp(x, -1)
-        ctx.save_for_backward(x, y)
-        return y
+    def forward(x):
+        return torch.logsumexp(x, -1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x, output)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -779,128 +879,89 @@ class SmoothMax(Function):
         return grad_output[..., None] * torch.exp(x - y[..., None])
 
 
+x = torch.tensor([0.0, 1.0, 2.0, 0.5], dtype=torch.float64)
 p = torch.softmax(x, -1)
-print("H = diag(p) - ppᵀ:", torch.allclose(hessian(SmoothMax.apply, x), p.diag() - p.outer(p)))
+print("first row of the Hessian:", hessian(SmoothMax.apply, x)[0].numpy().round(4))
+print("first row of the formula:", (p.diag() - p.outer(p))[0].numpy().round(4))
 
 # %% [markdown]
-# ## Never build it: Hessian-vector products
+# ### What strict=True catches
 #
-# The Hessian of a million parameters has $10^{12}$ entries, eight terabytes in float64. As with
-# the Jacobian, one rarely needs the matrix but its product with a vector, $Hv$: how does the
-# gradient change if I go along $v$? Conjugate gradients, influence functions, the largest
-# eigenvalue all ask for nothing else.
+# *Extra: for readers who call `torch.autograd.functional.hessian`.*
 #
-# **Reverse over reverse.** Multiply the gradient by $v$, which gives one number, and differentiate
-# that: $\nabla_x (\nabla L \cdot v) = H v$. Two backward passes for any $n$. (A backward pass gives
-# $v^\top H$, lesson 01; as $H$ is symmetric, that is $Hv$. And `grad(g, x, grad_outputs=v)` does
-# the multiplication itself. For an input on which the gradient does not depend it raises;
-# `materialize_grads=True` makes it return zeros. Of several gradients, one that is constant has no
-# graph: given as an output of its own it raises all the same, in the sum of the products it does
-# no harm.)
-#
-# **Forward over reverse.** Push $v$ through the computation of the gradient as a change of $x$, a
-# *tangent*: the change of the gradient *is* $Hv$. `torch.func` composes the two modes.
-
-# %%
-torch.manual_seed(0)
-A = torch.randn(12, 4, dtype=torch.float64)
-b = torch.randn(12, dtype=torch.float64)
-
-
-def energy(x, smooth_max=SmoothMax.apply):
-    return smooth_max(A @ x + b) + 0.15 * x.square().sum()
-
-
-def composed(x):
-    return energy(x, lambda z: torch.logsumexp(z, -1))
-
-
-x = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
-v = torch.tensor([1.0, 0.0, -2.0, 0.5], dtype=torch.float64)
-(g,) = grad(energy(x), x, create_graph=True)
-(reverse,) = grad(g @ v, x)
-_, forward = torch.func.jvp(torch.func.grad(composed), (x.detach(),), (v,))
-
-print("H v, from the matrix:   ", (hessian(composed, x.detach()) @ v).numpy().round(4))
-print("reverse over reverse:   ", reverse.numpy().round(4))
-print("forward over reverse:   ", forward.numpy().round(4))
-
-# %% [markdown]
-# ### Forward over reverse, and its price
-#
-# *Extra: for readers who want to compute Hessian-vector products in forward mode. Exercise 5 needs
-# only the first way.*
-#
-# **Common belief: "forward over reverse keeps no graph of the gradient, so it takes less memory."**
-# In its place it keeps a tangent beside every tensor. Twenty layers, and the most bytes alive at
-# any moment (`peak_bytes` wants a result that requires a gradient, hence the last line of `most`):
+# With `strict=True`, `hessian` raises an error if the gradient does not depend on the input. But if
+# any other path remains, it accepts the incomplete Hessian:
 
 
 # %%
-def deep(x):
-    for _ in range(20):
-        x = torch.tanh(x @ mix)
-    return x.square().sum()
+def half_square(x):
+    return LogSumExp.apply(x) ** 2 / 2
 
 
-def reverse_over_reverse(x, v):
-    x.requires_grad_()
-    (g,) = grad(deep(x), x, create_graph=True)
-    return grad(g, x, grad_outputs=v)[0]
+def true_half_square(x):
+    return torch.logsumexp(x, -1) ** 2 / 2
 
 
-def forward_over_reverse(x, v):
-    return torch.func.jvp(torch.func.grad(deep), (x,), (v,))[1]
-
-
-def most(product):
-    def run(x):
-        return product(x.detach(), torch.ones_like(x)) + 0 * x
-
-    return peak_bytes(run, state, backward=False) / 2**20
-
-
-mix, state = torch.randn(64, 64) / 8, torch.randn(256, 64)
-ways = (reverse_over_reverse, forward_over_reverse)
-both = [way(state.clone(), torch.ones_like(state)) for way in ways]
-print("the same product:", torch.allclose(*both, atol=1e-3))
-for way in ways:
-    print(f"{way.__name__:21} {most(way):.1f} MiB")
+print("logsumexp:")
+with show_error():
+    hessian(LogSumExp.apply, x, strict=True)
+print("logsumexp² / 2:")
+found = hessian(half_square, x, strict=True).diag()
+print("diagonal", found.numpy().round(2))
+print("right is", hessian(true_half_square, x).diag().numpy().round(2))
 
 # %% [markdown]
-# So measure before you choose. (Speed is another question, and so is a compiler, which may drop
-# what it does not need.)
+# ## Hessian-vector products
 #
-# Through a custom Function forward over reverse needs what forward mode needs: a `jvp` (and, for
-# `torch.func`, the form with `setup_context` that lesson 11 introduces). Without it, it raises, and
-# does not guess:
+# The Hessian of a million parameters has $10^{12}$ entries, which take eight terabytes in float64.
+# But you rarely need the matrix. Conjugate gradients, influence functions and the search for the
+# largest eigenvalue only need its product with a vector, $Hv$. It says how the gradient changes if
+# you move along $v$.
+#
+# The usual way is *reverse over reverse*. Multiply the gradient by $v$, which gives a single
+# number, and differentiate this number: $\nabla_x (\nabla L \cdot v) = H v$. (A backward pass
+# computes $v^\top H$, and $H$ is symmetric.) The next cell counts how often `backward` runs.
+
+# %%
+vote("06", "product-in-two-passes")
 
 
 # %%
-class SplitSmoothMax(SmoothMax):
+class CountedSmoothMax(SmoothMax):
     @staticmethod
-    def forward(x):
-        return torch.logsumexp(x, -1)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs, output)
+    def backward(ctx, grad_output):
+        CountedSmoothMax.calls += 1
+        return SmoothMax.backward(ctx, grad_output)
 
 
-def split_energy(x):
-    return energy(x, SplitSmoothMax.apply)
+x = torch.linspace(-1, 1, 100, dtype=torch.float64, requires_grad=True)
+v = torch.linspace(0, 5, 100, dtype=torch.float64)
 
+CountedSmoothMax.calls = 0
+by_matrix = hessian(CountedSmoothMax.apply, x) @ v
+print(f"{CountedSmoothMax.calls:3} calls, first entries of H v:", by_matrix[:3].numpy().round(4))
 
-try:
-    torch.func.jvp(torch.func.grad(split_energy), (x.detach(),), (v,))
-except NotImplementedError as error:
-    print(error)
+CountedSmoothMax.calls = 0
+(g,) = grad(CountedSmoothMax.apply(x), x, create_graph=True)
+(product,) = grad(g @ v, x)
+print(f"{CountedSmoothMax.calls:3} calls, first entries of H v:", product[:3].numpy().round(4))
 
 # %% [markdown]
+# The matrix takes one call for the gradient and one for each of its 100 rows. The product takes two
+# calls for any size.
+#
+# `grad(g, x, grad_outputs=v)` does the multiplication for you. Two things can go wrong if you have
+# several inputs:
+#
+# - If the gradient does not depend on an input, `grad` raises an error. With
+#   `materialize_grads=True` it returns zeros.
+# - If one of several gradients is constant, it has no graph, and `grad` raises an error if you pass
+#   it as an output. If you add the products up first, it does no harm.
+#
 # ### Checkpoint 2
 #
-# $L = x_0^2 \, x_1$ at $x = (1, 2)$, and $v = (1, 1)$. What is the *first* entry of $Hv$? No
-# matrix is needed: write down $\nabla L \cdot v$, then differentiate it by $x_0$.
+# Let $L = x_0^2 \, x_1$ at $x = (1, 2)$, and $v = (1, 1)$. What is the *first* entry of $Hv$? You
+# do not need the matrix. Write down $\nabla L \cdot v$, and differentiate it with respect to $x_0$.
 
 # %%
 x = torch.tensor([1.0, 2.0], requires_grad=True)
@@ -912,26 +973,108 @@ predict(..., product[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $\nabla L = (2 x_0 x_1,\; x_0^2)$, so $\nabla L \cdot v = 2 x_0 x_1 + x_0^2$. By $x_0$: $2 x_1 +
-# 2 x_0 = 6$.
+# $\nabla L = (2 x_0 x_1,\; x_0^2)$, so $\nabla L \cdot v = 2 x_0 x_1 + x_0^2$. Its derivative with
+# respect to $x_0$ is $2 x_1 + 2 x_0 = 6$.
 #
 # </details>
 
 # %% [markdown]
+# ### Forward over reverse
+#
+# *Extra: for readers who want to compute Hessian-vector products in forward mode. Exercise 5 needs
+# only reverse over reverse.*
+#
+# The other way is *forward over reverse*. It pushes $v$ through the computation of the gradient as
+# a tangent, and the tangent of the gradient is $Hv$. `torch.func` composes the two modes:
+
+# %%
+torch.manual_seed(0)
+A = torch.randn(12, 4, dtype=torch.float64)
+b = torch.randn(12, dtype=torch.float64)
+
+
+def energy(x, smooth_max):
+    return smooth_max(A @ x + b) + 0.15 * x.square().sum()
+
+
+def true_logsumexp(z):
+    return torch.logsumexp(z, -1)
+
+
+def true_energy(x):
+    return energy(x, true_logsumexp)
+
+
+x = torch.linspace(-1, 1, 4, dtype=torch.float64)
+v = torch.tensor([1.0, 0.0, -2.0, 0.5], dtype=torch.float64)
+_, forward = torch.func.jvp(torch.func.grad(true_energy), (x,), (v,))
+print("from the matrix:     ", (hessian(true_energy, x) @ v).numpy().round(4))
+print("forward over reverse:", forward.numpy().round(4))
+
+# %% [markdown]
+# A custom Function in this computation needs a `jvp`. Without it, PyTorch raises an error:
+
+
+# %%
+def custom_energy(x):
+    return energy(x, SmoothMax.apply)
+
+
+with show_error():
+    torch.func.jvp(torch.func.grad(custom_energy), (x,), (v,))
+
+# %% [markdown]
+# You may have read that forward over reverse takes less memory, because it keeps no graph of the
+# gradient. But it keeps a tangent for every tensor. The next cell measures the peak memory of both
+# ways for twenty layers. (`peak_bytes` needs a result with a graph, so `run` adds `0 * x`.)
+
+
+# %%
+def deep(x):
+    for _ in range(20):
+        x = torch.tanh(x @ mix)
+    return x.square().sum()
+
+
+def reverse_over_reverse(x, v):
+    x = x.detach().requires_grad_()
+    (g,) = grad(deep(x), x, create_graph=True)
+    return grad(g, x, grad_outputs=v)[0]
+
+
+def forward_over_reverse(x, v):
+    return torch.func.jvp(torch.func.grad(deep), (x,), (v,))[1]
+
+
+mix, state = torch.randn(64, 64) / 8, torch.randn(256, 64)
+for product in (reverse_over_reverse, forward_over_reverse):
+
+    def run(x, product=product):
+        return product(x.detach(), torch.ones_like(x)) + 0 * x
+
+    peak = peak_bytes(run, state, backward=False)
+    print(f"{product.__name__}: {peak / 2**20:.1f} MiB")
+
+# %% [markdown]
+# So measure before you choose. `torch.compile` may change the result, because it can free tensors
+# that it does not need.
+
+# %% [markdown]
 # ## A Newton step
 #
-# *Extra: for readers who want to see what an incomplete Hessian does to an optimizer. No exercise
-# needs this section.*
+# *Extra: for readers who want to see what an incomplete Hessian does to an optimizer.*
 #
-# Gradient descent knows the slope, Newton's method the curvature too: it goes to the minimum of
-# the parabola that has both, $x \leftarrow x - H^{-1} \nabla L$. Close to a minimum the number of
-# right digits then doubles with each step. Below, the energy of the last section, minimized with
-# the repaired Function and with the one that keeps its softmax.
+# Gradient descent uses the gradient only. Newton's method also uses the Hessian: it fits a parabola
+# and jumps to its minimum, $x \leftarrow x - H^{-1} \nabla L$. Close to the minimum, each step
+# doubles the number of correct digits. The next cell minimizes the energy of the last section, with
+# `SmoothMax` and with `LogSumExp`, which saves its softmax.
 
 
 # %%
 def newton(smooth_max, steps=7):
-    x, norms = torch.zeros(4, dtype=torch.float64), []
+    """Return the norm of the gradient before each step."""
+    x = torch.zeros(4, dtype=torch.float64)
+    norms = []
     for _ in range(steps):
         x.requires_grad_()
         (g,) = grad(energy(x, smooth_max), x, create_graph=True)
@@ -941,140 +1084,115 @@ def newton(smooth_max, steps=7):
     return norms
 
 
-right, wrong = newton(SmoothMax.apply), newton(LogSumExp.apply)
-print("repaired, size of the gradient:", *(f"{norm:.0e}" for norm in right[:5]))
-print("saved softmax:                 ", *(f"{norm:.0e}" for norm in wrong[:5]))
+repaired, saved = newton(SmoothMax.apply), newton(LogSumExp.apply)
+print("softmax recomputed, norm of the gradient:", *(f"{norm:.0e}" for norm in repaired[:5]))
+print("softmax saved, norm of the gradient:     ", *(f"{norm:.0e}" for norm in saved[:5]))
 
 # %% jupyter={"source_hidden": true}
 with figure(width=6.6, height=3.4) as (axes,):
-    axes.semilogy([max(norm, 1e-16) for norm in right], color=BLUE, marker="o")
-    axes.semilogy(wrong, color=ORANGE, marker="o")
+    axes.semilogy([max(norm, 1e-16) for norm in repaired], color=BLUE, marker="o")
+    axes.semilogy(saved, color=ORANGE, marker="o")
     axes.axhline(2e-16, color=GRAY, linestyle="--", linewidth=1)
-    axes.set(title="Newton's method", xlabel="step", ylabel="size of the gradient")
-    note(axes, "a saved softmax: Hessian incomplete", (2.2, 2e-2), ORANGE)
-    note(axes, "repaired", (3.55, 2e-7), BLUE)
+    axes.set(title="Newton's method", xlabel="step", ylabel="norm of the gradient")
+    note(axes, "softmax saved, Hessian incomplete", (2.2, 2e-2), ORANGE)
+    note(axes, "softmax recomputed", (3.55, 2e-7), BLUE)
     note(axes, "float64 has no more digits", (0, 6e-16), GRAY)
 
 # %% [markdown]
-# Five steps to the last digit, against a run that walks away from the minimum. The quadratic term
-# kept the wrong Hessian invertible, so that no solver complained; it just said that the energy has
-# hardly any curvature, and the steps became too long.
+# With the right Hessian, Newton's method needs five steps to reach the last digit. With the
+# incomplete one, it moves away from the minimum. The quadratic term of the energy keeps the wrong
+# Hessian invertible, so the solver raises no error. But this Hessian is much too small, so the
+# steps are too long.
 
 # %% [markdown]
 # ## A gradient penalty
 #
-# Some nets may not become steep: critics, which score samples in a Wasserstein GAN, or energies,
-# which are low where data are likely. So one adds the size of their *input* gradient to the loss.
-# As an example an energy, $E(x) = \log\sum\exp(Wx + b)$ for each row of a batch, and the penalty
-# $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty is worth something only if it reaches
-# $W$ and $b$.
+# Some networks should not become steep, for example the critic of a Wasserstein GAN. So the
+# training adds a *gradient penalty* to the loss: the squared norm of the gradient with respect to
+# the *input*. Take the energy $E(x) = \log\sum\exp(Wx + b)$ for each row of a batch, and the
+# penalty $\frac1N\sum_i \lVert \nabla_x E(x_i)\rVert^2$. The penalty has an effect only if its
+# gradient reaches $W$ and $b$.
 #
-# Four ways to write it; one of them uses PyTorch's decorator `once_differentiable`, which runs
-# `backward` with grad mode off. All give the same value. How much of its gradient arrives?
+# The next cell computes this penalty in four ways. One of them uses PyTorch's decorator
+# `once_differentiable`, which runs `backward` with grad mode off.
+
+# %%
+vote("06", "penalty-arrives")
 
 
 # %%
 class SmoothMaxOnce(SmoothMax):
-    backward = staticmethod(once_differentiable(SmoothMax.backward))
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output):
+        return SmoothMax.backward(ctx, grad_output)
 
 
-def penalty_gradients(smooth_max, create_graph=True):
-    """The value of the penalty, and what it sends to the weight and to the bias."""
+def penalty_gradients(function, create_graph=True):
+    """Return the penalty, and its gradients with respect to W and b."""
     torch.manual_seed(0)
     layer = torch.nn.Linear(2, 5).double()
     x = torch.randn(64, 2, dtype=torch.float64, requires_grad=True)
-    (slope,) = grad(smooth_max(layer(x)).sum(), x, create_graph=create_graph)
+    (slope,) = grad(function.apply(layer(x)).sum(), x, create_graph=create_graph)
     penalty = slope.square().sum(1).mean()
-    loss = smooth_max(layer(x)).mean()  # the critic's own loss, on a graph of its own
-    (loss + penalty).backward()
-    own = grad(smooth_max(layer(x)).mean(), layer.parameters())
-    weight, bias = (p.grad - g for p, g in zip(layer.parameters(), own, strict=True))
-    return penalty.item(), weight, bias
+    rest = 0 * (layer.weight.sum() + layer.bias.sum())  # stands for the rest of the loss
+    (penalty + rest).backward()
+    return penalty.item(), layer.weight.grad, layer.bias.grad
 
 
 ways = {
-    "repaired": penalty_gradients(SmoothMax.apply),
-    "saved softmax": penalty_gradients(LogSumExp.apply),
-    "once_differentiable": penalty_gradients(SmoothMaxOnce.apply),
-    "create_graph forgotten": penalty_gradients(SmoothMax.apply, create_graph=False),
+    "softmax recomputed": penalty_gradients(SmoothMax),
+    "softmax saved": penalty_gradients(LogSumExp),
+    "once_differentiable": penalty_gradients(SmoothMaxOnce),
+    "without create_graph": penalty_gradients(SmoothMax, create_graph=False),
 }
-_, true_weight, true_bias = ways["repaired"]
-print(f"{'':23} penalty   error of ∂W   error of ∂b")
-for name, (value, weight, bias) in ways.items():
-    off_w, off_b = (
-        (g - t).norm() / t.norm() for g, t in ((weight, true_weight), (bias, true_bias))
-    )
-    print(f"{name:23} {value:7.3f} {off_w:13.0%} {off_b:13.0%}")
+_, true_weight, true_bias = ways["softmax recomputed"]
+for name, (penalty, weight, bias) in ways.items():
+    off_w = (weight - true_weight).norm() / true_weight.norm()
+    off_b = (bias - true_bias).norm() / true_bias.norm()
+    print(f"{name:20} penalty {penalty:.3f}, error of ∂W {off_w:4.0%}, of ∂b {off_b:4.0%}")
 
 # %% [markdown]
-# Without `create_graph` the penalty is a number, and nothing arrives. With a saved softmax, or
-# with the decorator, what passes through $p$ is lost: the bias, which acts through $p$ alone, gets
-# nothing, the weight a gradient that is a quarter off. None of the three raises.
+# Without `create_graph` the penalty is a constant, and its gradient is zero. With a saved softmax
+# or the decorator, the path through the softmax is lost. The bias acts only through the softmax, so
+# it gets no gradient, and the gradient of $W$ is a quarter off.
 #
-# ### When it raises
+# None of the three raises an error. [PyTorch's
+# note](https://docs.pytorch.org/docs/stable/notes/extending.html) says that double backward raises
+# an error if you use `@once_differentiable`. But the decorator can raise an error only if
+# `grad_output` requires grad. After a plain sum it does not, so the term is lost silently. So
+# compare the gradient of each penalty with finite differences.
 #
-# *Extra: for readers to whom PyTorch suggests `retain_graph=True`, which does not repair a
-# forgotten `create_graph`.*
+# ### retain_graph does not repair it
 #
-# **Common belief: "it raised, and `retain_graph=True` repaired it."** Use one graph for loss and
-# penalty and forget `create_graph`, and PyTorch does raise. Its message suggests a repair:
+# *Extra: for readers who have followed PyTorch's suggestion to pass `retain_graph=True`.*
+#
+# If the loss and the penalty share one graph and you forget `create_graph=True`, PyTorch raises an
+# error. The message suggests a repair:
 
 # %%
+torch.manual_seed(0)
 layer = torch.nn.Linear(2, 5)
 x = torch.ones(3, 2, requires_grad=True)
 for options in ({}, {"retain_graph": True}, {"create_graph": True}):
     layer.zero_grad()
-    E = SmoothMax.apply(layer(x))
-    (slope,) = grad(E.sum(), x, **options)
-    try:
-        (0 * E.sum() + slope.square().sum()).backward()
-        arrived = bool(layer.weight.grad.any())
-        print(f"{options or 'no option'}: runs; does the penalty arrive? {arrived}")
-    except RuntimeError as error:
-        print(f"{options or 'no option'}: {str(error)[:54]} …")
+    total_energy = SmoothMax.apply(layer(x)).sum()
+    (slope,) = grad(total_energy, x, **options)
+    print(options)
+    with show_error(characters=500):
+        (0 * total_energy + slope.square().sum()).backward()
+        print(f"norm of the gradient of W: {layer.weight.grad.norm():.2f}")
 
 # %% [markdown]
-# `retain_graph` keeps the graph of the *forward* for a second pass; only `create_graph` makes one
-# of the *backward*. (It implies the other.) A test for any penalty: is its gradient there, and
-# does it agree with differences?
-
-# %% [markdown]
-# ### Checkpoint 3
-#
-# Yours to finish: $y = \arctan x$, with the derivative $1/(1 + x^2)$. The version below is right
-# once. Make it right twice, and run the cell again.
-
-
-# %%
-class Arctan(Function):
-    @staticmethod
-    def forward(ctx, x):
-        slope = 1 / (1 + x**2)
-        ctx.save_for_backward(slope)
-        return torch.atan(x)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (slope,) = ctx.saved_tensors
-        return grad_output * slope
-
-
-x = torch.tensor([-2.0, 0.5, 1.0], dtype=torch.float64)
-diagnose(Arctan, (x,), double_backward=True, repair=False)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# `slope` is an intermediate. Save the input, `ctx.save_for_backward(x)`, and return `grad_output /
-# (1 + x**2)`. (With the output it would be $\cos^2 y$: right, but where $|x|$ is large, $y$ is next
-# to $\pi/2$ and knows few digits of $x$: in float32 the slope at $10^6$ is 6 % off.)
-#
-# </details>
+# With `retain_graph=True` the error is gone, but the penalty has no effect. `retain_graph` keeps
+# the graph of the *forward* pass. Only `create_graph` makes a graph of the *backward* pass, and it
+# also retains the graph of the forward pass.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Ten questions. A wrong answer explains itself; try again.
+# Answer ten questions. If an answer is wrong, you read why and can try again. Three questions are
+# about extra sections.
 
 # %%
 knowledge_check("06")
@@ -1085,13 +1203,15 @@ knowledge_check("06")
 # ```python
 # class F(torch.autograd.Function):
 #     @staticmethod
-#     def forward(ctx, x):
-#         y = ...
-#         ctx.save_for_backward(x, y)          # inputs and outputs: they carry a graph
-#         return y                             # an intermediate that backward needs: return it too
+#     def forward(x):
+#         return ...                           # also return an intermediate that backward needs
 #
 #     @staticmethod
-#     def backward(ctx, grad_output):          # recorded if and only if create_graph=True
+#     def setup_context(ctx, inputs, output):
+#         ctx.save_for_backward(*inputs, output)   # inputs and outputs have a graph
+#
+#     @staticmethod
+#     def backward(ctx, grad_output):          # recorded only if create_graph=True
 #         x, y = ctx.saved_tensors
 #         return grad_output * ...             # differentiable operations on x, y, grad_output
 #
@@ -1099,29 +1219,29 @@ knowledge_check("06")
 # diagnose(F, (x,), double_backward=True)
 #
 # (g,) = grad(f(x), x, create_graph=True)      # a gradient that can be differentiated
-# (Hv,) = grad(g, x, grad_outputs=v)           # never H
+# (Hv,) = grad(g, x, grad_outputs=v)           # the product without H
 # ```
 
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | grad mode in `backward` | on if and only if `create_graph=True` (and under `torch.func.grad`) |
-# | carries a graph | `grad_output`, saved inputs, saved outputs |
-# | is a constant | intermediates of forward, `.detach()`, `.data`, NumPy |
+# | grad mode in `backward` | on only if `create_graph=True` (and under `torch.func.grad`) |
+# | has a graph | `grad_output`, saved inputs, saved outputs |
+# | is a constant | intermediates of `forward`, `.detach()`, `.data`, NumPy |
 # | what is lost | the path through $f'(x)$; the one through $g$ stays: incomplete, not zero |
-# | repairs | compute again; one more output, its gradient used; a second Function |
+# | repairs | recompute; one more output, and use its gradient; a second Function |
 # | test | `gradgradcheck`; `gradcheck` sees the first derivative only |
-# | `@once_differentiable` | often silent; refuse where `torch.is_grad_enabled()` |
+# | `@once_differentiable` | often silent; raise an error if `torch.is_grad_enabled()` |
 # | `jvp` | forward mode; double backward does not call it |
-# | Hessian | one pass a row; $Hv$ by two passes in all |
-# | penalty | `create_graph=True`; `retain_graph=True` only silences the error |
+# | Hessian | one pass per row; $Hv$ takes two passes in all |
+# | penalty | `create_graph=True`; `retain_graph=True` only hides the error |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/06_double_backward.ipynb): Functions that are right
-# twice, a log-sum-exp with the right Hessian, a Hessian-vector product, a gradient penalty, and a
-# Function whose Hessian is zero, to be repaired.
+# In [the exercises of this lesson](../exercises/06_double_backward.ipynb) you write Functions that
+# support double backward, a log-sum-exp with the right Hessian, a Hessian-vector product and a
+# gradient penalty. You also find and repair wrong second derivatives.
 #
-# [Lesson 07](07_memory_patterns.ipynb) is about what all this keeps in memory, and how to keep
+# [Lesson 07](07_memory_patterns.ipynb) is about what a Function keeps in memory, and how to keep
 # less.

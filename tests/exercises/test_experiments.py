@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 import torch
-from answers import lesson_02, lesson_04
+from answers import lesson_02, lesson_04, lesson_06
 from torch import Tensor
 from torch.autograd import Function, grad, gradcheck
+from torch.nn.functional import silu
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import LocatingExercise
 
 Apply = Callable[..., Any]
 Experiment = Callable[[Apply], Any]
-CARDS, WARD = lesson_02.SOLVED, lesson_04.SOLVED
+CARDS, WARD, TWICE = lesson_02.SOLVED, lesson_04.SOLVED, lesson_06.SOLVED
 
 
 def row(*values: float) -> Tensor:
@@ -162,6 +163,18 @@ def two_calls(first: Tensor, second: Tensor) -> Experiment:
     return run
 
 
+# A copied pattern
+
+
+def second_derivative(*, by_input: bool) -> Experiment:
+    def run(apply: Apply) -> list[Any]:
+        x, g = draw(4), draw(4)
+        first = grad(apply(x), x, g, create_graph=True)[0]
+        return numbers(grad(first.sum(), x if by_input else g, materialize_grads=True)[0])
+
+    return run
+
+
 # The ward. What an exercise asks to be repaired is the correct Function.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -298,6 +311,16 @@ RUNS: dict[str, tuple[Apply, Apply, dict[str, Experiment]]] = {
             "a": two_calls(row(3.0), row(5.0)),
             "b": lambda apply: two_calls(x := row(3.0), x)(apply),
             "c": checked(draw(4)),
+            "d": doubled(draw(4)),
+        },
+    ),
+    "card-second-function": (
+        TWICE["Swish"].apply,
+        silu,
+        {
+            "a": checked(torch.linspace(-5, 5, 50, dtype=torch.float64).requires_grad_()),
+            "b": second_derivative(by_input=False),
+            "c": second_derivative(by_input=True),
             "d": doubled(draw(4)),
         },
     ),

@@ -264,7 +264,7 @@ REASONS = {
         "puts it into `eval()` mode", "Before you grade",
     ),
     "exp-twice": ("the output is a *tensor*",),
-    "sinh-by-output": ("with $y$ alone", "An identity connects sinh and cosh"),
+    "sinh-by-output": ("with $y$ alone", "sinh and cosh satisfy an identity"),
     "hessian-vector-product": ("Two backward passes are enough",),
     "fused-linear-relu": ("Only this Function would need the matrix",),
     "invertible-coupling": ("Backward reconstructs from them",),

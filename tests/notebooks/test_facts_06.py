@@ -71,6 +71,27 @@ def test_grad_mode_is_off_in_backward_without_create_graph_retained_or_not(
     assert modes == [False]
 
 
+def test_grad_mode_is_off_in_setup_context_so_what_it_computes_is_a_constant() -> None:
+    modes: list[bool] = []
+
+    class Sigmoid(Function):
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return softplus(x)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            modes.append(torch.is_grad_enabled())
+            ctx.save_for_backward(torch.sigmoid(*inputs))
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> Tensor:
+            return g * ctx.saved_tensors[0]
+
+    assert not gradgradcheck(Sigmoid.apply, leaf(1.0), raise_exception=False)
+    assert not any(modes)
+
+
 def test_grad_mode_is_always_on_in_backward_under_torch_func_grad() -> None:
     modes: list[bool] = []
 
@@ -199,7 +220,7 @@ def by_a_second_function() -> Callable[[Tensor], Tensor]:
 @pytest.mark.parametrize(
     "repaired",
     [
-        pytest.param(saving(lambda x, g: g * x.sigmoid(), softplus).apply, id="compute again"),
+        pytest.param(saving(lambda x, g: g * x.sigmoid(), softplus).apply, id="recompute"),
         pytest.param(two_outputs(uses_both=True), id="one more output"),
         pytest.param(by_a_second_function(), id="a second Function"),
     ],
@@ -221,6 +242,59 @@ def test_a_repaired_function_has_four_right_derivatives(
 
 def test_the_gradient_of_an_extra_output_may_not_be_left_out() -> None:
     assert not gradgradcheck(two_outputs(uses_both=False), leaf(1.0), raise_exception=False)
+
+
+def test_the_slope_of_arctan_from_its_output_loses_digits_where_x_is_large() -> None:
+    x = torch.tensor(1e6)
+    right = 1 / (1 + x.double() ** 2)
+
+    assert abs(torch.atan(x).cos() ** 2 / right - 1) > 0.05
+    assert abs(1 / (1 + x**2) / right - 1) < 1e-6
+
+
+# Hessian-vector products
+
+
+@pytest.mark.parametrize("size", [4, 100])
+def test_a_hessian_vector_product_calls_backward_twice_and_the_matrix_once_a_row(size: int) -> None:
+    calls: list[None] = []
+
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = torch.logsumexp(x, -1)
+        ctx.save_for_backward(x, y)
+        return y
+
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        calls.append(None)
+        x, y = ctx.saved_tensors
+        return g * torch.exp(x - y)
+
+    f: Any = make(forward, backward).apply
+    x, v = leaf(*range(size)), leaf(*range(size)).detach()
+    (g,) = grad(f(x), x, create_graph=True)
+    (product,) = grad(g @ v, x)
+    assert len(calls) == 2
+
+    calls.clear()
+    torch.testing.assert_close(hessian(f, x.detach()) @ v, product)
+    assert len(calls) == 1 + size
+
+
+def test_grad_raises_at_an_input_without_influence_and_materialize_grads_returns_zeros() -> None:
+    x, y = leaf(1.0), leaf(2.0)
+    with pytest.raises(RuntimeError, match="appears to not have been used"):
+        grad((x**2).sum(), (x, y))
+
+    assert grad((x**2).sum(), (x, y), materialize_grads=True)[1].item() == 0
+
+
+def test_a_constant_gradient_raises_as_an_output_and_does_no_harm_in_a_sum() -> None:
+    x, y = leaf(1.0), leaf(2.0)
+    of_x, of_y = grad((x**3 + 2 * y).sum(), (x, y), create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        grad((of_x, of_y), x, grad_outputs=(torch.ones_like(x), torch.ones_like(y)))
+
+    assert grad((of_x + of_y).sum(), x)[0].item() == 6
 
 
 # once_differentiable
@@ -279,6 +353,23 @@ def test_backward_by_inputs_drops_it_too() -> None:
 
 def test_gradgradcheck_does_not_pass_once_differentiable() -> None:
     assert not gradgradcheck(OnceCube.apply, leaf(1.0, 2.0), raise_exception=False)
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0])
+@pytest.mark.parametrize("by_grad", [False, True])
+def test_behind_a_linear_loss_once_differentiable_never_raises(
+    weight: float, by_grad: bool
+) -> None:
+    x = leaf(1.0)
+    (first,) = grad((weight * OnceCube.apply(x)).sum(), x, create_graph=True)
+    total = (x + first**2).sum()
+    if by_grad:
+        (found,) = grad(total, x)
+    else:
+        total.backward()
+        found = x.grad
+
+    assert found.item() == 1
 
 
 # The fast path
@@ -368,6 +459,42 @@ def test_forward_over_reverse_needs_a_jvp_and_agrees_with_reverse_over_reverse()
 
 
 # Penalties
+
+
+@pytest.mark.parametrize(
+    ("saves", "decorated", "create_graph", "right"),
+    [
+        pytest.param("x", False, True, True, id="recomputed"),
+        pytest.param("p", False, True, False, id="softmax saved"),
+        pytest.param("x", True, True, False, id="once_differentiable"),
+        pytest.param("x", False, False, False, id="without create_graph"),
+    ],
+)
+def test_a_penalty_has_the_right_value_and_reaches_the_bias_only_by_a_recorded_softmax(
+    saves: str, decorated: bool, create_graph: bool, right: bool
+) -> None:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x if saves == "x" else torch.softmax(x, -1))
+        return torch.logsumexp(x, -1)
+
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (saved,) = ctx.saved_tensors
+        return g.unsqueeze(-1) * (torch.softmax(saved, -1) if saves == "x" else saved)
+
+    def penalty_and_bias_gradient(f: Callable[[Tensor], Tensor], **options: bool) -> list[Tensor]:
+        weight, bias = leaf(*range(6)), leaf(0.0, 1.0, 0.5)
+        x = leaf(0.3, -0.2)
+        (slope,) = grad(f(weight.reshape(3, 2) @ x + bias), x, **options)
+        penalty = slope.square().sum()
+        return [penalty.detach(), grad(penalty + 0 * bias.sum(), bias)[0]]
+
+    f: Any = make(forward, once_differentiable(backward) if decorated else backward).apply
+    value, found = penalty_and_bias_gradient(f, create_graph=create_graph)
+    expected = penalty_and_bias_gradient(lambda x: torch.logsumexp(x, -1), create_graph=True)
+
+    torch.testing.assert_close(value, expected[0])
+    assert torch.allclose(found, expected[1]) is right
+    assert bool(found.any()) is right
 
 
 def penalty(**options: bool) -> tuple[Tensor, Tensor]:

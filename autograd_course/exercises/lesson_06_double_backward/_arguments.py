@@ -1,4 +1,4 @@
-"""What becomes of the tensors that a caller hands to a routine."""
+"""What a routine does to the tensors of its caller."""
 
 from torch import Tensor
 
@@ -6,10 +6,11 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ask_for_no_gradient(*given: Tensor) -> Verdict | None:
-    """Ask that these tensors of the caller's do not require grad."""
+    """Check that these tensors of the caller do not require grad."""
     if not any(tensor.requires_grad for tensor in given):
         return None
     return wrong(
-        "right, but afterwards the caller's own tensors require grad, and whatever is done with "
-        "them is recorded: requires_grad_() works in place. Make leaves of your own, by detach()."
+        "right, but afterwards the caller's own tensors require grad, so autograd records "
+        "everything that the caller does with them. requires_grad_() works in place. Create leaves "
+        "of your own with detach()."
     )

@@ -1,8 +1,8 @@
 """Cube, twice
 
-1. Autograd will differentiate your gradient again. When backward reads a tensor from ctx, which of
-   the tensors in forward does autograd still know as a function of x?
-2. Saved inputs and outputs carry a graph. Every other tensor that forward computed is a constant.
+1. Autograd will differentiate your gradient again. Which tensors that backward can read from ctx
+   does autograd still know as functions of x?
+2. Saved inputs and outputs have a graph. Every other tensor that forward computed is a constant.
    So backward should compute everything that it needs from the saved x.
 3. Save x alone. In backward, return 3 * x**2 * grad_output, without detach, .data or a decorator.
    Autograd records this formula and differentiates it.
@@ -25,7 +25,7 @@ EXERCISE = FunctionExercise(
     points=1,
     difficulty="easy",
     minutes=7,
-    section="What carries a graph",
+    section="Which saved tensors have a graph",
     reference=cube,
     samplers={**shaped(normal), "zeros among the numbers": with_zeros},
     double_backward=True,

@@ -59,34 +59,34 @@ def samples() -> Tensor:
 
 
 def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the caller's samples do not come back asking for gradients."""
+    """Check that the caller's samples do not require grad afterwards."""
     x = samples()
     routine(critic_net(), x)
     return ask_for_no_gradient(x)
 
 
 def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that nothing is added to the parameters' ``.grad`` by computing the penalty."""
+    """Check that the computation of the penalty changes no ``.grad`` of a parameter."""
     net = critic_net()
     routine(net, samples())
     filled = [name for name, parameter in net.named_parameters() if parameter.grad is not None]
     if not filled:
         return None
     return wrong(
-        f"right, but computing the penalty has filled the .grad of the critic's {filled[0]}: "
-        ".backward() adds to the gradients of all leaves. torch.autograd.grad returns the one that "
-        "is asked for, and adds to none."
+        f"right, but your function has filled the .grad of the critic's {filled[0]}. .backward() "
+        "adds to the .grad of every leaf. torch.autograd.grad returns the gradient that you ask "
+        "for, and changes no .grad."
     )
 
 
 def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
-    """Differentiate the penalty by the parameters, and compare with differences."""
+    """Compare the gradient of the penalty by the parameters with finite differences."""
     net = critic_net()
     penalty = routine(net, samples())
     if not isinstance(penalty, Tensor) or not penalty.requires_grad:
         return wrong(
-            "the value is right, but it is a plain number: it has no graph, so no parameter of the "
-            "critic will feel it. Who records how the gradient was computed?"
+            "the value is right, but it has no graph, so the critic's parameters get no gradient "
+            "from it. Which argument makes autograd record how the gradient was computed?"
         )
     penalty.backward()
     for name, parameter in net.named_parameters():
@@ -94,15 +94,15 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
         came = 0.0 if parameter.grad is None else float(parameter.grad.sum())
         if abs(came - expected) > 1e-5 * max(1.0, abs(expected)):
             return wrong(
-                f"the value is right, its gradient by the critic's {name} is not: its elements add "
-                f"up to {came:.4g}, should be {expected:.4g}. Is part of the way cut off, by "
-                "detach, .data or .item()?"
+                f"the value is right, but its gradient with respect to the critic's {name} is "
+                f"wrong: the sum of its elements is {came:.4g} and should be {expected:.4g}. Is a "
+                "part of the graph cut off, by detach, .data or .item()?"
             )
     return None
 
 
 def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
-    """Return how the penalty changes if all elements of a parameter grow alike."""
+    """Return how the penalty changes if all elements of a parameter grow by the same amount."""
     values, step = [], 1e-5
     for offset in (step, -2 * step, step):  # there, to the other side, and back
         parameter.data += offset
@@ -121,9 +121,10 @@ def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
     for name, parameter in net.named_parameters():
         if parameter.grad is not None and not bool(parameter.grad.isfinite().all()):
             return wrong(
-                "where the critic is flat the gradient is 0, and there the penalty's own gradient "
-                f"by {name} is {float(parameter.grad.sum())}: a square root is infinitely steep at "
-                "0. torch's norm is careful there; or add a tiny number under the root."
+                "where the critic is flat, its gradient is 0, and there the gradient of the "
+                f"penalty with respect to {name} is {float(parameter.grad.sum())}. A square root "
+                "is infinitely steep at 0. Use PyTorch's norm, which has the gradient 0 there, or "
+                "add a tiny number under the root."
             )
     return None
 

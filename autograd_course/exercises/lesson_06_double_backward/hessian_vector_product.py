@@ -1,7 +1,7 @@
 """Hessian-vector product
 
 1. The Hessian is the Jacobian of the gradient. Which operation multiplies a Jacobian by a vector
-   without building it? (Here it does not matter from which side. Why?)
+   without building it? (Does it matter from which side you multiply a Hessian?)
 2. Compute all gradients in one call with create_graph=True. Multiply each gradient by its vector,
    add everything up to one number, and differentiate this number. (If you pass the vectors as
    grad_outputs instead, a constant gradient raises an error, because it has no graph. In the sum,
@@ -63,7 +63,7 @@ def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -> Tensors:
-    """Return what is left of the product without the blocks that couple two inputs."""
+    """Return the product without the blocks of the Hessian that couple two inputs."""
     leaves = tuple(x.detach().requires_grad_() for x in inputs)
     gradients = torch.autograd.grad(f(*leaves), leaves, create_graph=True)
     dots = [(g * v).sum() for g, v in zip(gradients, vectors, strict=True)]
@@ -75,8 +75,8 @@ def hvp_of_blocks(f: Callable[..., Tensor], inputs: Tensors, vectors: Tensors) -
     )
 
 
-SIZE = 100  # inputs of the function whose Hessian is not to be built
-FEW = 10  # and of the same function, smaller: what two passes cost does not depend on the size
+SIZE = 100  # inputs of the function whose Hessian must not be built
+FEW = 10  # inputs of the same function, to compare: two passes cost the same for any size
 
 
 def valley(x: Tensor) -> Tensor:
@@ -85,18 +85,19 @@ def valley(x: Tensor) -> Tensor:
 
 
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask for the product with a Hessian of 100 rows; neither it nor its rows may be made."""
+    """Check that neither a Hessian of 100 rows nor its single rows are built."""
     small, watch = _watched(routine, FEW), _watched(routine, SIZE)
     if watch.elements >= SIZE * SIZE:
         return wrong(
-            f"right, but for {SIZE} inputs a tensor of {watch.elements:,} elements is built: the "
-            "Hessian. Differentiate one number that holds the vector, not each gradient by itself."
+            f"right, but for {SIZE} inputs your function builds a tensor of {watch.elements:,} "
+            "elements: the Hessian. Multiply the gradient by the vector first, and differentiate "
+            "this single number."
         )
     if watch.operations > 2 * small.operations:
         return wrong(
             f"right, but it takes {small.operations:,} operations for {FEW} inputs and "
-            f"{watch.operations:,} for {SIZE}; two backward passes take as many for both. Is there "
-            "a loop over the elements of the gradient?"
+            f"{watch.operations:,} for {SIZE}. Two backward passes take the same number for both. "
+            "Is there a loop over the elements of the gradient?"
         )
     return None
 
@@ -110,7 +111,7 @@ def _watched(routine: Callable[..., Any], size: int) -> Largest:
 
 
 def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the caller's tensors do not come back asking for gradients."""
+    """Check that the caller's tensors do not require grad afterwards."""
     rng = torch.Generator().manual_seed(4)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     routine(valley, (x,), (vector,))
@@ -118,13 +119,13 @@ def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the function is evaluated at the inputs alone: elsewhere are differences."""
+    """Check that the function is evaluated at the inputs alone, so not for finite differences."""
     rng = torch.Generator().manual_seed(3)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     seen: list[bool] = []
 
     def watched(at: Tensor) -> Tensor:
-        with contextlib.suppress(RuntimeError):  # what traces f has no values to compare
+        with contextlib.suppress(RuntimeError):  # a tracer's tensors have no values to compare
             seen.append(bool((at == x).all()))
         return valley(at)
 
@@ -132,8 +133,8 @@ def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
     if all(seen):
         return None
     return wrong(
-        "right to within rounding, but f is evaluated beside the inputs too: a quotient of "
-        "differences loses digits, more of them the more steeply f bends. Differentiate the "
+        "right up to rounding, but your function also evaluates f next to the inputs. Finite "
+        "differences lose digits, and more of them where f is strongly curved. Differentiate the "
         "gradient instead."
     )
 
@@ -143,18 +144,18 @@ EXERCISE = RoutineExercise(
     points=3,
     difficulty="medium",
     minutes=10,
-    section="Never build it: Hessian-vector products",
-    constraints="its cost is that of two backward passes, whatever the size, f is evaluated at the "
-    "inputs alone, and the inputs stay as they are",
+    section="Hessian-vector products",
+    constraints="it costs two backward passes for any size, f is evaluated at the inputs alone, "
+    "and the inputs stay as they are",
     reference=hvp,
     samplers={
         "a quadratic form": quadratic,
         "weight and bias of a layer": layer,
-        "a second input that acts linearly": partly_linear,
+        "a function that is linear in its second input": partly_linear,
     },
     suspects={
-        "It is what the Hessian's diagonal blocks give: each gradient was differentiated by "
-        "its own input alone. Add the products of all inputs up first, then differentiate.": (
+        "It is the product with the diagonal blocks of the Hessian alone. First add up the "
+        "products of all inputs, then differentiate the sum with respect to every input.": (
             hvp_of_blocks
         ),
     },

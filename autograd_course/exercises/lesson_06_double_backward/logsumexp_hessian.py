@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def logsumexp(x: Tensor) -> Tensor:
-    """Return ``log Σ exp x`` over the last axis."""
+    """Return ``log Σ exp x`` over the last dimension."""
     return torch.logsumexp(x, -1)
 
 
@@ -33,8 +33,8 @@ EXERCISE = FunctionExercise(
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5),),
         "a vector": lambda rng: (normal(rng, 5),),
-        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
-        "a last axis of length 1": lambda rng: (normal(rng, 4, 1),),
+        "three dimensions, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
+        "a last dimension of length 1": lambda rng: (normal(rng, 4, 1),),
     },
     double_backward=True,
     checks=CONDUCT,

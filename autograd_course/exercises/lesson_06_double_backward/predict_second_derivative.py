@@ -1,4 +1,4 @@
-"""Predict: a second derivative with a path missing
+"""Predict: a path is missing
 
 1. Write L = y² with y = x³ as a function of x alone. This gives you both true derivatives.
 2. The first derivative that autograd computes is 3s · 2y, where s is the saved x². Which of its two
@@ -53,7 +53,10 @@ EXERCISE = PredictionExercise(
         (1, 3.0): "That is the derivative of x³. The loss is its square.",
         (2, 30.0): "That is the true second derivative of x⁶. In this graph one of the paths to x "
         "is missing.",
-        (2, 0.0): "One path is missing, and one is left: `grad_output` depends on x as well.",
-        (2, 12.0): "That is what the missing path contributes. Which path is left?",
+        (
+            2,
+            0.0,
+        ): "One path is missing, but the other one remains: `grad_output` also depends on x.",
+        (2, 12.0): "That is what the missing path contributes. Which path remains?",
     },
 )

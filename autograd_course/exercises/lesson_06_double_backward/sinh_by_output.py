@@ -1,9 +1,9 @@
-"""Hyperbolic sine by its output
+"""Hyperbolic sine from its output
 
 1. The derivative of sinh is cosh. Which identity connects the two, as sin² + cos² = 1 connects sine
    and cosine?
 2. cosh² - sinh² = 1, and cosh is never negative. So you can express cosh(x) with the output y
-   alone, and the output carries a graph.
+   alone, and the output has a graph.
 3. cosh(x) = √(1 + y²). In setup_context, save the output. In backward, multiply grad_output by (1 +
    y**2).sqrt().
 """
@@ -25,8 +25,8 @@ EXERCISE = FunctionExercise(
     points=2,
     difficulty="easy",
     minutes=8,
-    section="Compute it again",
-    constraints="nothing but the output is kept for backward",
+    section="Recompute",
+    constraints="nothing but the output is saved for backward",
     reference=sinh,
     samplers=shaped(normal),
     double_backward=True,

@@ -23,6 +23,7 @@ RIGHT = {
     "gradient-penalty": SOLVED["gradient_penalty"],
     "repair-hessian": SOLVED["CrossEntropy"],
     "predict-second-derivative": [6, 18],
+    "card-second-function": "5c",
 }
 
 
@@ -127,6 +128,7 @@ ALSO_RIGHT = {
     "product by grad_outputs": ("hessian-vector-product", hvp_by_grad_outputs),
     "penalty with an epsilon under the root": ("gradient-penalty", penalty_with_epsilon),
     "cross entropy by scatter": ("repair-hessian", CrossEntropyByScatter),
+    "the line that does not save g": ("card-second-function", "2c"),
 }
 
 
@@ -429,10 +431,15 @@ def _one_hot(ctx: Any) -> Any:
 
 
 WRONG = [
+    Wrong("card-second-function", "the formula", "the derivative of the swish", "1c"),
+    Wrong("card-second-function", "the second call", "may call a second Function", "9c"),
+    Wrong("card-second-function", "gradcheck", "compares first derivatives only", "5a"),
+    Wrong("card-second-function", "the first path", "line 5 returns it", "5b"),
+    Wrong("card-second-function", "twice grad_output", "tests the first derivative", "5d"),
     Wrong("predict-second-derivative", "the cube alone", "The loss is its square", [3, 18]),
     Wrong("predict-second-derivative", "the true one", "one of the paths to x is", [6, 30]),
-    Wrong("predict-second-derivative", "nothing left", "depends on x as well", [6, 0]),
-    Wrong("predict-second-derivative", "the other path", "Which path is left", [6, 12]),
+    Wrong("predict-second-derivative", "nothing left", "also depends on x", [6, 0]),
+    Wrong("predict-second-derivative", "the other path", "Which path remains", [6, 12]),
     Wrong(
         "hessian-vector-product", "returns a list", "this exercise asks for a tuple", hvp_as_a_list
     ),
@@ -506,7 +513,7 @@ WRONG = [
         lambda ctx, x, y, g: torch.softmax(x, -1) * g,
     ),
     Wrong("hessian-vector-product", "builds the matrix", "the Hessian", hvp_by_matrix),
-    Wrong("hessian-vector-product", "by differences", "beside the inputs", hvp_by_differences),
+    Wrong("hessian-vector-product", "by differences", "next to the inputs", hvp_by_differences),
     Wrong("hessian-vector-product", "goes by rows", "a loop over", hvp_by_rows),
     Wrong(
         "hessian-vector-product",
