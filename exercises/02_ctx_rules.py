@@ -3,7 +3,7 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# First you write four Functions that need the rules of lesson 02. Then you read four broken Functions and find the line that is wrong. At the end you predict how often backward runs.
+# First you write five Functions that need the rules of lesson 02. You may have solved `snake` and `sort-with-indices` in the lesson already. Then you read four broken Functions and find the wrong line in each one. At the end you predict how often `backward` runs.
 #
 # **Given:** the task, the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
@@ -16,7 +16,7 @@
 # - `backward` returns each gradient in the shape and the dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
-# 14 points, about 80 minutes (30 of them for the exercises with ★, which need an *extra* section).
+# 16 points, about 90 minutes (30 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -42,66 +42,24 @@ import torch
 from torch import Tensor
 
 from autograd_course import diagnose, grade, hint, progress
+from autograd_course.lesson import show_error
 
 # %% [markdown]
-# ## 1 · Strided gain: the whole of ctx in one Function (3 points · medium · 20 minutes)
+# ## 1 · Snake (2 points · easy · 10 minutes)
 #
-# A layer keeps every `stride`-th element of the last dimension. In training, it multiplies the kept elements by a learned `gain`. Otherwise it returns them unchanged:
+# $$y = x + \frac{\sin^2(a x)}{a}, \qquad \frac{\partial y}{\partial x} = 1 + \sin(2 a x)$$
 #
-# $$y_{\dots i} = \begin{cases} \text{gain}_{\dots i} \cdot x_{\dots\, i \cdot \text{stride}} & \text{in training} \\ x_{\dots\, i \cdot \text{stride}} & \text{otherwise.} \end{cases}$$
+# Networks that generate audio use this activation, because it can represent periodic signals. `x` is a tensor of any shape, and `a` is a Python number.
 #
-# | argument | |
-# | --- | --- |
-# | `x` | a tensor with at least one dimension |
-# | `gain` | a tensor with the shape of the output, `x[..., ::stride].shape` |
-# | `stride`, `training` | a positive integer and a flag |
+# **Write** the three methods. Decide for each of the two arguments how `backward` gets it.
 #
-# **Write** the three methods. An element that the layer leaves out has the gradient 0.
-#
-# **Constraints:**
-#
-# - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
-# - When `training` is False, nothing is saved for backward. Backward then needs no value of any tensor.
-# - The output is a new tensor. A slice is a view, and your users may want to write into the output.
+# **Constraint:** save nothing but $x$. If you compose this function from PyTorch operations, autograd saves $a x$ and $\sin(a x)$.
 
 
-# %% nbgrader={"grade": false, "grade_id": "strided-gain", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class StridedGain(torch.autograd.Function):
+# %% nbgrader={"grade": false, "grade_id": "snake", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Snake(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def setup_context(ctx, inputs: tuple[Tensor, Tensor, int, bool], output: Tensor) -> None:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-    @staticmethod
-    def backward(ctx, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        # YOUR CODE HERE
-        raise NotImplementedError
-
-
-# %% nbgrader={"grade": true, "grade_id": "strided-gain-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
-grade("strided-gain", StridedGain)
-
-# %% [markdown]
-# ## 2 · Leaky ReLU in place ★ (2 points · easy · 10 minutes · needs "Writing in place: mark_dirty")
-#
-# $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
-#
-# The activation overwrites its input, so the network stores one tensor here instead of two. `slope` is a positive Python number, so the sign of the output tells backward the sign of the input.
-#
-# **Write** the three methods. `setup_context` runs after `forward`, so `inputs` then contains the overwritten `x`.
-#
-# **Constraint:** `x` itself is overwritten and returned, and your code tells autograd about it.
-
-
-# %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LeakyReLUInPlace(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor, slope: float) -> Tensor:
+    def forward(x: Tensor, a: float) -> Tensor:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -116,19 +74,19 @@ class LeakyReLUInPlace(torch.autograd.Function):
         raise NotImplementedError
 
 
-# %% nbgrader={"grade": true, "grade_id": "leaky-relu-in-place-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
-grade("leaky-relu-in-place", LeakyReLUInPlace)
+# %% nbgrader={"grade": true, "grade_id": "snake-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("snake", Snake)
 
 # %% [markdown]
-# ## 3 · Sort, with the indices (2 points · medium · 10 minutes)
+# ## 2 · Sort, with the indices (2 points · medium · 10 minutes)
 #
 # $$\text{values}_i = x_{\text{indices}_i}, \qquad \text{values}_0 \le \text{values}_1 \le \dots$$
 #
-# along the last dimension. With `descending=True` the order is reversed. `forward` returns the pair `(values, indices)`. You may call `torch.sort(x, dim=-1, descending=descending)`.
+# This function sorts along the last dimension, and `descending=True` reverses the order. `forward` returns the pair `(values, indices)`, and it may call `torch.sort(x, dim=-1, descending=descending)`.
 #
-# **Write** the three methods. `backward` receives a second gradient for the indices, which has no meaning. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark is for the reader and is not graded.
+# **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark only informs the reader and is not graded.
 #
-# **Constraint:** save nothing but the indices. Backward only needs to know where each number went.
+# **Constraint:** save nothing but the indices. `backward` only needs to know where each number went.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sort-with-indices", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -153,11 +111,87 @@ class SortWithIndices(torch.autograd.Function):
 grade("sort-with-indices", SortWithIndices)
 
 # %% [markdown]
-# ## 4 · Loss with a frozen target ★ (2 points · easy · 10 minutes · needs "A frozen target and its 1/N")
+# ## 3 · Strided gain (3 points · medium · 20 minutes)
+#
+# A layer keeps every `stride`-th element of the last dimension. In training, it multiplies the kept elements by a learned `gain`. Otherwise it returns them unchanged:
+#
+# $$y_{\dots i} = \begin{cases} \text{gain}_{\dots i} \cdot x_{\dots\, i \cdot \text{stride}} & \text{in training} \\ x_{\dots\, i \cdot \text{stride}} & \text{otherwise.} \end{cases}$$
+#
+# | argument | |
+# | --- | --- |
+# | `x` | a tensor with at least one dimension |
+# | `gain` | a tensor with the shape of the output, `x[..., ::stride].shape` |
+# | `stride`, `training` | a positive integer and a flag |
+#
+# **Write** the three methods. If the layer leaves out an element, the gradient of this element is 0.
+#
+# **Constraints:**
+#
+# - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
+# - When `training` is False, save no tensor. `backward` then needs no values of `x` or `gain`.
+# - The output is a new tensor. A slice is a view, and PyTorch does not allow the caller to change it in place.
+
+
+# %% nbgrader={"grade": false, "grade_id": "strided-gain", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class StridedGain(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, int, bool], output: Tensor) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "strided-gain-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
+grade("strided-gain", StridedGain)
+
+# %% [markdown]
+# ## 4 · Leaky ReLU in place ★ (2 points · easy · 10 minutes · needs "Writing in place: mark_dirty")
+#
+# $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
+#
+# This activation overwrites its input, so the network stores one tensor here instead of two. `slope` is a positive Python number. Therefore input and output have the same sign, and `backward` needs only the output.
+#
+# **Write** the three methods. `setup_context` runs after `forward`, so `inputs` then contains the overwritten `x`.
+#
+# **Constraint:** `forward` overwrites and returns `x` itself, and your code tells autograd about it.
+
+
+# %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class LeakyReLUInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, slope: float) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, None]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "leaky-relu-in-place-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("leaky-relu-in-place", LeakyReLUInPlace)
+
+# %% [markdown]
+# ## 5 · Loss with a frozen target ★ (2 points · easy · 10 minutes · needs "A frozen target and its 1/N")
 #
 # $$L = \frac{1}{N} \sum_{i=1}^{N} w_i \, (p_i - t_i)^2$$
 #
-# over all $N$ elements of the prediction $p$, the target $t$ and the weight $w$. The three tensors have the same shape. When a network learns from its own output, it also computes the target, and no gradient may flow into the target. The weights are constants.
+# The mean is over all $N$ elements of the prediction $p$, the target $t$ and the weight $w$. The three tensors have the same shape. When a network learns from its own output, it also computes the target, but no gradient may flow into the target. The weights are constants.
 #
 # **Write** the three methods. `forward` returns a single number (0-dim).
 #
@@ -191,14 +225,14 @@ grade("frozen-target", FrozenTargetLoss)
 # %% [markdown]
 # ## Four cards
 #
-# Each card shows a Function that somebody wrote, with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a.
+# Each card shows a broken Function with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows the mistake. For example, `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result. Decide by reading first, as in a code review. Then run the experiment, and ask `diagnose` what it calls the mistake.
+# An experiment shows the mistake if a correct Function would give a different result. First decide by reading, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
 
 # %% [markdown]
-# ### 5 · The skip connection (1 point · easy · 5 minutes)
+# ### 6 · The skip connection (1 point · easy · 5 minutes)
 #
-# This is a ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope should be 1 for negative and 2 for positive $h$. `gradcheck` passes the Function, but the gradient of the sum of the two branches is wrong.
+# This is a ReLU in a residual block, $y = h + \operatorname{relu}(h)$. The slope should be 1 for negative and 2 for positive $h$. The Function passes `gradcheck`, but the gradient of the sum of the two branches is wrong.
 
 
 # %%
@@ -238,7 +272,7 @@ suspect = ...
 grade("card-skip-connection", suspect)
 
 # %% [markdown]
-# ### 6 · Mean and spread (1 point · easy · 5 minutes)
+# ### 7 · Mean and spread (1 point · easy · 5 minutes)
 #
 # This Function returns two statistics of a tensor. Its author tested it with a loss that uses both.
 
@@ -257,13 +291,13 @@ class MeanSpread(torch.autograd.Function):
         return (grad_mean + 2 * (x - x.mean()) * grad_spread) / x.numel()  # 5
 
 
-for used in ("mean and spread", "spread"):
-    mean, spread = MeanSpread.apply(x)
-    try:
-        (gradient,) = torch.autograd.grad(mean + spread if "mean" in used else spread, x)
-        print(f"a loss of {used}: {gradient.tolist()}")
-    except TypeError as error:
-        print(f"a loss of {used}: {error}")
+mean, spread = MeanSpread.apply(x)
+(gradient,) = torch.autograd.grad(mean + spread, x)
+print("loss mean + spread:", gradient.tolist())
+mean, spread = MeanSpread.apply(x)
+print("loss spread:")
+with show_error():
+    torch.autograd.grad(spread, x)
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
@@ -281,7 +315,7 @@ suspect = ...
 grade("card-two-outputs", suspect)
 
 # %% [markdown]
-# ### 7 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
+# ### 8 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
 # This layer returns its input unchanged and passes a tenth of the gradient back, on purpose. It works after `sin`. After `exp` it raises an error.
 
@@ -300,11 +334,10 @@ class Tenth(torch.autograd.Function):
 
 x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
 for function in (torch.sin, torch.exp):
-    try:
+    print(f"after {function.__name__}:")
+    with show_error():
         (gradient,) = torch.autograd.grad(Tenth.apply(function(x)).sum(), x)
-        print(f"after {function.__name__}: {gradient.tolist()}")
-    except RuntimeError as error:
-        print(f"after {function.__name__}: {str(error).partition(':')[0]}")
+        print("gradient", gradient.tolist())
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
@@ -322,9 +355,9 @@ suspect = ...
 grade("card-gradient-scale", suspect)
 
 # %% [markdown]
-# ### 8 · The twins (1 point · easy · 5 minutes)
+# ### 9 · The twins (1 point · easy · 5 minutes)
 #
-# This Function squares its input. Used once, it is right. A network that compares two inputs uses it twice, and then the first gradient is wrong.
+# This Function squares its input. If a network calls it once, the gradient is right. A network that compares two inputs calls it twice, and then the gradient of the first input is wrong.
 
 
 # %%
@@ -341,9 +374,9 @@ class Weigh(torch.autograd.Function):
 
 a = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
 b = torch.tensor(5.0, dtype=torch.float64, requires_grad=True)
-print("alone:   ", torch.autograd.grad(Weigh.apply(a), a)[0].item(), "– true: 6.0")
+print("one call: ", torch.autograd.grad(Weigh.apply(a), a)[0].item(), "should be 6.0")
 both = torch.autograd.grad(Weigh.apply(a) + Weigh.apply(b), (a, b))
-print("together:", *(gradient.item() for gradient in both), "– true: 6.0 10.0")
+print("two calls:", *(gradient.item() for gradient in both), "should be 6.0 10.0")
 
 # %% [markdown]
 # Which line is wrong, and which experiment shows it?
@@ -361,9 +394,9 @@ suspect = ...
 grade("card-twins", suspect)
 
 # %% [markdown]
-# ## 9 · How often backward runs (1 point · easy · 4 minutes)
+# ## 10 · How often backward runs (1 point · easy · 4 minutes)
 #
-# `Double` is a Function with one input, and `x` requires a gradient. How often does autograd call `Double.backward` in each of these programs? Predict four numbers, without running anything.
+# `Double` is a Function with one input, and `x` requires a gradient. How often does autograd call `Double.backward` in each of these programs? Predict four numbers before you run anything.
 #
 # - **a** `y = Double.apply(x) + Double.apply(x)`, then `grad(y, x)`.
 # - **b** `y = Double.apply(x)`, then `grad(y + y * y, x)`.
@@ -382,7 +415,7 @@ grade("predict-backward-calls", prediction)
 # %% [markdown]
 # ## Where you are
 #
-# The table below comes from your progress file, so it also counts the exercises that you solved on other days.
+# The table below comes from your progress file, so it also shows the exercises that you solved earlier.
 
 # %% tags=["nbval-ignore-output"]
 progress()
@@ -390,4 +423,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take a Function of your own, or one from a library that you use, and check it against each line of the summary table of lesson 02. In a terminal, `autograd-course check module:Function` looks for the same mistakes.
+# Take a Function that you wrote, or one from a library that you use, and look for each mistake in the summary table of lesson 02. In a terminal, `autograd-course check module:Function` looks for the same mistakes.

@@ -3,16 +3,16 @@
 #
 # # 02 · The rules of ctx
 #
-# **You will** break each rule of `ctx` once, on purpose, and watch what it costs: a wrong gradient,
-# memory that stays, work for nothing, or one of eight error messages.
+# **You will** break the rules of `ctx` on purpose and see the consequences: wrong gradients, memory
+# that is not freed, and error messages.
 #
-# **You will learn** what `ctx` is and how long it lives, what belongs in `save_for_backward` and
-# what does not, what `backward` must leave alone, and how a Function tells the engine that it
-# works in place, that an output has no gradient, or that it takes `None` for zeros.
+# **You will learn** what `ctx` is and how long it exists, what to pass to `save_for_backward`, what
+# `backward` must not change, and what else a Function can tell autograd through `ctx`.
 #
 # **You need** [lesson 01](01_template.ipynb): a Function, `save_for_backward`, `gradcheck`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 35. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 25. Two exercises are part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -40,30 +40,21 @@ import weakref
 
 import numpy as np
 import torch
-from torch.autograd import Function, gradcheck, gradgradcheck
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd import Function, grad, gradcheck
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from autograd_course import diagnose, gradient_flow
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, show_error, vote
+from autograd_course import diagnose, grade, gradient_flow, hint  # noqa: F401
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, show_error, vote
 from autograd_course.visualize import knowledge_check, memory_timeline
 
 # %% [markdown]
 # ## A swing that does not go up
 #
-# A swing hangs at rest. A motor may push it sixty times, each time with at most 40 % of the force
-# that would hold it out horizontally. It cannot lift the swing in one go; it has to pump. Which
-# sixty pushes bring it upright, to 180°, and at rest up there?
-#
-# With $\theta$ the angle, $\omega$ the speed and $u$ the push, one step of the simulation is
-#
-# $$\omega \leftarrow \omega + \Delta t\,(u - \sin\theta), \qquad
-# \theta \leftarrow \theta + \Delta t\,\omega ,$$
-#
-# and gradient descent through all sixty steps finds the pushes. A colleague has taken the pull of
-# gravity from a NumPy routine, and so needs a Function. The formula of its `backward` is right, and
-# `gradcheck` passes it.
+# A motor can push a swing sixty times. It is too weak to lift the swing in one go, so it has to
+# push at the right moments. Gradient descent through a simulation searches for sixty pushes that
+# bring the swing upright, to 180°. A NumPy routine computes the pull of gravity, so a colleague
+# wrote a Function for it. `gradcheck` passes.
 
 
 # %%
@@ -83,13 +74,10 @@ class Pull(Function):
 angles = torch.tensor([0.0, 0.7, -2.0], dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(Pull.apply, angles))
 
-# %% [markdown]
-# The simulation, with the angle updated in place, as one writes it to spare an allocation a step;
-# and the search for the pushes.
 
-
-# %%
-def simulate(pull, pushes, dt=0.2):
+# %% jupyter={"source_hidden": true}
+def simulate_in_place(pull, pushes, dt=0.2):
+    """Yield the angle and the speed after each push."""
     angle = torch.zeros((), dtype=torch.float64)
     speed = torch.zeros((), dtype=torch.float64)
     for push in pushes:
@@ -99,7 +87,7 @@ def simulate(pull, pushes, dt=0.2):
 
 
 def search(pull, simulate, steps=60):
-    """The loss of every step, and the angles in degrees of the last simulation."""
+    """Return the loss of every step, and the angles in degrees of the last simulation."""
     wish = torch.full((60,), 0.3, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([wish], lr=0.1)
     losses = []
@@ -116,48 +104,25 @@ def search(pull, simulate, steps=60):
     return losses, path
 
 
-losses, path = search(Pull.apply, simulate)
-print(f"loss after  1 step:  {losses[0]:.1f}")
-print(f"loss after 60 steps: {losses[-1]:.1f}")
-print(f"highest point: {max(map(abs, path)):.0f}°")
-
-# %% [markdown]
-# No exception, no warning. The swing gets above the horizontal, which is 90°, and no further, and
-# the loss has stopped falling. It seems that the motor is too weak. Before you order a bigger one,
-# replace the Function by PyTorch's own sine:
-
-# %%
-with show_error():
-    search(torch.sin, simulate)
-
-# %% [markdown]
-# The same loop, and PyTorch raises an error. (`[…]` marks where `show_error` has cut the message.)
-# PyTorch has found the fault at once: `angle += …` overwrites the memory from which the sine's
-# gradient needs the old values. Change one line so that each step has an angle of its own, and run
-# the *unchanged* Function again:
-
-
-# %%
-def simulate_anew(pull, pushes, dt=0.2):
+# %% jupyter={"source_hidden": true}
+def simulate_out_of_place(pull, pushes, dt=0.2):
     angle = torch.zeros((), dtype=torch.float64)
     speed = torch.zeros((), dtype=torch.float64)
     for push in pushes:
         speed = speed + dt * (push - pull(angle))
-        angle = angle + dt * speed  # was: angle += dt * speed
+        angle = angle + dt * speed
         yield angle, speed
 
 
-true_losses, true_path = search(Pull.apply, simulate_anew)
-print(f"loss after 60 steps: {true_losses[-1]:.1f}")
-print(f"highest point: {max(map(abs, true_path)):.0f}°")
+losses, path = search(Pull.apply, simulate_in_place)
+true_losses, true_path = search(torch.sin, simulate_out_of_place)
 
-# %% jupyter={"source_hidden": true}
 with figure(columns=2, height=3.5) as (descent, motion):
     descent.plot(losses, color=ORANGE, linestyle="--")
     descent.plot(true_losses, color=BLUE)
     descent.set(title="the search", xlabel="step of the optimizer", ylabel="loss", ylim=(0, 2.6))
-    note(descent, "angle += …", (34, 1.85), ORANGE)
-    note(descent, "angle = angle + …", (22, 0.3), BLUE)
+    note(descent, "with Pull", (34, 1.85), ORANGE)
+    note(descent, "with the right gradient", (22, 0.3), BLUE)
 
     motion.axhline(180, color=GRAY, linewidth=1, linestyle=":")
     motion.axhline(-180, color=GRAY, linewidth=1, linestyle=":")
@@ -168,18 +133,57 @@ with figure(columns=2, height=3.5) as (descent, motion):
     note(motion, "upright", (1, 155 if true_path[-1] > 0 else -172), GRAY)
 
 # %% [markdown]
-# The motor was strong enough. Before, sixty nodes of the graph stored the angle, and all of them
-# stored the same tensor, which `+=` overwrote. In the backward pass, all sixty took the cosine of
-# the *last* angle.
-#
-# Writing in place is legal, and `gradcheck` was right about the formula. The bug is the line
-# `ctx.angle = angle`. It turned PyTorch's check off.
+# With `Pull` the loss stops falling, and the swing turns back at 110° (dashed). PyTorch raised no
+# error, and the motor seems too weak. But with the right gradient the swing goes up (solid). To
+# find the reason, replace `Pull` with PyTorch's own sine:
+
+# %%
+with show_error():
+    search(torch.sin, simulate_in_place)
 
 # %% [markdown]
-# ## The whole thing, working
+# (`[…]` marks where `show_error` shortened the message.) The simulation updates the angle by
+# `angle += …`. This overwrites the tensor that `sin` saved for its backward pass, and PyTorch
+# notices.
 #
-# Here is the Function as it should be, with a number to carry along as well. The tensor goes
-# through `save_for_backward`; the number is an attribute.
+# **Your turn.** Change one line so that each step creates a new tensor for the angle. Run the cell
+# with the colleague's Function. The swing should now reach 172°.
+
+
+# %%
+def simulate(pull, pushes, dt=0.2):
+    angle = torch.zeros((), dtype=torch.float64)
+    speed = torch.zeros((), dtype=torch.float64)
+    for push in pushes:
+        speed = speed + dt * (push - pull(angle))
+        angle += dt * speed  # change this line
+        yield angle, speed
+
+
+losses, path = search(Pull.apply, simulate)
+print(f"loss after 60 steps: {losses[-1]:.1f}")
+print(f"highest point: {max(map(abs, path)):.0f}°")
+
+# %% [markdown]
+# <details><summary>The line</summary>
+#
+# `angle = angle + dt * speed`
+#
+# </details>
+#
+# The graph has sixty nodes for the pull of gravity. Each node stored the angle, but they all stored
+# the same tensor. So all sixty used the cosine of the last angle in the backward pass.
+#
+# PyTorch allows you to update a tensor in place, and the formula in `backward` is right. The bug is
+# the line `ctx.angle = angle`. It bypasses the check that raised the error for `torch.sin`.
+
+# %% [markdown]
+# ## Separate forward and setup_context
+#
+# Here is the Function without the bug, in the form that PyTorch recommends. `forward` receives only
+# the inputs. A third static method, `setup_context`, receives `ctx`, the tuple of all inputs, and
+# the output. It saves the tensors and sets the attributes. This version has a second argument, a
+# number.
 
 
 # %%
@@ -187,62 +191,8 @@ class Gravity(Function):
     """y = strength · sin(angle); ∂L/∂angle = strength · cos(angle) · ∂L/∂y."""
 
     @staticmethod
-    def forward(ctx, angle, strength):
-        ctx.save_for_backward(angle)
-        ctx.strength = strength
-        return torch.as_tensor(strength * np.sin(angle.numpy(force=True)))
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (angle,) = ctx.saved_tensors
-        return grad_output * ctx.strength * torch.cos(angle), None
-
-
-def gravity(angle):
-    return Gravity.apply(angle, 1.0)
-
-
-print("gradcheck:", gradcheck(gravity, angles))
-print(f"angle = angle + …  up to {max(map(abs, search(gravity, simulate_anew)[1])):.0f}°")
-print("angle += …")
-with show_error():
-    search(gravity, simulate)
-
-# %% [markdown]
-# This Function is right if the loop is right, and raises an error if it is not. `ctx` can do the
-# following for you, and the lesson breaks each rule on purpose:
-#
-# | in forward | what it is for |
-# | --- | --- |
-# | `ctx.save_for_backward(x, y)` | tensors for backward, watched and freed |
-# | `ctx.name = value` | everything else: numbers, shapes, flags |
-# | `ctx.mark_dirty(x)` | "I have overwritten this input and return it" |
-# | `ctx.mark_non_differentiable(m)` | "this output has no gradient" |
-# | `ctx.set_materialize_grads(False)` | "give me `None` instead of zeros" |
-#
-# | in backward | |
-# | --- | --- |
-# | `ctx.saved_tensors` | what was saved, in that order |
-# | `ctx.name` | the attributes |
-# | `ctx.needs_input_grad` | for each argument: does anybody want its gradient? |
-
-# %% [markdown]
-# ## Separate forward and setup_context
-#
-# `Gravity` has a *combined* `forward`: one method computes the output and stores what backward
-# needs. You will meet this form in older code. PyTorch recommends a *separate* `forward` and
-# `setup_context`. Here `forward` receives the inputs only and is plain code. A third static method,
-# `setup_context`, receives `ctx`, the tuple of all inputs, and the output. It saves the tensors and
-# sets the attributes.
-
-
-# %%
-class SeparateGravity(Function):
-    """y = strength · sin(angle), with a separate forward and setup_context."""
-
-    @staticmethod
     def forward(angle, strength):
-        return strength * torch.sin(angle)
+        return torch.as_tensor(strength * np.sin(angle.numpy(force=True)))
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -256,34 +206,76 @@ class SeparateGravity(Function):
         return grad_output * ctx.strength * torch.cos(angle), None
 
 
-print("gradcheck:", gradcheck(lambda t: SeparateGravity.apply(t, 2.0), angles))
-for function in (SeparateGravity, Gravity):
-    print(f"torch.func.grad of {function.__name__}:")
-    with show_error():
-        gradient = torch.func.grad(lambda t, f=function: f.apply(t, 2.0))(torch.tensor(0.0))
-        print(f"{gradient.item():.1f}")
+def gravity(angle):
+    return Gravity.apply(angle, 1.0)
+
+
+print("gradcheck:", gradcheck(gravity, angles))
+with show_error():
+    search(gravity, simulate_in_place)
 
 # %% [markdown]
-# `ctx` has the same methods and the same rules in both forms. The transforms `torch.func.grad`,
-# `vmap` and `jvp` run `forward` without a `ctx`, so they accept only the separate form. Lesson 11
-# uses them.
+# With `Gravity`, the in-place simulation raises an error instead of giving a wrong gradient.
 #
-# `setup_context` sees inputs and outputs, but no intermediate of `forward`. If backward needs an
-# intermediate, you can recompute it, return it as one more output, or use a combined `forward`.
+# `Pull` has a *combined* `forward`, which receives `ctx` and does the work of both methods. You
+# will meet this form in older code. It works with `backward()` and `torch.compile`. But the
+# transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without a `ctx`, so they accept
+# only the separate form. Lesson 11 uses them.
 #
-# Write new Functions in the separate form. The exercises and the cheat sheet use it from now on.
-# Most examples of this lesson show what happens to `ctx` while `forward` runs, so they have a
-# combined `forward`.
+# `setup_context` cannot see intermediate results of `forward`. If `backward` needs one, recompute
+# it, return it as an additional output, or use a combined `forward`. In all other cases, write the
+# separate form.
+#
+# | in `setup_context` | purpose |
+# | --- | --- |
+# | `ctx.save_for_backward(x, y)` | keep tensors for `backward` |
+# | `ctx.name = value` | keep everything else: numbers, shapes, flags |
+# | `ctx.mark_dirty(x)` | declare that `forward` overwrote the input `x` and returns it |
+# | `ctx.mark_non_differentiable(m)` | declare that the output `m` has no gradient |
+# | `ctx.set_materialize_grads(False)` | receive `None` instead of zeros for unused outputs |
+#
+# | in `backward` | |
+# | --- | --- |
+# | `ctx.saved_tensors` | the saved tensors, in the same order |
+# | `ctx.name` | an attribute |
+# | `ctx.needs_input_grad` | for each argument, whether its gradient is needed |
+#
+# ### Exercise 1: snake
+#
+# Networks that generate audio use the activation $y = x + \sin^2(a x) / a$, because it can
+# represent periodic signals. Its derivative is $1 + \sin(2 a x)$, and `a` is a Python number. Save
+# only `x`.
+
+
+# %%
+class Snake(Function):
+    @staticmethod
+    def forward(x, a):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("snake", Snake)
 
 # %% [markdown]
 # ## What ctx is, and how long it lives
 #
-# A graph consists of *nodes*, one for each recorded operation, and `y.grad_fn` is the node that
-# made `y`. For a Function, `ctx` **is** that node. The next cell shows when a node begins and
-# ceases to exist. The Function prints each event, and `weakref.finalize` calls a function when an
-# object ceases to exist.
+# The autograd graph consists of *nodes*, one for each recorded operation, and `y.grad_fn` is the
+# node that produced `y`. For a custom Function, this node is the `ctx`. The next cell shows how
+# long it exists: `weakref.finalize` prints a line when Python deletes it.
 #
-# Before some cells you vote for what you expect. Some of the beliefs are true.
+# Vote before you run the cell. Some of the beliefs in this lesson are true.
 
 # %%
 vote("02", "ctx-after-backward")
@@ -292,15 +284,18 @@ vote("02", "ctx-after-backward")
 # %%
 class Diary(Function):
     @staticmethod
-    def forward(ctx, x):
-        print("  forward:  a ctx is born")
-        weakref.finalize(ctx, print, "  the ctx is gone")
-        ctx.save_for_backward(x)
+    def forward(x):
         return 2 * x
 
     @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x)
+        weakref.finalize(ctx, print, "  ctx is deleted")
+
+    @staticmethod
     def backward(ctx, grad_output):
-        print("  backward: the same ctx,", len(ctx.saved_tensors), "tensor saved")
+        print("  backward reads", len(ctx.saved_tensors), "saved tensor")
         return 2 * grad_output
 
 
@@ -308,21 +303,29 @@ x = torch.ones(3, requires_grad=True)
 y = Diary.apply(x)
 print("y.grad_fn is", y.grad_fn.name())
 y.sum().backward()
-print("after backward:")
+print("after the backward pass:")
 with show_error():
     print(y.grad_fn.saved_tensors)
-print("y is deleted:")
+print("del y:")
 del y
 print("under no_grad:")
 with torch.no_grad():
     y = Diary.apply(x)
 
 # %% [markdown]
-# `backward` frees only the tensors in `save_for_backward`. The node and its attributes stay as long
-# as `y` does. Each call has a `ctx` of its own. Under `no_grad`, `ctx` ceases to exist at once.
+# The backward pass frees only the tensors in `save_for_backward`. The node and its attributes exist
+# as long as `y` does. Under `no_grad`, Python deletes `ctx` at once.
 #
-# Look inside a node. Click on the picture, go to the custom node with ↓ and open it with Enter. It
-# shows its saved tensor with its bytes, and `ctx.strength` below it.
+# Each call of `apply` creates its own `ctx`. Do not store anything on the class, because all calls
+# share it. One backward pass visits each node once: if you use `y` twice, autograd first adds up
+# the gradients of both uses and then calls `backward`.
+#
+# ### Look inside a node
+#
+# *Extra: a live picture of what a node stores.*
+#
+# Click on the picture, go to the custom node with ↓ and press Enter. The picture shows the saved
+# tensor with its size in bytes and, below it, `ctx.strength`.
 
 # %%
 gradient_flow(
@@ -332,17 +335,21 @@ gradient_flow(
 # %% [markdown]
 # ## What goes where, and what goes wrong otherwise
 #
-# Tensors go through `save_for_backward`, and everything else becomes an attribute. There are five
-# reasons, and you can run each one. The example is $y = \tanh x$ with
-# $\partial y/\partial x = 1 - y^2$, in three versions that all pass `gradcheck`.
+# Tensors belong in `save_for_backward`, and everything else is an attribute. The first Function
+# below follows this rule, and the second one breaks it. Both compute $y = \tanh x$ with the
+# derivative $1 - \tanh^2 x$, and both pass `gradcheck`.
 
 
 # %%
 class Saved(Function):
     @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
+    def forward(x):
         return torch.tanh(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
+        ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -350,166 +357,128 @@ class Saved(Function):
         return grad_output * (1 - torch.tanh(x) ** 2)
 
 
-class InputOnCtx(Function):
+class InputOnCtx(Saved):
     @staticmethod
-    def forward(ctx, x):
+    def setup_context(ctx, inputs, output):
+        (x,) = inputs
         ctx.x = x
-        return torch.tanh(x)
 
     @staticmethod
     def backward(ctx, grad_output):
         return grad_output * (1 - torch.tanh(ctx.x) ** 2)
 
 
-class OutputOnCtx(Function):
+# %% [markdown]
+# ### The version check
+#
+# Each tensor has a counter, `_version`, which increases with every in-place change.
+# `save_for_backward` stores the version together with the tensor, and `ctx.saved_tensors` compares
+# it. An attribute has no such check.
+
+# %%
+vote("02", "saved-as-attribute")
+
+# %%
+x = torch.tensor([0.5], requires_grad=True)
+h = 1 * x
+y = InputOnCtx.apply(h)
+h += 3
+(gradient,) = grad(y, x)
+print(f"gradient {gradient.item():.3f}, should be {1 - math.tanh(0.5) ** 2:.3f}")
+
+# %% [markdown]
+# `backward` read the new values of `h`. With `Saved` in place of `InputOnCtx`, PyTorch raises the
+# error that you saw for the swing. Does the check also work for a change under `no_grad`?
+
+# %%
+vote("02", "write-under-no-grad")
+
+# %%
+weight = torch.tensor([0.5], requires_grad=True)
+y = Saved.apply(weight)
+with torch.no_grad():
+    weight -= 0.1
+print("version:", weight._version)
+with show_error():
+    y.backward()
+
+# %% [markdown]
+# The version counter belongs to the tensor, and `no_grad` does not turn it off. (Tensors from
+# `torch.inference_mode()` have no version counter. If you save one for a backward pass, PyTorch
+# raises an error.)
+#
+# ### Memory that is not freed
+#
+# A third version stores its *output* as an attribute. The next picture compares the memory of all
+# three versions in a network of two layers.
+
+
+# %%
+class OutputOnCtx(Saved):
     @staticmethod
-    def forward(ctx, x):
-        ctx.y = torch.tanh(x)
-        return ctx.y
+    def setup_context(ctx, inputs, output):
+        ctx.y = output
 
     @staticmethod
     def backward(ctx, grad_output):
         return grad_output * (1 - ctx.y**2)
 
 
-versions = (Saved, InputOnCtx, OutputOnCtx)
-print([gradcheck(version.apply, angles) for version in versions])
-
-# %% [markdown]
-# ### Run 1: the version check
-#
-# Every tensor counts how often it was written to; `_version` is the counter. `save_for_backward`
-# stores the count together with the tensor, and `ctx.saved_tensors` compares it. An attribute is
-# only a reference. `1 * x` stands for a layer whose result is also used elsewhere.
-
-# %%
-vote("02", "saved-as-attribute")
-
-# %%
-for version in (Saved, InputOnCtx):
-    x = torch.tensor([0.5], requires_grad=True)
-    h = 1 * x
-    y = version.apply(h)
-    before = h._version
-    h += 3
-    print(f"{version.__name__}: version {before} → {h._version}")
-    with show_error():
-        (gradient,) = torch.autograd.grad(y, x)
-        print(f"gradient {gradient.item():.3f}, true is {1 - math.tanh(0.5) ** 2:.3f}")
-
-# %% [markdown]
-# ### Checkpoint 1
-#
-# The square, kept as `ctx.x = x`. What comes out for $x = 3$, when somebody adds 1 to the tensor
-# before the backward pass? Put your number in place of `...`.
-
-
-# %%
-class SquareOnCtx(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.x = x
-        return x**2
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return 2 * ctx.x * grad_output
-
-
-x = torch.tensor(3.0, requires_grad=True)
-h = 1 * x
-y = SquareOnCtx.apply(h)
-h += 1
-y.backward()
-
-predict(..., x.grad)
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# Forward computed $y = 9$ from $h = 3$, so the gradient is $2 \cdot 3 = 6$. But `ctx.x` and `h`
-# are the same tensor, which holds 4 when backward reads it: $2 \cdot 4 = 8$.
-#
-# </details>
-
-# %% [markdown]
-# ### Run 2: the hooks
-#
-# *Extra: for readers who use activation checkpointing or offloading. Lesson 07 works with these
-# hooks.*
-#
-# Activation checkpointing (drop what forward computed, compute it again for backward),
-# offloading to the host's memory and compression all work by *saved-tensor hooks*: functions
-# through which the engine sends whatever is saved, and which may put something smaller in its
-# place. An attribute never passes by. Below, a hook counts bytes; and a block runs under
-# `checkpoint`, whose promise is that the hidden `h` does not survive the forward pass.
-
-
-# %%
-def bytes_seen(function):
-    seen = []
-    with saved_tensors_hooks(lambda t: seen.append(t.nbytes) or t, lambda t: t):
-        function(torch.ones(1000, requires_grad=True))
-    return sum(seen)
-
-
-def survives(function):
-    hidden = []
-
-    def block(x):
-        h = x + 1
-        hidden.append(weakref.ref(h))
-        return function(h)
-
-    y = checkpoint(block, torch.ones(1000, requires_grad=True), use_reentrant=False)
-    return hidden[0]() is not None and y.requires_grad
-
-
-for version in (Saved, InputOnCtx):
-    f = version.apply
-    print(f"{version.__name__:11} hooks see {bytes_seen(f)} bytes; ", end="")
-    print(f"under checkpoint h survives: {survives(f)}")
-
-# %% [markdown]
-# Somebody wraps your layer in `checkpoint` because memory is short, and nothing gets smaller. There
-# is no message for that either.
-#
-# ### Runs 3 and 4: freeing, and the reference cycle
-#
-# Two layers of each version, forward and backward. The picture is measured in the real run: what is
-# kept, by whom, and until when.
-
-
-# %%
 def two_layers(version):
     return lambda x: version.apply(2 * version.apply(3 * x))
 
 
+versions = (Saved, InputOnCtx, OutputOnCtx)
 memory_timeline(
     {version.__name__: two_layers(version) for version in versions}, torch.ones(256, 256)
 )
 
 # %% [markdown]
-# The dashed lines are the end of forward and the end of backward; in the narrow strip to the right
-# of them the results are dropped, and in the third picture the garbage collector is called. All
-# three keep the same 512 KiB at the first line. Then they part:
+# The dashed lines mark the end of the forward pass and the end of the backward pass. In the narrow
+# strip on the right, the program deletes the results. In the third picture, it then also runs the
+# garbage collector.
 #
-# - `Saved` gives back each tensor as soon as its own `backward` has run.
-# - `InputOnCtx` gives nothing back until the results are dropped, and the graph with them. In a
-#   training loop, `loss` usually exists until the next iteration replaces it, so the *next* forward
-#   pass runs while the old activations are still in memory.
-# - `OutputOnCtx` keeps them even then. The output holds its node (`y.grad_fn`), and the node holds
-#   the output (`ctx.y`): a *reference cycle*. Only the garbage collector finds such cycles, and it
-#   runs only now and then.
+# - `Saved` frees each tensor as soon as its own `backward` has run.
+# - `InputOnCtx` frees nothing until the program deletes the results. A training loop usually keeps
+#   `loss` until the next step assigns a new one. So the *next* forward pass runs while the old
+#   activations still take up memory.
+# - `OutputOnCtx` keeps its tensors even longer. The output refers to its node (`y.grad_fn`), and
+#   the node refers to the output (`ctx.y`). Python frees such a *reference cycle* only when its
+#   garbage collector runs. `save_for_backward(output)` avoids the cycle.
 #
-# #### When Python cleans up
+# ### Hooks that see no attribute
 #
-# *Extra: for readers who want to know how long such a cycle lasts, how `save_for_backward` avoids
-# it, and why some code keeps intermediates on `ctx`.*
+# *Extra: for readers who use activation checkpointing or offloading. Lesson 07 works with these
+# hooks.*
 #
-# Python cleans up such a cycle when it has counted enough new objects. It counts objects, not
-# bytes, and a training step makes few of them. Until then the old graphs pile up. Here are ten
-# steps with the collector switched off, and what is left when they are over:
+# Activation checkpointing discards activations and recomputes them in the backward pass
+# (*rematerialization*). Like offloading, it is built on *saved-tensor hooks*: autograd calls such a
+# hook for each saved tensor, and the hook may store something smaller instead. Autograd calls no
+# hook for an attribute. In the next cell, checkpointing should free `h` after the forward pass.
+
+
+# %%
+def block(x, version):
+    h = x + 1
+    hidden.append(weakref.ref(h))
+    return version.apply(h)
+
+
+for version in (Saved, InputOnCtx):
+    hidden = []
+    y = checkpoint(block, torch.ones(3, requires_grad=True), version, use_reentrant=False)
+    print(f"{version.__name__:10} h still exists: {hidden[0]() is not None}")
+
+# %% [markdown]
+# With `InputOnCtx`, checkpointing saves no memory, and PyTorch gives no warning.
+#
+# ### When Python cleans up
+#
+# *Extra: for readers who want to know how long a reference cycle stays in memory.*
+#
+# Python runs the garbage collector after it has created a certain number of objects. It counts
+# objects and not bytes, and a training step creates few objects. The next cell turns the collector
+# off, runs ten steps, and counts the graphs that still exist.
 
 # %%
 gc.collect()
@@ -521,115 +490,89 @@ for version in versions:
         y.sum().backward()
         nodes.append(weakref.ref(y.grad_fn))
     del y
-    alive = sum(node() is not None for node in nodes)
-    print(f"{version.__name__:12} {alive:2} graphs alive, {alive * 4000:5} bytes")
+    existing = sum(node() is not None for node in nodes)
+    print(f"{version.__name__:12} {existing:2} graphs, {existing * 4000:5} bytes")
 gc.enable()
 collected = gc.collect()
 
 # %% [markdown]
-# `save_for_backward` knows the cycle and avoids it: of an output it keeps the data without the link
-# back to the node, and ties the link again when you ask for `ctx.saved_tensors`.
+# `save_for_backward` stores an output without the reference to its node, and restores this
+# reference in `ctx.saved_tensors`. You can also save an intermediate result with it. Older PyTorch
+# documentation recommended an attribute instead
+# ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)).
 #
-# `save_for_backward` takes any tensor, intermediate results too. For years PyTorch's manual told
-# you to store intermediate results as attributes, and you still meet code that does
-# ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)). Hooks do not see such an
-# attribute, and backward does not free it. Only the version check is not missed, because no other
-# code can write to an intermediate result. (Lesson 06 shows what a *saved* intermediate result does
-# to second derivatives.)
+# ### Values that are not tensors
 #
-# ### Run 5: what is no tensor
+# *Reference: look here when you save a number, or when `ctx.saved_tensors` is empty.*
 #
-# *Reference: look here when `save_for_backward` raises, or does not raise where you expect it to.*
+# `save_for_backward` accepts only tensors, and `None` for an optional tensor. If you pass a number,
+# PyTorch raises a `TypeError`, but not in this line. `save_for_backward` only stores its arguments,
+# and PyTorch checks them after `forward` and `setup_context` have returned. Therefore the traceback
+# points to `apply`.
 #
-# And the other way round, a number in `save_for_backward`?
-
-
-# %%
-class PowerSaved(Function):
-    @staticmethod
-    def forward(ctx, x, exponent):
-        ctx.save_for_backward(x, exponent)
-        print("the call of save_for_backward is over, and saved_tensors is", ctx.saved_tensors)
-        return x**exponent
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        x, exponent = ctx.saved_tensors
-        return grad_output * exponent * x ** (exponent - 1), None
-
-
-with show_error():
-    PowerSaved.apply(torch.ones(2, requires_grad=True), 3)
-
-# %% [markdown]
-# The call `save_for_backward(x, 3)` itself does not raise. It only stores its arguments. PyTorch
-# checks them after `forward` has returned, and then the traceback points to `apply`. (`None` is
-# allowed, for an optional tensor that was left out.)
-#
-# For the same reason, `ctx.saved_tensors` does not raise in `forward`. It is an empty tuple,
-# because PyTorch has not saved anything yet, and unpacking it fails with "not enough values to
-# unpack". A second call of `save_for_backward` replaces the first, so call it once.
+# For the same reason `ctx.saved_tensors` is still empty inside `forward` and `setup_context`, and
+# unpacking it fails with "not enough values to unpack". A second call of `save_for_backward`
+# replaces the first one, so call it once.
 
 # %% [markdown]
 # ## needs_input_grad, measured
 #
-# A frozen backbone or an input image needs no gradient. `ctx.needs_input_grad` has a `True` or
-# `False` for each argument of the call. Here is $y = x W^\top$ twice. The second Function asks
-# before it computes.
+# Some inputs need no gradient, for example a frozen weight or an image. If `backward` computes a
+# gradient for them, autograd discards it. `ctx.needs_input_grad` is a tuple that contains `True` or
+# `False` for each argument of `forward`.
+#
+# ### Checkpoint 1
+#
+# Here is $y = x W^\top$. `backward` always computes two products of matrices, and the cell counts
+# their operations. Change `backward` so that it computes a gradient only if it is needed and
+# returns `None` otherwise. For a frozen input, the count should fall from 8.4 to 4.2 million.
 
 
 # %%
 class Product(Function):
     @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
+    def forward(x, weight):
         return x @ weight.T
 
     @staticmethod
-    def backward(ctx, grad_output):
-        x, weight = ctx.saved_tensors
-        return grad_output @ weight, grad_output.T @ x
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
 
-
-class ThriftyProduct(Product):
     @staticmethod
     def backward(ctx, grad_output):
         x, weight = ctx.saved_tensors
-        needs_x, needs_weight = ctx.needs_input_grad
-        grad_x = grad_output @ weight if needs_x else None
-        grad_weight = grad_output.T @ x if needs_weight else None
+        grad_x = grad_output @ weight
+        grad_weight = grad_output.T @ x
         return grad_x, grad_weight
 
 
-# %% [markdown]
-# The next cell counts floating-point operations, because their number is the same on every machine.
-
-# %%
 for frozen in ("nothing", "x", "weight"):
-    for product in (Product, ThriftyProduct):
-        x = torch.ones(64, 256, requires_grad=frozen != "x")
-        weight = torch.ones(128, 256, requires_grad=frozen != "weight")
-        y = product.apply(x, weight).sum()
-        with FlopCounterMode(display=False) as counter:
-            y.backward()
-        flops = counter.get_total_flops() / 1e6
-        got = [name for name, t in (("x", x), ("weight", weight)) if t.grad is not None]
-        what = f"frozen: {frozen:8} {product.__name__:15}"
-        print(f"{what} {flops:.1f} million operations, gradients of {' and '.join(got)}")
+    x = torch.ones(64, 256, requires_grad=frozen != "x")
+    weight = torch.ones(128, 256, requires_grad=frozen != "weight")
+    y = Product.apply(x, weight).sum()
+    with FlopCounterMode(display=False) as counter:
+        y.backward()
+    print(f"frozen: {frozen:8} {counter.get_total_flops() / 1e6:.1f} million operations")
 
 # %% [markdown]
-# Two `if`s save half of the work. The last column shows that frozen weights get no gradient without
-# the check, either. `Product` computes a gradient for the frozen tensor, and the engine discards
-# it, because no edge of the graph leads there. `needs_input_grad` is about efficiency, never about
-# correctness. If your results change when you add it, look for a bug in the branches.
+# <details><summary>One solution</summary>
+#
+# ```python
+# needs_x, needs_weight = ctx.needs_input_grad
+# grad_x = grad_output @ weight if needs_x else None
+# grad_weight = grad_output.T @ x if needs_weight else None
+# ```
+#
+# </details>
+#
+# `needs_input_grad` saves time and never changes a result. If your gradients change when you use
+# it, look for a bug in your branches.
 
 # %% [markdown]
 # ## What backward must not touch
 #
-# Two kinds of tensors reach `backward`, and neither belongs to it.
-#
-# **`grad_output` belongs to the engine**, which may hand the same memory to several nodes. At a sum
-# it does: both branches have the same gradient, so both get the same tensor.
+# `backward` receives `grad_output` and the saved tensors. It must not change either of them in
+# place. Here is what happens if it changes `grad_output`.
 
 # %%
 vote("02", "grad-output-in-place")
@@ -638,46 +581,42 @@ vote("02", "grad-output-in-place")
 # %%
 class Twice(Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(x):
         return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
 
     @staticmethod
     def backward(ctx, grad_output):
         return grad_output.mul_(2)
 
 
-def gradients_of_a_sum(twice):
-    """∂/∂x and ∂/∂a of 2x + a, weighted by 1: that is 2 and 1."""
-    x = torch.ones(3, requires_grad=True)
-    a = torch.ones(3, requires_grad=True)
-    both = torch.autograd.grad(twice(x) + a, (x, a), grad_outputs=torch.ones(3))
-    return [gradient.tolist() for gradient in both]
-
-
-print("gradcheck:", gradcheck(Twice.apply, angles))
-print("Twice: ", *gradients_of_a_sum(Twice.apply))
-print("2 * x: ", *gradients_of_a_sum(lambda x: 2 * x))
+x = torch.ones(3, requires_grad=True)
+a = torch.ones(3, requires_grad=True)
+y = Twice.apply(x) + a
+grad_x, grad_a = grad(y, (x, a), grad_outputs=torch.ones(3))
+print("gradcheck:    ", gradcheck(Twice.apply, angles))
+print("gradient of x:", grad_x.tolist(), "should be", [2.0] * 3)
+print("gradient of a:", grad_a.tolist(), "should be", [1.0] * 3)
 
 # %% [markdown]
-# `x` has the right gradient, and `a`, which never went through `Twice`, has a doubled one. In a
-# residual block, $h + f(h)$, the skip connection is that `a`. Whether it is hit depends on which of
-# the two branches the engine runs first, so the bug comes and goes with harmless changes elsewhere.
+# The gradient of `a` is wrong, although `a` never went through `Twice`. The two terms of a sum have
+# the same gradient, so autograd passes the same tensor to both. In a residual block $h + f(h)$, `a`
+# is the skip connection. The bug appears only if autograd runs `Twice` before the other branch, so
+# it may come and go when you change other code.
 #
-# `gradcheck` does not find this bug, because its graph has a single branch. `diagnose` compares the
-# bytes of `grad_output` before and after.
-
-# %%
-diagnose(Twice, (angles,))
-
-# %% [markdown]
-# ### Nor what was saved
+# `gradcheck` misses this bug, because its graph has one branch. `diagnose` finds it, because it
+# compares `grad_output` before and after the call.
 #
-# *Extra: for readers whose `backward` works in place, and for those to whom `diagnose` reports
+# ### Saved tensors
+#
+# *Extra: for readers whose `backward` works in place, or to whom `diagnose` reports
 # `mutates-saved`.*
 #
-# **A saved tensor belongs to the caller.** Saving copies nothing: what `ctx.saved_tensors` returns
-# is the very tensor that forward was given. A `backward` that uses it as scratch paper returns the
-# right gradient, and leaves it lying in somebody's activation:
+# `save_for_backward` copies nothing, so a saved tensor is the caller's own tensor. This `backward`
+# uses it as working memory. The gradient is right, but the caller's activation changes:
 
 
 # %%
@@ -693,338 +632,99 @@ h = 1 * x
 y = Scribbling.apply(h).sum()
 y.backward(retain_graph=True)
 print("h was", x.tolist(), "and is", [round(v, 2) for v in h.tolist()])
-print("a second backward:")
+print("a second backward pass:")
 with show_error():
     y.backward()
 
 # %% [markdown]
-# Here the version check raises an error again, but only because of the second backward pass. A
-# logger that reads `h` after the first one silently gets the overwritten values.
-
-# %% [markdown]
-# ## Around the alarm: .data and .detach()
-#
-# *Extra: for readers whose Functions use `.data` or `.detach()`. The first switches the version
-# check off, and the second can lose a second derivative, as lesson 06 shows.*
-#
-# Both give a tensor on the same memory without its history, and both have honest uses. They differ
-# in one thing: a write through `.detach()` counts, one through `.data` does not. So `.data` is the
-# second way to switch the version check off:
-
-# %%
-for view_of in (torch.Tensor.detach, lambda tensor: tensor.data):
-    x = torch.tensor([0.5], requires_grad=True)
-    h = 1 * x
-    y = Saved.apply(h)
-    view_of(h).add_(3)
-    name = ".detach()" if view_of is torch.Tensor.detach else ".data"
-    print(f"written through {name}:")
-    with show_error():
-        (gradient,) = torch.autograd.grad(y, x)
-        print(f"gradient {gradient.item():.3f}, true is 0.786")
-
-# %% [markdown]
-# A write under `no_grad`, as an optimizer does it, is another matter.
-
-# %%
-vote("02", "write-under-no-grad")
-
-# %%
-weight = torch.tensor([0.5], requires_grad=True)
-y = Saved.apply(weight)
-with torch.no_grad():
-    weight -= 0.1
-with show_error():
-    y.backward()
-
-# %% [markdown]
-# In `backward`, `.data` and `.detach()` do damage of another kind. It looks tidy to write
-# `x.detach()` there, and `gradcheck` does not object, because a first derivative needs no history.
-# A second derivative is the derivative of what `backward` computed, and `.detach()` has cut off its
-# history. `gradgradcheck` is `gradcheck` for the gradient itself:
-
-
-# %%
-class TidyCube(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        x = ctx.saved_tensors[0].detach()
-        return 3 * x**2 * grad_output
-
-
-print("gradcheck:    ", gradcheck(TidyCube.apply, angles))
-print("gradgradcheck:", gradgradcheck(TidyCube.apply, angles, raise_exception=False))
-
-# %% [markdown]
-# Saved tensors come back with the history that they need; leave it on them. Lesson 06 is about
-# second derivatives.
-
-# %% [markdown]
-# ## A frozen target and its 1/N
-#
-# *Extra: exercise 4 needs this section. It shows how to stop a gradient, and a factor that is
-# easily forgotten.*
-#
-# There is one honest way to stop a gradient in a Function, and it needs no `.detach()`: return
-# `None`. Where a network learns from its own later output (in reinforcement learning, in
-# self-distillation), the target must be held fixed, or the network moves the target to meet the
-# prediction. A weighted squared error with the target $t$ and the weights $w$ frozen:
-#
-# $$L = \frac1N \sum_i w_i (x_i - t_i)^2, \qquad
-# \frac{\partial L}{\partial x_i} = \frac2N\, w_i (x_i - t_i)\, g ,$$
-#
-# and for $t$ and $w$ nothing.
-#
-# People often write `2 * (x - t) * w * g` as the gradient of `((x - t)**2 * w).mean()`, and forget
-# the factor $1/N$ of the mean.
-
-
-# %%
-class FrozenTarget(Function):
-    @staticmethod
-    def forward(ctx, x, target, weight):
-        ctx.save_for_backward(x, target, weight)
-        return (weight * (x - target) ** 2).mean()
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        x, target, weight = ctx.saved_tensors
-        return 2 * weight * (x - target) * grad_output, None, None
-
-
-def frozen_target(x, target, weight):
-    return (weight.detach() * (x - target.detach()) ** 2).mean()
-
-
-three = [
-    torch.tensor(v, dtype=torch.float64) for v in ([1.0, 2, 3, 5], [2.0, 0, 3, 4], [1.0, 1, 2, 3])
-]
-diagnose(FrozenTarget, tuple(three), reference=frozen_target)
-
-# %% [markdown]
-# Four elements, a factor of 4; with a batch of 256, a learning rate 256 times too large. Our
-# `reference` holds target and weights fixed by `.detach()`, which is what `.detach()` is for, and
-# so `diagnose` accepts the two `None`s.
-
-# %% [markdown]
-# ## Writing in place: mark_dirty
-#
-# *Extra: exercises 2 and 7 need this section. It is about Functions that overwrite their input.
-# Before you have read it, do not write in place.*
-#
-# For a large activation it pays to overwrite the input: no second tensor, and what `backward` needs
-# can often be read off the output. A leaky ReLU with a positive slope keeps signs, so the output
-# still tells on which side the input was. But a Function that overwrites its input has to say so.
-
-
-# %%
-class LeakyInPlace(Function):
-    """x ← x where x > 0, slope · x elsewhere."""
-
-    @staticmethod
-    def forward(ctx, x, slope):
-        x.copy_(torch.where(x > 0, x, slope * x))
-        ctx.mark_dirty(x)  # overwritten, and returned
-        ctx.save_for_backward(x)
-        ctx.slope = slope
-        return x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (y,) = ctx.saved_tensors
-        return torch.where(y > 0, grad_output, ctx.slope * grad_output), None
-
-
-class Unannounced(LeakyInPlace):
-    @staticmethod
-    def forward(ctx, x, slope):
-        x.copy_(torch.where(x > 0, x, slope * x))
-        ctx.save_for_backward(x)
-        ctx.slope = slope
-        return x
-
-
-for leaky in (LeakyInPlace, Unannounced):
-    x = torch.tensor([-1.0, 2.0], requires_grad=True)
-    h = 1 * x
-    leaky.apply(h, 0.1)
-    (gradient,) = torch.autograd.grad(h.sum(), x)
-    values, slopes = ([round(v, 2) for v in t.tolist()] for t in (h, gradient))
-    print(f"{leaky.__name__:12} h = {values}, gradient of its sum {slopes}")
-
-# %% [markdown]
-# Both have changed `h`. But only `mark_dirty` tells the graph about it. It moves `h` to the new
-# node, as after `h.relu_()`. Without it, the values are new and the history is old, and the
-# gradient is that of a computation which did not take place.
-#
-# `mark_dirty` is a statement with two halves, *I have overwritten this* and *this is what I
-# return*, and both must be true. Return something else and `apply` raises (among the eight
-# messages below). And if nothing was overwritten?
-#
-# One mark too many does harm. A marked tensor counts as changed, even though not a single byte has
-# changed. Any Function that saved it earlier now sees a version mismatch. `exp` saves its output:
-
-
-# %%
-class Announced(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.mark_dirty(x)
-        return x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return grad_output
-
-
-x = torch.zeros(2, requires_grad=True)
-h = x.exp()
-before = h._version
-y = Announced.apply(h)
-print("version", before, "→", h._version)
-with show_error():
-    y.sum().backward()
-
-# %% [markdown]
-# ### Checkpoint 2
-#
-# A ReLU in place, by a colleague who has not read this section. One line is missing; `diagnose`
-# says what that amounts to. Put it in, and run the cell again. (The warning below the error is a
-# consequence, the subject of the next section, and goes away with it.)
-
-
-# %%
-class ReLUInPlace(Function):
-    @staticmethod
-    def forward(ctx, x):
-        x.clamp_(min=0)
-        ctx.save_for_backward(x)
-        return x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (y,) = ctx.saved_tensors
-        return grad_output * (y > 0)
-
-
-diagnose(ReLUInPlace, (angles,))
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# `ctx.mark_dirty(x)`, anywhere in `forward`. Then `x` is announced as overwritten and is what is
-# returned: both halves of the statement hold. Saving it after the change is right as well, because
-# it is the output that backward reads.
-#
-# </details>
-
-# %% [markdown]
-# ## Returning an input
-#
-# *Extra: for readers whose Function returns its input unchanged. It should return `x.clone()`.
-# Lesson 09 has such a Function.*
-#
-# A layer that acts on the gradient alone, a reversal or a scale, has nothing to compute in forward,
-# so one returns what came in. PyTorch then makes the output a *view* of the input: another tensor
-# on the same memory, since two nodes cannot share one tensor. The gradients are right. The trouble
-# comes with the next in-place layer:
-
-
-# %%
-class Reverse(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return -grad_output
-
-
-class ReverseCopy(Reverse):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-
-class ReverseDetached(Reverse):
-    @staticmethod
-    def forward(ctx, x):
-        return x.detach()
-
-
-for reverse in (Reverse, ReverseCopy, ReverseDetached):
-    h = 1 * torch.tensor([-1.0, 2.0], requires_grad=True)
-    y = reverse.apply(h)
-    print(f"{reverse.__name__:15} is the input: {y is h}, is a view: {y._is_view()}")
-    with show_error():
-        y.relu_()
-        print("relu_ works, and h is", h.tolist())
-
-# %% [markdown]
-# A write into a view goes around the node that made it, and around your `backward`, so PyTorch
-# forbids it. `x.clone()` costs a copy and leaves your users free. The same holds for a slice or a
-# `reshape` of the input. `x.detach()` only hides the fact: the memory is shared and nobody forbids
-# the write, so `h` changes behind the back of whoever still uses it.
+# The version check finds the change, but only in a second backward pass. Code that reads `h` after
+# the first one gets the wrong values, and no error is raised.
 
 # %% [markdown]
 # ## Outputs without a gradient
 #
-# Some outputs are answers, not quantities: a mask, an index, a count. Integer and boolean tensors
-# cannot require a gradient, and need no word from you. A mask kept as floats, to be multiplied
-# with, does: without a word it looks differentiable.
+# Some outputs have no meaningful gradient, for example a mask, an index or a count. Integer and
+# boolean tensors never require a gradient, so you need not declare them. A mask of floats is
+# different: autograd treats it as differentiable unless you mark it.
 
 
 # %%
 class Gate(Function):
-    """kept = x · mask, where the mask is 1 for |x| > 0.5; also returned: mask and their number."""
+    """kept = x · mask, and the mask is 1 where |x| > 0.5."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(x):
         mask = (x.abs() > 0.5).to(x.dtype)
-        ctx.save_for_backward(mask)
-        return x * mask, mask, mask.sum().long()
+        return x * mask, mask
 
     @staticmethod
-    def backward(ctx, grad_kept, grad_mask, grad_count):
+    def setup_context(ctx, inputs, output):
+        _, mask = output
+        ctx.save_for_backward(mask)
+
+    @staticmethod
+    def backward(ctx, grad_kept, grad_mask):
         (mask,) = ctx.saved_tensors
         return grad_kept * mask
 
 
 class MarkedGate(Gate):
     @staticmethod
-    def forward(ctx, x):
-        kept, mask, count = Gate.forward(ctx, x)
+    def setup_context(ctx, inputs, output):
+        _, mask = output
+        ctx.save_for_backward(mask)
         ctx.mark_non_differentiable(mask)
-        return kept, mask, count
 
 
 x = torch.tensor([-1.0, 0.2, 0.7], requires_grad=True)
 for gate in (Gate, MarkedGate):
-    kept, mask, count = gate.apply(x)
-    requires = [t.requires_grad for t in (kept, mask, count)]
-    print(f"{gate.__name__:10} kept, mask, count require a gradient: {requires}")
-    print("a penalty on the share of open gates:")
+    kept, mask = gate.apply(x)
+    print(f"{gate.__name__}: a penalty on the share of open gates")
     with show_error():
-        (gradient,) = torch.autograd.grad(mask.mean(), x)
-        print("gradient", gradient.tolist())
+        print("gradient", grad(mask.mean(), x)[0].tolist())
 
 # %% [markdown]
-# The first penalty is part of the loss, is watched on a dashboard, and does nothing. The second
-# stops at its first step and says why. Note that `backward` has a parameter for every output, with
-# a gradient or without; for the mask and the count it receives zeros, which you ignore.
+# With `Gate`, the penalty is part of the loss, but its gradient is always zero, so it has no
+# effect. With `MarkedGate`, PyTorch raises an error in the first step.
+#
+# `backward` has a parameter for each output, even for a marked one. It receives zeros for the mask,
+# and you ignore them.
+#
+# ### Exercise 2: sort, with the indices
+#
+# `forward` sorts `x` along the last dimension and returns the pair `(values, indices)`, like
+# `torch.sort`. Save only the indices, and mark them as non-differentiable. `backward` moves each
+# gradient back to where its value came from, and `scatter` can do this.
+
+
+# %%
+class SortWithIndices(Function):
+    @staticmethod
+    def forward(x, descending=False):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_values, grad_indices):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("sort-with-indices", SortWithIndices)
 
 # %% [markdown]
 # ## Zeros or None: set_materialize_grads
 #
-# If the loss does not use an output, its gradient arrives as zeros (lesson 01), and backward turns
-# them into zeros for the inputs. What does an optimizer with weight decay do with these zeros? Two
-# parameters, `a` and `b`, go through one Function, and the loss uses the first output only.
+# If the loss does not use an output, `backward` receives zeros for it (lesson 01) and turns them
+# into zeros for its inputs. What does an optimizer with weight decay do with these zeros? In the
+# next cell, the parameters `a` and `b` go through one Function, and the loss uses only the first
+# output.
 
 # %%
 vote("02", "zeros-or-no-gradient")
@@ -1033,19 +733,22 @@ vote("02", "zeros-or-no-gradient")
 # %%
 class TwoHeads(Function):
     @staticmethod
-    def forward(ctx, a, b):
+    def forward(a, b):
         return 2 * a, 3 * b
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.set_materialize_grads(True)  # the default
 
     @staticmethod
     def backward(ctx, grad_first, grad_second):
         return 2 * grad_first, 3 * grad_second
 
 
-class TwoHeadsWithNone(Function):
+class TwoHeadsWithNone(TwoHeads):
     @staticmethod
-    def forward(ctx, a, b):
+    def setup_context(ctx, inputs, output):
         ctx.set_materialize_grads(False)
-        return 2 * a, 3 * b
 
     @staticmethod
     def backward(ctx, grad_first, grad_second):
@@ -1062,127 +765,247 @@ for heads in (TwoHeads, TwoHeadsWithNone):
         optimizer.zero_grad()
         first.square().sum().backward()
         optimizer.step()
-    grad = None if b.grad is None else b.grad.tolist()
-    print(f"{heads.__name__:16} b.grad = {grad}, b after 10 steps = {b[0].item():.2f}")
+    print(f"{heads.__name__:16} b.grad = {b.grad}, b after 10 steps = {b[0].item():.2f}")
 
 # %% [markdown]
-# The loss never used `b`, and yet `b` has lost 40 % of its size. If a gradient is zero, the
-# optimizer applies weight decay and momentum. If it is `None`, the optimizer skips the parameter
-# ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). With `None`, autograd also
-# does not create zeros. In return, you need an `if` for every output. If you forget one, you get a
-# `TypeError` about `NoneType` as soon as a loss does not use this output.
-#
-# ### Checkpoint 3
-#
-# *Extra: for readers who want to check the last run with a number.*
-#
-# The optimizer's step is $b \leftarrow b - 0.1\,(\nabla b + 0.5\, b)$. The same `TwoHeads`, and now
-# *twenty* steps: where is `b`, which began at 1?
-
-# %%
-a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
-optimizer = torch.optim.SGD([a, b], lr=0.1, weight_decay=0.5)
-for _ in range(20):
-    first, second = TwoHeads.apply(a, b)
-    optimizer.zero_grad()
-    first.square().sum().backward()
-    optimizer.step()
-
-predict(..., b)
+# The loss does not use `b`, and yet `b` has lost 40 % of its value. If a gradient is zero, the
+# optimizer still applies weight decay and momentum. If it is `None`, the optimizer skips the
+# parameter ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). `None` also saves
+# the memory for the zeros. But then `backward` needs a branch for each output. If you forget one,
+# PyTorch raises a `TypeError` about `NoneType` as soon as a loss does not use this output.
 
 # %% [markdown]
-# <details><summary>Why</summary>
+# ## Bugs that raise no error
 #
-# With $\nabla b = 0$ each step multiplies $b$ by $1 - 0.1 \cdot 0.5 = 0.95$, and $0.95^{20} \approx
-# 0.358$. A gradient of zeros is a gradient.
-#
-# </details>
-
-# %% [markdown]
-# ## Eight messages, and what they want
-#
-# *Reference: look here when one of these messages appears. You do not have to learn them.*
-#
-# All that was broken so far, and what is still left to break, ends in one of eight messages, or
-# in none. Here they are, provoked one after the other. `of` makes a Function from two lambdas;
-# each entry of `mistakes` is a mistake in its shortest form.
-
-
-# %%
-def of(forward, backward=lambda ctx, g: g):
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type("F", (Function,), methods).apply
-
-
-def saving(ctx, x):
-    ctx.save_for_backward(x)
-    return x**2
-
-
-def marking(ctx, x):
-    ctx.mark_dirty(x.mul_(2))
-    return x.clone()
-
-
-def changed_before_backward(h):
-    y = of(saving, lambda ctx, g: 2 * ctx.saved_tensors[0] * g)(h)
-    h.add_(1)
-    y.sum().backward()
-
-
-def backward_twice(h):
-    y = of(saving, lambda ctx, g: 2 * ctx.saved_tensors[0] * g)(h).sum()
-    y.backward()
-    y.backward()
-
-
-mistakes = {
-    1: changed_before_backward,
-    2: backward_twice,
-    3: of(lambda ctx, x: ctx.save_for_backward(x, 3)),
-    4: lambda h: of(saving, lambda ctx, g: (g, g))(h).sum().backward(),
-    5: lambda h: of(saving, lambda ctx, g: g[:2])(h).sum().backward(),
-    6: lambda h: of(lambda ctx, x: x > 0)(h).sum().backward(),
-    7: of(marking),
-    8: lambda h: of(lambda ctx, x: x)(h).add_(1),
-}
-
-# %%
-for number, mistake in mistakes.items():
-    print(f"Message {number}")
-    with show_error():
-        mistake(1 * torch.ones(3, requires_grad=True))
-
-# %% [markdown]
-# | | cause | repair |
-# | --- | --- | --- |
-# | 1 | a saved tensor was written to, often by `+=` | `h = h + …`; or save the output instead |
-# | 2 | the first backward freed what was saved | run forward again, or `retain_graph=True` |
-# | 3 | a number or a shape in `save_for_backward` | an attribute, `ctx.exponent = 3` |
-# | 4 | more or fewer values than forward has arguments | one for each, if only `None` |
-# | 5 | the shape does not sum down to the input's | undo what forward did to the shape |
-# | 6 | no path to a parameter: a mask, an index, `no_grad` | find where the path ends |
-# | 7 | `mark_dirty(x)`, and something else returned | return `x` itself, or do not mark |
-# | 8 | the input or a view of it returned, then written to | return `x.clone()` |
-#
-# Number 1 tells you which tensor it was, by its shape and the operation that made it.
-# `torch.autograd.set_detect_anomaly(True)` also shows the line of forward that saved it.
-#
-# ## What says nothing at all
-#
-# `ctx.x = x`, a write into `grad_output`, a write in place that was not announced, `.data`: none
-# of them raises. For those you have `diagnose`:
+# Most bugs of this lesson raise no error: `ctx.x = x`, a changed `grad_output`, an unmarked mask.
+# `diagnose` looks for them. It names the bug in the colleague's Function and proposes a repair:
 
 # %%
 diagnose(Pull, (angles,))
 
 # %% [markdown]
-# `diagnose` names the bug in the colleague's Function.
+# ## Writing in place: mark_dirty
+#
+# *Extra: exercises 4 and 8 need this section. It is about Functions that overwrite their input.*
+#
+# A Function may overwrite a large input to save memory, but it has to declare this with
+# `ctx.mark_dirty`. The next cell multiplies a tensor by a factor in place, with and without the
+# declaration.
+
+
+# %%
+class ScaleInPlace(Function):
+    @staticmethod
+    def forward(x, factor):
+        return x.mul_(factor)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, factor = inputs
+        ctx.mark_dirty(x)
+        ctx.factor = factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return ctx.factor * grad_output, None
+
+
+class UnmarkedScale(ScaleInPlace):
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.factor = inputs
+
+
+for scale in (ScaleInPlace, UnmarkedScale):
+    x = torch.tensor([-1.0, 2.0], requires_grad=True)
+    h = 1 * x
+    scale.apply(h, 10.0)
+    (gradient,) = grad(h.sum(), x)
+    print(f"{scale.__name__:13} h = {h.tolist()}, gradient of h.sum() = {gradient.tolist()}")
+
+# %% [markdown]
+# Both Functions changed `h`. After `mark_dirty`, `h` is the output of the new node, as it is after
+# `h.relu_()`. Without it, `h` has new values but its old `grad_fn`, and the gradient is wrong.
+#
+# `mark_dirty(x)` declares two things: `forward` overwrote `x`, and it returns `x` itself. Both must
+# be true. If you return another tensor, `apply` raises an error. If you mark a tensor that did not
+# change, its version still increases. Then other nodes that saved this tensor raise an error in the
+# backward pass, although its values are the same.
+
+# %% [markdown]
+# ### Checkpoint 2
+#
+# This ReLU works in place, and one line is missing. Add it so that the gradient is 0 and 1.
+
+
+# %%
+class ReLUInPlace(Function):
+    @staticmethod
+    def forward(x):
+        return x.clamp_(min=0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output > 0)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (positive,) = ctx.saved_tensors
+        return grad_output * positive
+
+
+x = torch.tensor([-1.0, 2.0], requires_grad=True)
+h = 1 * x
+ReLUInPlace.apply(h)
+print("gradient of h.sum():", grad(h.sum(), x)[0].tolist())
+
+# %% [markdown]
+# <details><summary>The line</summary>
+#
+# Add `ctx.mark_dirty(*inputs)` to `setup_context`. Both conditions are true: `forward` overwrites
+# `x` and returns it.
+#
+# </details>
+
+# %% [markdown]
+# ## Returning an input
+#
+# *Extra: for readers whose Function returns its input unchanged. It should return `x.clone()`.
+# Lesson 09 has such a Function.*
+#
+# A layer that only reverses or scales the gradient computes nothing in `forward`, so it may seem
+# natural to return the input. Two nodes cannot share one tensor, so PyTorch makes the output a
+# *view* of the input. The gradients are right, but a later in-place operation raises an error:
+
+
+# %%
+class Reverse(Function):
+    @staticmethod
+    def forward(x):
+        return x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return -grad_output
+
+
+class ReverseCopy(Reverse):
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+
+for reverse in (Reverse, ReverseCopy):
+    y = reverse.apply(1 * torch.tensor([-1.0, 2.0], requires_grad=True))
+    print(f"{reverse.__name__} returns a view: {y._is_view()}")
+    with show_error():
+        y.relu_()
+
+# %% [markdown]
+# A write into the view would bypass your `backward`, so PyTorch forbids it. `x.clone()` costs a
+# copy, but then callers may change the output. A slice of the input is a view, too, and usually a
+# `reshape`. Do not return `x.detach()`: PyTorch then allows the write, and it silently changes the
+# caller's `x`.
+
+# %% [markdown]
+# ## A frozen target and its 1/N
+#
+# *Extra: exercise 5 needs this section. It shows how a Function stops a gradient.*
+#
+# A network that learns from its own output must treat this output as a constant target. Otherwise
+# it moves the target toward the prediction. To stop a gradient (JAX calls this *stop-gradient*),
+# return `None` for the target. Here is a squared error:
+#
+# $$L = \frac1N \sum_i (x_i - t_i)^2, \qquad
+# \frac{\partial L}{\partial x_i} = \frac2N\, (x_i - t_i)\, g .$$
+#
+# People often forget the factor $1/N$ of the mean in `backward`:
+
+
+# %%
+class FrozenTarget(Function):
+    @staticmethod
+    def forward(x, target):
+        return ((x - target) ** 2).mean()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, target = ctx.saved_tensors
+        return 2 * (x - target) * grad_output, None
+
+
+def frozen_target(x, target):
+    return ((x - target.detach()) ** 2).mean()
+
+
+x = torch.tensor([1.0, 2.0, 3.0, 5.0], dtype=torch.float64)
+target = torch.tensor([2.0, 0.0, 3.0, 4.0], dtype=torch.float64)
+diagnose(FrozenTarget, (x, target), reference=frozen_target, repair=False)
+
+# %% [markdown]
+# With four elements, the gradient is too large by a factor of 4. With 256 elements, it is too large
+# by a factor of 256. The `reference` holds the target constant with `.detach()`, so `diagnose`
+# accepts the `None`.
+
+# %% [markdown]
+# ## In-place changes through .data and .detach()
+#
+# *Extra: for readers whose Functions use `.data` or `.detach()`.*
+#
+# Both return a tensor that shares its memory with the original but not its graph. A write through
+# `.detach()` increases the version, and a write through `.data` does not. So `.data` is another way
+# to bypass the version check:
+
+# %%
+x = torch.tensor([0.5], requires_grad=True)
+h = 1 * x
+y = Saved.apply(h)
+h.data.add_(3)
+print("version of h:", h._version)
+print(f"gradient {grad(y, x)[0].item():.3f}, should be {1 - math.tanh(0.5) ** 2:.3f}")
+
+# %% [markdown]
+# In `backward`, do not call `.detach()` or `.data` on a saved tensor or on `grad_output`. The first
+# derivative stays right, but a second derivative needs the graph that they cut off. `gradcheck`
+# does not notice. Lesson 06 is about second derivatives.
+
+# %% [markdown]
+# ## Eight error messages
+#
+# *Reference: look here when one of these messages appears. You do not have to learn them.*
+#
+# 1. `… has been modified by an inplace operation`: a saved tensor was changed, often by `+=`. Write
+#    `h = h + …`, or save the output instead of the input.
+# 2. `Trying to backward through the graph a second time`: the first backward pass freed the saved
+#    tensors. Run forward again, or pass `retain_graph=True`.
+# 3. `save_for_backward can only save variables`: you saved a number or a shape. Use an attribute.
+# 4. `returned an incorrect number of gradients`: return one value for each argument of `forward`.
+#    The value may be `None`.
+# 5. `returned an invalid gradient`: the gradient has the wrong shape. Undo in `backward` what
+#    `forward` did to the shape.
+# 6. `does not require grad and does not have a grad_fn`: no path leads to a parameter. Look for a
+#    mask, an index, `no_grad`, or a tensor that you passed inside a list or a dict.
+# 7. `marked as dirty … were not returned as output`: you marked `x` and returned another tensor.
+#    Return `x` itself, or do not mark it.
+# 8. `is a view and is being modified inplace`: you returned an input or a view of it, and a later
+#    operation changed it in place. Return `x.clone()`.
+#
+# Message 1 also names the shape of the tensor and the operation that created it.
+# `torch.autograd.set_detect_anomaly(True)` also shows the forward call that saved it. The [index of
+# error messages](../docs/error_messages.md) has an example of each message.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Nine questions. After a wrong answer, try again.
+# Answer nine questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("02")
@@ -1196,46 +1019,45 @@ knowledge_check("02")
 #     def forward(x, weight, stride):          # returns new tensors, or an x marked dirty
 #         return y, mask
 #     @staticmethod
-#     def setup_context(ctx, inputs, output):  # sees no intermediate of forward
+#     def setup_context(ctx, inputs, output):  # cannot see intermediates
 #         (x, weight, stride), (y, mask) = inputs, output
 #         ctx.save_for_backward(x, weight)     # every tensor, in one call
 #         ctx.stride = stride                  # everything else
 #         ctx.mark_non_differentiable(mask)    # a float output that needs no gradient
 #     @staticmethod
 #     def backward(ctx, grad_y, grad_mask):    # one for each output; zeros if unused
-#         x, weight = ctx.saved_tensors        # read, never written
+#         x, weight = ctx.saved_tensors        # do not change them
 #         grad_x = grad_y * ... if ctx.needs_input_grad[0] else None
 #         return grad_x, grad_weight, None     # one for each input
 # ```
 
 # %% [markdown]
-# A combined `forward(ctx, x, weight, stride)` does the work of `setup_context` too. Older code has
-# it, and so has a Function that saves an intermediate of `forward`.
+# A combined `forward(ctx, x, weight, stride)` also does the work of `setup_context`. You find it in
+# older code and in Functions that save an intermediate result of `forward`.
 
 # %% [markdown] tags=["cheat-sheet"]
-# | what was done | what follows | |
+# | mistake | consequence | |
 # | --- | --- | --- |
-# | `ctx.x = x`, then a write to x | a wrong gradient | silent |
-# | `ctx.x = x` | hooks (checkpoint, offload) miss it; not freed by backward | silent |
+# | `ctx.x = x`, then x changes in place | a wrong gradient | silent |
+# | `ctx.x = x` | hooks (checkpoint, offload) miss it; backward does not free it | silent |
 # | `ctx.y = output` | a reference cycle, until the garbage collector runs | silent |
-# | `save_for_backward(x, 3)` | `TypeError`, after forward has returned | loud |
-# | `ctx.saved_tensors` in forward | an empty tuple | silent |
-# | no look at `needs_input_grad` | work for nothing, no wrong number | silent |
-# | `grad_output.mul_(…)` | a sibling branch gets a wrong gradient | silent |
-# | a saved tensor overwritten | the caller's tensor is spoiled; a second backward raises | half |
+# | `save_for_backward(x, 3)` | `TypeError`, after forward has returned | error |
+# | `ctx.saved_tensors` in `setup_context` | an empty tuple | silent |
+# | no use of `needs_input_grad` | wasted work, but right gradients | silent |
+# | `grad_output.mul_(…)` | another branch gets a wrong gradient | silent |
+# | a saved tensor overwritten | the caller's tensor changes; a second backward raises | late |
 # | `.data`, `.detach()` in backward | second derivatives are wrong | silent |
-# | a write without `mark_dirty` | new values, old history | silent |
-# | `mark_dirty` without a write | others' saved tensors count as changed | loud |
-# | the input returned | a view, into which nobody may write | loud |
+# | an in-place change, no `mark_dirty` | new values, old graph | silent |
+# | `mark_dirty`, no in-place change | saved tensors of other nodes count as changed | error |
+# | the input returned | a view that must not be changed in place | error |
 # | a float mask, unmarked | a penalty without effect | silent |
-# | zeros for an unused output | weight decay moves what nobody used | silent |
+# | zeros for an unused output | weight decay changes an unused parameter | silent |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/02_ctx_rules.ipynb): four Functions that need these
-# rules, and four cards on which a broken one is to be named. If you are stuck,
-# `hint("strided-gain")` gives the first of three hints.
+# [The exercises of this lesson](../exercises/02_ctx_rules.ipynb) continue with Functions to write
+# and four broken ones whose bug you locate.
 #
-# [Lesson 03](03_gradient_patterns.ipynb) goes through the patterns of gradients: products,
-# broadcasting, reductions, softmax, gather.
+# [Lesson 03](03_gradient_patterns.ipynb) covers common gradient patterns: products, broadcasting,
+# reductions, softmax and gather.

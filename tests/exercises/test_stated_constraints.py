@@ -30,13 +30,14 @@ STATED: dict[str, dict[str, str]] = {
         "or not given": "asks needs_input_grad for a bias that was left out",
     },
     "to-polar": {"returns the pair": "returns a list"},
+    "snake": {"save nothing but $x$": "saves the sine too"},
     "strided-gain": {
         "only where `ctx.needs_input_grad` says": "asks nobody what is needed",
-        "nothing is saved for backward": "saves in evaluation too",
+        "save no tensor": "saves in evaluation too",
         "a new tensor": "returns the slice",
     },
     "leaky-relu-in-place": {
-        "is overwritten and returned": "not in place",
+        "overwrites and returns `x` itself": "not in place",
         "your code tells autograd about it": "does not mark",
     },
     "sort-with-indices": {"save nothing but the indices": "saves the input too"},
@@ -249,7 +250,8 @@ STATED: dict[str, dict[str, str]] = {
 # Sentences after **Constraint** that ask for nothing: they give a reason, or say how it is graded.
 REASONS = {
     "scaled-sigmoid": ("The next layer usually saves",),
-    "strided-gain": ("A slice is a view", "Backward then needs no value"),
+    "snake": ("compose this function",),
+    "strided-gain": ("A slice is a view", "then needs no values"),
     "sort-with-indices": ("where each number went",),
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
     "plain-conv1d": ("are built on the same ones",),

@@ -124,6 +124,20 @@ def test_a_write_under_no_grad_counts_for_the_version_check(steps: bool) -> None
         y.backward()
 
 
+def test_an_inference_tensor_has_no_version_and_cannot_be_saved() -> None:
+    with torch.inference_mode():
+        weight = torch.ones(1, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="do not track version counter"):
+        _ = weight._version
+
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(weight)
+        return weight * x
+
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        make(forward, lambda ctx, g: (g, None)).apply(leaf(1.0), weight)
+
+
 def test_hooks_see_a_saved_tensor_and_no_attribute() -> None:
     seen: list[int] = []
     with saved_tensors_hooks(lambda t: seen.append(t.numel()) or t, lambda t: t):
@@ -220,6 +234,20 @@ def test_saved_tensors_in_forward_is_an_empty_tuple() -> None:
         return x * x
 
     make(forward, lambda ctx, g: g).apply(leaf(1.0))
+    assert seen == [()]
+
+
+def test_save_for_backward_only_stores_its_arguments_in_setup_context_too() -> None:
+    seen: list[Any] = []
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        seen.append(ctx.saved_tensors)
+
+    power = make(lambda x, exponent: x**exponent, lambda ctx, g: (g, None))
+    power.setup_context = staticmethod(setup_context)  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="can only save variables, but argument 1 is of type int"):
+        power.apply(leaf(1.0), 3)
     assert seen == [()]
 
 
@@ -405,6 +433,12 @@ def test_a_returned_input_is_a_view_and_cannot_be_written_to() -> None:
     assert torch.autograd.grad(copy.relu_(), hidden)[0].item() == -1
 
 
+def test_a_detached_input_can_be_written_to_and_changes_the_input() -> None:
+    hidden = 1 * leaf(-1.0, 2.0)
+    make(lambda ctx, x: x.detach(), lambda ctx, g: -g).apply(hidden).relu_()
+    assert hidden.tolist() == [0.0, 2.0]
+
+
 # Outputs without a gradient
 
 
@@ -457,6 +491,14 @@ def test_weight_decay_moves_a_parameter_with_a_gradient_of_zeros(
 # setup_context
 
 
+def test_setup_context_gets_the_output_that_apply_returns() -> None:
+    """So an output on ctx makes a cycle in this form as well."""
+    f = make(lambda x: x.exp(), lambda ctx, g: ctx.y * g)
+    f.setup_context = staticmethod(lambda ctx, inputs, output: setattr(ctx, "y", output))  # type: ignore[method-assign]
+    y = f.apply(leaf(1.0))
+    assert y.grad_fn.y is y
+
+
 def test_torch_func_needs_a_separate_setup_context() -> None:
     separate = make(lambda x: 2 * x, lambda ctx, g: 2 * g)
     separate.setup_context = staticmethod(lambda ctx, inputs, output: None)  # type: ignore[method-assign]
@@ -480,6 +522,17 @@ def test_what_leads_to_no_parameter_has_no_grad_fn() -> None:
     mask = make(lambda ctx, x: x > 0, lambda ctx, g: g).apply(leaf(1.0))
     with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
         mask.sum().backward()
+
+
+@pytest.mark.parametrize("inside", [lambda x: [x], lambda x: {"x": x}], ids=["list", "dict"])
+def test_a_tensor_in_a_list_or_a_dict_gets_no_gradient(inside: Callable[[Tensor], Any]) -> None:
+    def forward(ctx: Any, given: Any) -> Tensor:
+        (x,) = given.values() if isinstance(given, dict) else given
+        return 2 * x  # type: ignore[no-any-return]
+
+    y = make(forward, lambda ctx, g: None).apply(inside(leaf(1.0)))
+    with pytest.raises(RuntimeError, match="does not require grad and does not have a grad_fn"):
+        y.backward()
 
 
 def test_a_direct_call_only_warns() -> None:

@@ -2,10 +2,10 @@
 
 1. exp saves its output for backward, and sin does not. The message says that this output was
    modified. Was it?
-2. The version counter of a tensor goes up when an operation writes into it, or when a Function
-   declares that it did. Which line declares something?
-3. mark_dirty(x) declares that forward has overwritten x. It has not. The attribute _version is the
-   counter.
+2. The version counter of a tensor increases when an operation changes the tensor in place, or when
+   a Function declares an in-place change. Which line declares something?
+3. mark_dirty(x) declares that forward has overwritten x, but forward did not. Which experiment
+   looks at the version counter?
 """
 
 from autograd_course.grader.exercise import LocatingExercise
@@ -20,12 +20,11 @@ EXERCISE = LocatingExercise(
     wrong_lines="1",
     lines={
         "2": "A Function may return its input. PyTorch then makes a view of it for you.",
-        "3": "A tenth of the gradient is what the author wants.",
+        "3": "The author wants a tenth of the gradient.",
     },
     experiment="d",
     experiments={
-        "a": "The values of x do not change. That is exactly the point: something else says that "
-        "they did.",
+        "a": "The values of x do not change, and they would not change in a correct Function.",
         "b": "The gradient doubles, as it should.",
         "c": "`sin` saves its input and not its output, so nothing goes wrong after it.",
     },

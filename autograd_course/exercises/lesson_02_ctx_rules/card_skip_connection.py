@@ -1,6 +1,7 @@
 """Card: the skip connection
 
-1. Rectify alone is right, and a sum of two branches is not. What do the two branches share?
+1. The gradient of Rectify alone is right, but the gradient of a sum of two branches is wrong. What
+   do the two branches share?
 2. Autograd gives both branches of a sum the same gradient tensor. Look for the line that writes
    into a tensor that backward did not create.
 3. grad_output[~positive] = 0 also changes the tensor that the skip connection receives. Which
@@ -29,8 +30,7 @@ EXERCISE = LocatingExercise(
     experiment="c",
     experiments={
         "a": "gradcheck passes a fresh `grad_output` to each call and never looks at it again.",
-        "b": "The gradient that `Rectify` returns is the one of a ReLU. The damage is somewhere "
-        "else.",
+        "b": "`Rectify` returns the gradient of a ReLU. The mistake is somewhere else.",
         "d": "Each of these calls receives its own `grad_output` and returns the right gradient.",
     },
 )

@@ -1,10 +1,10 @@
 """Card: the twins
 
-1. After one call, backward is right. After two calls, it is wrong for the first one. What has the
-   second call overwritten?
-2. Each call has its own ctx. How many places called Weigh.x are there?
-3. Weigh.x is one place for all calls, and the second call replaces what the first one left there.
-   Which experiment has two calls with different inputs?
+1. After one call, the gradient is right. After two calls, it is wrong for the first call. What did
+   the second call overwrite?
+2. Each call has its own ctx. Does each call also have its own Weigh.x?
+3. All calls share Weigh.x, so the second call replaces the tensor that the first call stored. Which
+   experiment makes two calls with different inputs?
 """
 
 from autograd_course.grader.exercise import LocatingExercise
@@ -18,11 +18,11 @@ EXERCISE = LocatingExercise(
     rule="shared-state",
     wrong_lines="13",
     lines={
-        "2": "The values are right, and a product is a new tensor.",
+        "2": "The values are right, and the product is a new tensor.",
     },
     experiment="a",
     experiments={
-        "b": "Both calls have the same input, so it does not matter which of them wrote last.",
+        "b": "Both calls have the same input, so it does not matter which one was the last.",
         "c": "gradcheck finishes each call before it starts the next one.",
         "d": "The gradient doubles, as it should.",
     },

@@ -32,16 +32,16 @@ def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 def gives_only_the_prediction_a_gradient(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Ask that target and weight get ``None``: zeros would be a gradient, to an optimizer too."""
+    """Ask that target and weight get ``None``, because an optimizer acts on zeros."""
     _, outputs = applied(function, inputs)
     returned = as_tuple(function.backward(node(outputs), torch.ones_like(outputs[0])))
     for name, gradient in zip(("target", "weight"), returned[1:], strict=False):
         if gradient is not None:
             return found(
                 "extra-gradient",
-                f"backward returns a tensor for {name}; this exercise asks for None.",
+                f"`backward` returns a tensor for {name}. This exercise asks for None.",
                 {"argument": name},
-                "Zeros are a gradient: an optimizer with weight decay acts on them. None is none.",
+                "An optimizer with weight decay acts on a gradient of zeros. It skips None.",
             )
     return None
 
@@ -52,7 +52,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="A frozen target and its 1/N",
-    constraints="target and weight get no gradient, whether or not they ask for one",
+    constraints="target and weight get no gradient, even if they require one",
     reference=frozen_target,
     samplers=shaped(positive, count=3),
     asked=("wasted-gradient",),

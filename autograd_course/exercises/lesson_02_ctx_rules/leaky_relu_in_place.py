@@ -28,23 +28,23 @@ from autograd_course.grader.sampling import around
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:
-    """Return ``x`` where it is positive, ``slope · x`` elsewhere."""
+    """Return ``x`` where it is positive and ``slope · x`` elsewhere."""
     return torch.nn.functional.leaky_relu(x, slope)
 
 
 def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that the output lies in the input's own memory."""
+    """Ask that the output uses the memory of the input."""
     given = differentiable(inputs)
     before = storage(given[0])  # x.data = … would give it other memory
     if storage(as_tuple(called(function, given))[0]) == before:
         return None
     return found(
         "wrong-mark-dirty",
-        "forward returns other memory than that of x; this exercise asks for x itself, "
-        "overwritten.",
+        "`forward` returns a tensor with other memory than x. In this exercise it must "
+        "overwrite x and return x itself.",
         {},
-        "Which operations end in an underscore, and what do they return? Then say to autograd what "
-        "was done.",
+        "Which operations end in an underscore, and what do they return? Then declare the "
+        "in-place change to autograd.",
     )
 
 
@@ -59,7 +59,7 @@ EXERCISE = FunctionExercise(
     samplers={
         "a matrix, slope 0.1": lambda rng: (around(rng, (0.0,), 3, 5), 0.1),
         "a vector, slope 0.5": lambda rng: (around(rng, (0.0,), 4), 0.5),
-        "three axes, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3), 0.01),
+        "three dimensions, one of length 1": lambda rng: (around(rng, (0.0,), 2, 1, 3), 0.01),
         "a single number (0-dim)": lambda rng: (around(rng, (0.0,)), 0.2),
     },
     checks=(*CONDUCT, works_in_place),

@@ -1,6 +1,6 @@
 """Predict: how often backward runs
 
-1. Every call of apply makes one node in the graph. One backward pass visits each node once.
+1. Each call of apply creates one node in the graph. One backward pass visits each node once.
 2. Count the nodes that lie between the loss and x, not the uses of their outputs. Autograd adds the
    gradients of all uses of an output before it visits the node.
 3. In c there are two backward passes through one node. In d there is no node, because grad mode is
@@ -66,10 +66,10 @@ EXERCISE = PredictionExercise(
     section="What ctx is, and how long it lives",
     outcome=outcome,
     mistakes={
-        (1, 1): "Each call of `apply` makes a node of its own, with its own ctx.",
+        (1, 1): "Each call of `apply` creates its own node, with its own ctx.",
         (2, 2): ONE_NODE,
         (2, 3): ONE_NODE,
-        (3, 1): "Each call of `grad` is a backward pass of its own, and it visits the node again.",
-        (4, 1): "Under `no_grad`, `apply` runs forward and makes no node.",
+        (3, 1): "Each call of `grad` runs a separate backward pass, which visits the node again.",
+        (4, 1): "Under `no_grad`, `apply` runs forward and creates no node.",
     },
 )

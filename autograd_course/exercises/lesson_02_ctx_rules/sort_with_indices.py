@@ -5,8 +5,8 @@
 2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names. This is
    the opposite of gathering. backward also receives a gradient for the indices and ignores it.
 3. Save the indices. In backward, return torch.zeros_like(grad_values).scatter(-1, indices,
-   grad_values), and None for descending. Integers need no mark.
-   ctx.mark_non_differentiable(indices) in setup_context tells the reader.
+   grad_values), and None for descending. Integers need no mark, but
+   ctx.mark_non_differentiable(indices) in setup_context informs the reader.
 """
 
 from typing import Any
@@ -23,23 +23,23 @@ from autograd_course.grader.sampling import normal
 
 
 def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the values sorted along the last axis, and where each of them was."""
+    """Return the values sorted along the last dimension, and where each of them was."""
     values, indices = torch.sort(x, dim=-1, descending=descending)
     return values, indices
 
 
 def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that what is saved are places, not numbers: they may take as many bytes."""
+    """Ask that the saved tensors hold indices, not values, which may take as many bytes."""
     _, outputs = applied(function, inputs)
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
         if saved is not None and saved.is_floating_point():
             return found(
                 "oversaved",
-                f"Saved tensor number {position} holds values ({str(saved.dtype)[6:]}); this "
-                "exercise allows the indices only.",
+                f"Saved tensor number {position} holds values ({str(saved.dtype)[6:]}). This "
+                "exercise allows only the indices.",
                 {"position": position},
-                "Where did each value go? Forward knows it already, and backward need not sort "
-                "again.",
+                "Where did each value go? `forward` knows this already, so `backward` need not "
+                "sort again.",
             )
     return None
 
@@ -50,18 +50,20 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Outputs without a gradient",
-    constraints="nothing but the indices is kept",
+    constraints="nothing but the indices is saved",
     reference=sort_with_indices,
     samplers={
         "a 3×5 matrix": lambda rng: (normal(rng, 3, 5),),
         "a vector": lambda rng: (normal(rng, 6),),
         "descending": lambda rng: (normal(rng, 2, 4), True),
-        "three axes, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
+        "three dimensions, one of length 1": lambda rng: (normal(rng, 2, 1, 3),),
     },
     asked=("wrong-non-differentiable",),
     checks=(
         *CONDUCT,
-        keeps_at_most(lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes an element"),
+        keeps_at_most(
+            lambda x, descending=False: 8 * x.numel(), "the indices, 8 bytes for each element"
+        ),
         saves_no_values,
     ),
 )

@@ -1,14 +1,15 @@
 """Strided gain
 
-1. Four arguments go in. Which of them are tensors that backward reads, and which are numbers and
-   flags? When `x` is not multiplied by `gain`, does backward need the values of `x`?
+1. forward has four arguments. Which of them are tensors that backward reads, and which are numbers
+   and flags? When `x` is not multiplied by `gain`, does backward need the values of `x`?
 2. backward needs the stride, the flag and the shape of x as attributes. It needs x and gain as
    saved tensors, but only in training. The gradient of x is zero for each element that was left
    out. So start with zeros in the shape of x and in the dtype of grad_output.
 3. Let grad_x = grad_output.new_zeros(ctx.shape), then assign grad_output to grad_x[...,
-   ::ctx.stride], in training times gain. The gradient of gain is grad_output times the kept
-   elements of x. Check ctx.needs_input_grad before you compute each gradient, return None for
-   stride and training, and .clone() the slice if forward returns it unchanged.
+   ::ctx.stride]. In training, multiply grad_output by gain first. The gradient of gain is
+   grad_output times the kept elements of x. Check ctx.needs_input_grad before you compute each
+   gradient, return None for stride and training, and .clone() the slice if forward returns it
+   unchanged.
 """
 
 from typing import Any
@@ -22,7 +23,7 @@ from autograd_course.grader.sampling import normal
 
 
 def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
-    """Return every ``stride``-th element of the last axis, in training times ``gain``."""
+    """Return every ``stride``-th element of the last dimension, in training times ``gain``."""
     kept = x[..., ::stride]
     return kept * gain if training else kept.clone()
 
@@ -45,17 +46,17 @@ EXERCISE = FunctionExercise(
     points=3,
     difficulty="medium",
     minutes=20,
-    section="The whole thing, working",
-    constraints="a gradient is computed only where one is wanted, the output is no view, and "
-    "nothing is kept when training is False",
+    section="Separate forward and setup_context",
+    constraints="a gradient is computed only if it is needed, the output is not a view, and "
+    "nothing is saved when training is False",
     reference=strided_gain,
     samplers={
         "stride 2, in training": lambda rng: signal(rng, (2, 7), 2, True),
         "stride 2, not in training": lambda rng: signal(rng, (2, 7), 2, False),
         "stride 1": lambda rng: signal(rng, (5,), 1, True),
         "stride 1, not in training": lambda rng: signal(rng, (2, 3), 1, False),
-        "stride 3, three axes, one of length 1": lambda rng: signal(rng, (2, 1, 6), 3, True),
-        "a stride longer than the axis": lambda rng: signal(rng, (3, 2), 4, True),
+        "stride 3, three dimensions, one of length 1": lambda rng: signal(rng, (2, 1, 6), 3, True),
+        "a stride longer than the dimension": lambda rng: signal(rng, (3, 2), 4, True),
     },
     asked=("wasted-gradient", "returns-view"),
     checks=(

@@ -12,6 +12,7 @@ from autograd_course import functions
 
 SOLVED = solved("02_ctx_rules")
 RIGHT = {
+    "snake": SOLVED["Snake"],
     "strided-gain": SOLVED["StridedGain"],
     "leaky-relu-in-place": SOLVED["LeakyReLUInPlace"],
     "sort-with-indices": SOLVED["SortWithIndices"],
@@ -24,8 +25,21 @@ RIGHT = {
 }
 
 
+class SnakeByTheProductOfSineAndCosine(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, a: float) -> Any:
+        ctx.save_for_backward(x)
+        ctx.a = a
+        return x + torch.sin(a * x).square() / a
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g + 2 * g * torch.sin(ctx.a * x) * torch.cos(ctx.a * x), None
+
+
 class StridedGainInTwoParts(Function):
-    """The flag decides what is saved; the engine says in needs_input_grad what is wanted."""
+    """The flag decides what is saved, and needs_input_grad decides what is computed."""
 
     @staticmethod
     def forward(x: Any, gain: Any, stride: int, training: bool) -> Any:
@@ -113,6 +127,7 @@ class FrozenTargetByDifference(Function):
 
 
 ALSO_RIGHT = {
+    "snake by sine and cosine": ("snake", SnakeByTheProductOfSineAndCosine),
     "strided gain by setup_context": ("strided-gain", StridedGainInTwoParts),
     "strided gain times one": ("strided-gain", StridedGainSavingInForwardOnly),
     "leaky relu in place with a mask": ("leaky-relu-in-place", LeakyWithMask),
@@ -128,6 +143,34 @@ ALSO_RIGHT = {
 
 spoiling = Spoiling(RIGHT)
 backward, forward = spoiling.backward, spoiling.forward
+
+
+def snake_saves_the_number(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+class SnakeOnCtx(RIGHT["snake"]):  # type: ignore[misc]
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.x, ctx.a = inputs
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * (1 + torch.sin(2 * ctx.a * ctx.x)), None
+
+
+class SnakeSavingTheSine(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, a: float) -> Any:
+        sine = torch.sin(a * x)
+        ctx.save_for_backward(x, sine)
+        ctx.a = a
+        return x + sine**2 / a
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        x, sine = ctx.saved_tensors
+        return g * (1 + 2 * sine * torch.cos(ctx.a * x)), None
 
 
 def gain_saves_everything(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
@@ -295,6 +338,27 @@ def _loss(p: Any, t: Any, w: Any, g: Any) -> Any:
 
 
 WRONG = [
+    Wrong("snake", "saves the sine too", "oversaved", SnakeSavingTheSine),
+    Wrong("snake", "x on ctx", "tensor-on-ctx", SnakeOnCtx),
+    spoiling.setup("snake", "saves the number", "non-tensor-saved", snake_saves_the_number),
+    backward(
+        "snake",
+        "nothing for the number",
+        "wrong-arity",
+        lambda ctx, x, g: g * (1 + torch.sin(2 * ctx.a * x)),
+    ),
+    backward(
+        "snake",
+        "multiplies by the inner derivative twice",
+        "gradient-mismatch",
+        lambda ctx, x, g: (g * (1 + ctx.a * torch.sin(2 * ctx.a * x)), None),
+    ),
+    backward(
+        "snake",
+        "the derivative alone",
+        "ignores-grad-output",
+        lambda ctx, x, g: (1 + torch.sin(2 * ctx.a * x), None),
+    ),
     forward("strided-gain", "saves the stride", "non-tensor-saved", gain_saves_everything),
     forward("strided-gain", "saves in evaluation too", "oversaved", gain_saves_always),
     forward("strided-gain", "x on ctx in evaluation", "tensor-on-ctx", gain_keeps_x_in_evaluation),
@@ -334,7 +398,7 @@ WRONG = [
     ),
     Wrong("sort-with-indices", "one gradient for two outputs", "backward-raises", SortOneGradient),
     Wrong("sort-with-indices", "saves the input too", "oversaved", SortSavingInput),
-    Wrong("sort-with-indices", "sorts the input again", "allows the indices", SortingAgain),
+    Wrong("sort-with-indices", "sorts the input again", "allows only the indices", SortingAgain),
     backward(
         "sort-with-indices",
         "gathers instead of scattering",
@@ -422,20 +486,21 @@ WRONG = [
     Wrong("card-two-outputs", "both outputs", "both gradients arrive", "5a"),
     Wrong("card-two-outputs", "other weights", "with other values", "1c"),
     Wrong("card-gradient-scale", "the return", "makes a view of it", "2d"),
-    Wrong("card-gradient-scale", "the values", "exactly the point", "1a"),
+    Wrong("card-gradient-scale", "the values", "in a correct Function", "1a"),
     Wrong("card-gradient-scale", "after sin", "nothing goes wrong after it", "1c"),
-    Wrong("predict-backward-calls", "one node", "a node of its own", [1, 1, 2, 0]),
+    Wrong("predict-backward-calls", "one node", "its own node", [1, 1, 2, 0]),
     Wrong("predict-backward-calls", "one call for each use", "There is one node", [2, 2, 2, 0]),
     Wrong("predict-backward-calls", "one graph", "visits the node again", [2, 1, 1, 0]),
-    Wrong("predict-backward-calls", "a node without grad", "makes no node", [2, 1, 2, 1]),
+    Wrong("predict-backward-calls", "a node without grad", "creates no node", [2, 1, 2, 1]),
     Wrong("predict-backward-calls", "one number", "hand in 4 numbers", 2),
-    Wrong("card-twins", "the values", "a product is a new tensor", "2a"),
-    Wrong("card-twins", "the same input", "which of them wrote last", "1b"),
+    Wrong("card-twins", "the values", "the product is a new tensor", "2a"),
+    Wrong("card-twins", "the same input", "which one was the last", "1b"),
     Wrong("card-twins", "the name of a rule", "such as", "shared-state"),
 ]
 
 
 KNOWN = [
+    ("snake", (double(0, torch.pi / 2), 1.0), double(0, 1 + torch.pi / 2)),
     ("strided-gain", (double(1, 2, 3), double(10, 100), 2, True), double(10, 300)),
     ("strided-gain", (double(1, 2, 3), double(10, 100), 2, False), double(1, 3)),
     ("leaky-relu-in-place", (double(-2, 3), 0.5), double(-1, 3)),
