@@ -184,8 +184,8 @@ STATED: dict[str, dict[str, str]] = {
     },
     "repair-autocast": {
         "without autocast nothing is converted": "float32 always",
-        "in bfloat16": "bfloat16 inputs stay",
-        "are those without it": "forward alone",
+        "if a layer before returns it, bfloat16": "bfloat16 inputs stay",
+        "are the same as without it": "forward alone",
     },
     "lambert-w": {
         "`x` of any shape": "from_numpy of a number",
