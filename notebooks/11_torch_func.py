@@ -253,16 +253,16 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
         arrow = {"arrowstyle": "->", "color": GRAY}
         learned.annotate("", (place, 6.4), (place, 5.7), arrowprops=arrow)
     note(learned, "five readings of 30 m, far above", (6.0, 5.0), GRAY)
-    note(learned, "the batch clipped", (0.2, 3.7), ORANGE)
-    note(learned, "each sample clipped", (9.2, -2.5), BLUE)
+    note(learned, "clip_batch", (0.2, 3.7), ORANGE)
+    note(learned, "clip_samples", (9.2, -2.5), BLUE)
     learned.set(title="what was learned", xlabel="hours", ylabel="level [m]", ylim=(-3, 6.6))
 
     sizes.semilogy(h[good], first_norms[good], ".", color=BLUE)
     sizes.semilogy(h[bad], first_norms[bad], "o", color=ORANGE)
     sizes.axhline(1, color=GRAY, linestyle="--", linewidth=1)
-    note(sizes, "the five", (0.5, 230), ORANGE)
-    note(sizes, "clipped to", (0.5, 0.62), GRAY)
-    sizes.set(title="norm of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
+    note(sizes, "30 m", (0.5, 230), ORANGE)
+    note(sizes, "limit", (0.5, 0.62), GRAY)
+    sizes.set(title="gradient norm of each sample, step 1", xlabel="hours", ylim=(0.2, 600))
 
 # %% [markdown]
 # Both runs use the same data, the same network and the same optimizer. The better run needs a
@@ -296,7 +296,7 @@ function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, n
 #
 # | | |
 # | --- | --- |
-# | `inputs` | the tuple of all arguments of `forward`, including defaults: `(x,) = inputs` |
+# | `inputs` | a tuple of all arguments of `forward`, including defaults: `x, a = inputs` |
 # | `output` | what `forward` returned: a tensor, or a tuple of several outputs |
 # | belongs here | `save_for_backward`, `save_for_forward`, all `mark_…` and `set_…` methods |
 # | numbers, shapes, flags | attributes, such as `ctx.keep = keep` |
@@ -799,8 +799,8 @@ for name, layer in layers.items():
 # %% [markdown]
 # ### Checkpoint 2
 #
-# `clip_batch` computes the gradient of the *mean* loss. Add up the 120 per-sample gradients. How
-# many times the gradient of the mean loss is the sum?
+# `clip_batch` computes the gradient of the *mean* loss. Now add up the 120 per-sample gradients. By
+# which factor is the sum larger than the gradient of the mean loss?
 
 # %%
 net = Net(Snake.apply).to(device)

@@ -162,8 +162,8 @@ print(f"a series of {length} readings: {len(operations)} operations")
 
 # %% [markdown]
 # `torch.compile` knows much of NumPy and replaces it by PyTorch operations. So it has *unrolled*
-# the loop: each reading adds nine operations. A series of 1,000 readings makes a graph of more than
-# 9,000. What happens if one compiled model receives ten series, of 2, 3, … 11 readings?
+# the loop: each reading adds nine operations, and 1,000 readings would add 9,000. The next cell
+# calls one compiled model with ten series, of 2, 3, … 11 readings.
 
 # %%
 lengths = range(2, 12)
@@ -173,8 +173,8 @@ print("operations of each graph:", *map(len, by_loop))
 
 # %% [markdown]
 # Each length needs its own graph. After eight graphs PyTorch gives up. It runs the last two series
-# in plain Python, and only the log says so. The results are right, but compiling has cost time and
-# gained nothing.
+# in plain Python, and only the log says so. The results are right, but the model was compiled eight
+# times, and each graph fits a single length.
 
 # %% [markdown]
 # ## The whole thing, working
@@ -313,9 +313,9 @@ for function in (Combined, Separate, WithVmap, WithJvp):
 
 # %% [markdown]
 # The combined `forward(ctx, x)` works with `backward()`, with checkpoint and with `torch.compile`.
-# It also works with `DistributedDataParallel` (see "In company"). But it does not work with
-# `torch.func`. The separate `setup_context` adds `func.grad`, a vmap rule adds `vmap`, and `jvp`
-# adds the last two.
+# It also works with `DistributedDataParallel` (see "Tools around a Function"). But it does not work
+# with `torch.func`. The separate `setup_context` adds `func.grad`, a vmap rule adds `vmap`, and
+# `jvp` adds the last two.
 #
 # But `jvp` also takes something away. PyTorch 2.13 cannot trace a Function that defines `jvp`.
 # Without `fullgraph=True`, it breaks the graph before and after this Function. So define `jvp` only
@@ -595,9 +595,9 @@ for test, outcome in opcheck(smooth, (sample, 0.8)).items():
 # %% [markdown]
 # ### Checkpoint 2
 #
-# This operator breaks two of its promises. Run the cell and read what `opcheck` reports. Change the
-# cell until `opcheck` passes. (You can define an operator as often as you like. The new definition
-# replaces the old one, and you register its parts again.)
+# This operator breaks three of its promises. Run the cell and read what `opcheck` reports. Change
+# the cell until `opcheck` passes. (You can define an operator as often as you like. The new
+# definition replaces the old one, and you register its parts again.)
 
 
 # %%
@@ -624,8 +624,9 @@ with show_error(characters=400):
 # late_half.register_fake(lambda x: torch.empty_like(x[..., x.shape[-1] // 2 :]))
 # ```
 #
-# Without `opcheck`, eager mode raises no error for any of these mistakes. PyTorch notices a wrong
-# fake only when something compiled relies on it, or never.
+# Without `opcheck`, eager mode raises an error for the view only. It does not notice that `x` has
+# changed, and it does not use the fake. PyTorch notices a wrong fake only when a compiled model
+# relies on it, or never.
 #
 # </details>
 
@@ -687,9 +688,9 @@ with show_error():
 # Reverse mode raises an error. Forward mode treats the operator as a constant and returns zeros,
 # without an error.
 #
-# But an operator does not need a gradient. Let the operator be only the kernel, and call it in the
-# `forward` of a Function with a separate `setup_context`. The compiler looks into the Function and
-# stops at the operator. `torch.func` sees only the Function.
+# But you do not have to register a gradient. Let the operator contain only the kernel, and call it
+# in the `forward` of a Function with a separate `setup_context`. The compiler looks into the
+# Function and stops at the operator. `torch.func` sees only the Function.
 
 
 # %%
@@ -724,7 +725,7 @@ with show_error():
 # `jvp` to the Function, and accept that the compiler breaks the graph there.
 
 # %% [markdown]
-# ## Which one to take
+# ## Which one to choose
 #
 # | you have | write | because |
 # | --- | --- | --- |
@@ -737,7 +738,7 @@ with show_error():
 # | an old combined Function that only trains | leave it as it is | compile and DDP accept it |
 
 # %% [markdown]
-# ## Three more kinds of operators
+# ## More about operators
 #
 # *Reference: look here when you need `vmap`, an operator that writes in place, or Triton.*
 #
@@ -905,7 +906,7 @@ for function in (SeparateProject, SeparateRight):
 # `grad_output` in `backward`, by hand.)
 
 # %% [markdown]
-# ## In company
+# ## Tools around a Function
 #
 # *Reference: look here when you use checkpoint, several processes, threads or compiled autograd.*
 #
@@ -945,10 +946,10 @@ print(*calls)
 #
 # ### In several processes
 #
-# `DistributedDataParallel` (DDP) runs the same model in several processes,
-# each with its share of the batch, and averages the gradients. Your Function does not have to know
-# about the other processes. It only has to *return* its gradients. DDP puts a hook on each
-# parameter, and autograd calls the hook when it adds a returned gradient to the parameter.
+# `DistributedDataParallel` (DDP) runs the same model in several processes, each with its share of
+# the batch, and averages the gradients. Your Function does not have to know about the other
+# processes. It only has to *return* its gradients. DDP puts a hook on each parameter, and autograd
+# calls the hook when it adds a returned gradient to the parameter.
 #
 # The next cells train two layers with the same numbers in two processes. One layer passes its
 # weight as an argument and returns the gradient. The other layer uses the weight without passing
@@ -984,10 +985,10 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
 #
 # ### In another thread
 #
-# On the CPU, `backward` runs in the thread that calls
-# `loss.backward()`, which need not be the thread of `forward`. For tensors on a GPU, the autograd
-# engine has a thread of its own for each device (not run here, because it needs a GPU). So
-# `backward` must not read a `threading.local`. Put what it needs on `ctx`.
+# On the CPU, `backward` runs in the thread that calls `loss.backward()`. `forward` may have run in
+# another thread. For tensors on a GPU, the autograd engine has a thread of its own for each device
+# (not run here, because it needs a GPU). So `backward` must not read a `threading.local`. Put what
+# it needs on `ctx`.
 
 # %%
 settings = threading.local()

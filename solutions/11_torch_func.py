@@ -3,7 +3,7 @@
 #
 # # 11 · torch.func: exercises
 #
-# You make three Functions work with `torch.func`, and you compute per-sample gradients. All three Functions already work in an ordinary `backward()`. You may have solved `vmap-solve` in the lesson already.
+# You make three Functions work with `torch.func`, and you compute per-sample gradients. At the end you predict what `forward` receives under `vmap`. All three Functions already work in an ordinary `backward()`. You may have solved `vmap-solve` in the lesson already.
 #
 # **Given:** the task, the formulas, and usually a Function that lacks only the methods that you write.
 #
@@ -11,7 +11,7 @@
 #
 # **Constraints for every Function:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
 #
-# 10 points, about 50 minutes.
+# 11 points, about 55 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -232,6 +232,27 @@ class SmoothMaximum(Function):
 
 # %% nbgrader={"grade": true, "grade_id": "jvp-smooth-maximum-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 grade("jvp-smooth-maximum", SmoothMaximum)
+
+# %% [markdown]
+# ## 5 · What forward receives (1 point · easy · 4 minutes)
+#
+# `Half` is a Function with one input and with `generate_vmap_rule = True`. `Whole` is the same Function with a rule by hand, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). How many elements does the tensor report that `forward` receives in each of these programs? Predict four numbers before you run anything.
+#
+# - **a** `vmap(Half.apply)(x)`
+# - **b** `vmap(Half.apply, in_dims=2)(x)`
+# - **c** `vmap(vmap(Half.apply))(x)`
+# - **d** `vmap(Whole.apply)(x)`
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-vmap-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ...]
+### BEGIN SOLUTION
+prediction = [15, 20, 3, 60]
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "predict-vmap-elements-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-vmap-elements", prediction)
 
 # %% [markdown]
 # ## Where you are

@@ -251,6 +251,15 @@ def test_opcheck_holds_an_operator_to_its_promises(function: Any, fake: Any, tes
         opcheck(f, (torch.ones(3),))
 
 
+def test_eager_mode_notices_a_returned_view_and_neither_a_change_nor_a_wrong_fake() -> None:
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="may not alias any inputs"):
+        operator("a_view", viewing)(x)
+    assert operator("a_change", changing)(x).tolist() == [-1.0] * 3
+    assert x.tolist() == [-1.0] * 3
+    assert operator("a_wrong_fake", fake=lambda x: x.new_empty(()))(x).shape == x.shape
+
+
 def test_custom_op_may_be_defined_again_and_loses_what_was_registered() -> None:
     operator("again")
     bare = custom_op("facts12::again", negated, mutates_args=())
@@ -350,7 +359,7 @@ def test_under_autocast_custom_fwd_belongs_where_ctx_is(
             y.sum().backward()
 
 
-# In company
+# Tools around a Function
 
 
 @pytest.mark.parametrize("times", [1, 2])
