@@ -194,7 +194,7 @@ grade("jvp-smooth-maximum", SmoothMaximum)
 # %% [markdown]
 # ## 5 · What forward receives (1 point · easy · 4 minutes)
 #
-# `Half` is a Function with one input and with `generate_vmap_rule = True`. `Whole` is the same Function with a rule by hand, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). How many elements does the tensor report that `forward` receives in each of these programs? Predict four numbers before you run anything.
+# `Half` is a Function with one input and with `generate_vmap_rule = True`. `Whole` is the same Function with a rule by hand, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). In each of these programs, `forward` receives a tensor. How many elements does this tensor report? Predict four numbers before you run anything.
 #
 # - **a** `vmap(Half.apply)(x)`
 # - **b** `vmap(Half.apply, in_dims=2)(x)`

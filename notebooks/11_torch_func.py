@@ -283,7 +283,7 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # | an intermediate for `backward` | `ctx.save_for_backward(s)` | return it, or recompute it |
 # | `torch.func.grad`, `vjp`, `jvp`, `vmap`, `hessian` | raise an error | possible |
 #
-# Nothing else changes. The lab below takes both forms. Drag $x$ and $a$, and watch which lines run
+# Nothing else changes. The lab below shows both forms. Drag $x$ and $a$, and watch which lines run
 # in which method.
 
 # %%
@@ -411,8 +411,8 @@ print(f"sum of the 120: {per_sample.sum():.3f}, gradient of the batch: {total:.3
 # ### Checkpoint 1
 #
 # You can nest `vmap`. A grid of $6 \times 20$ samples, each with 3 numbers, is a tensor of shape
-# `(6, 20, 3)`. You call `vmap(vmap(f))` on it. How many dimensions does the `x` have that
-# `forward` receives?
+# `(6, 20, 3)`. You call `vmap(vmap(f))` on it, and `f` calls a Function. How many dims does the
+# tensor `x` in `forward` have?
 
 # %%
 grid = torch.randn(6, 20, 3)
@@ -433,13 +433,13 @@ predict(..., seen[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# One. Each `vmap` hides one dimension: the outer one hides the 6, the inner one the 20. One sample
-# of shape `(3,)` is left.
+# One. Each `vmap` hides one dim: the outer `vmap` hides the 6, and the inner `vmap` hides the 20.
+# One sample of shape `(3,)` is left.
 #
 # </details>
 
 # %% [markdown]
-# ### Where the generated rule ends
+# ### What breaks a generated rule
 #
 # With `generate_vmap_rule = True` you promise something: `forward`, `backward` and `jvp` consist of
 # PyTorch operations that do the same for every sample. Here are four Functions with this line.
@@ -465,7 +465,7 @@ class IntoZeros(Snake):
     @staticmethod
     def forward(x, a):
         y = torch.zeros(3)
-        y += x  # y has no batch dimension, x has one
+        y += x  # y has no batch dim, but x has one
         return y
 
 
@@ -766,7 +766,7 @@ diagnose(Cached, (x, a))
 # %% [markdown]
 # ## Per-sample gradients
 #
-# You can now read the center of `clip_samples`:
+# You can now read the central lines of `clip_samples`:
 #
 # ```python
 # def loss(parameters, x, y):

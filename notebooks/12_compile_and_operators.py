@@ -231,7 +231,7 @@ with figure(width=5.0, height=3.2) as (ax,):
 # ## What a Function can do
 #
 # `loss.backward()` is not the only way to use a Function. Here are four Functions for
-# $y = x + \sin^2 x$. Each has one method or line more than the one before.
+# $y = x + \sin^2 x$. Each adds a method or a line to the previous one.
 
 
 # %%
@@ -336,7 +336,7 @@ print("forward: ", *forward_graph)
 print("backward:", *backward_graph)
 
 # %% [markdown]
-# The compiler sees into both methods. `forward` became part of one graph. `backward` was traced at
+# The compiler looks into both methods. `forward` became part of one graph. `backward` was traced at
 # the same time and became part of another graph, together with the derivative of the `tanh` after
 # it. A backend can fuse each graph into one loop. So a Function does not stop the compiler, but
 # writing a Function does not help the compiler, either.
@@ -506,7 +506,7 @@ for function in (Branching, Printing, Counting, AskingAutograd):
 # ### Exercise 1: repair-graph-breaks
 #
 # The Huber loss is $x^2/2$ for $|x| \le \delta$ and $\delta\,(|x| - \delta/2)$ beyond. The next
-# Function is right in eager mode, but the compiler stops at three places.
+# Function is right in eager mode, but the compiler stops in three places.
 
 
 # %%
@@ -1077,4 +1077,4 @@ knowledge_check("12")
 # breaks, build an operator that passes `opcheck` and compiles into one graph, and make a loss safe
 # under autocast.
 #
-# [Lesson 13](13_solvers.ipynb) is about solvers.
+# [Lesson 13](13_solvers.ipynb) shows how to differentiate the result of a solver.

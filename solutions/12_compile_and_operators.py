@@ -49,7 +49,7 @@ from autograd_course.lesson import show_error
 #
 # $$y = \begin{cases} x^2/2 & |x| \le \delta \\ \delta\,(|x| - \delta/2) & \text{else.} \end{cases}$$
 #
-# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops at all three places.
+# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops in all three places.
 
 
 # %%

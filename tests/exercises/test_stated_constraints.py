@@ -183,7 +183,7 @@ STATED: dict[str, dict[str, str]] = {
         "it compiles into one graph": "NumPy in backward",
     },
     "repair-autocast": {
-        "without autocast nothing is converted": "float32 always",
+        "Without autocast nothing is converted": "float32 always",
         "if a layer before returns it, bfloat16": "bfloat16 inputs stay",
         "are the same as without it": "forward alone",
     },
