@@ -359,6 +359,11 @@ def test_under_autocast_custom_fwd_belongs_where_ctx_is(
             y.sum().backward()
 
 
+def test_autocast_computes_in_bfloat16_on_the_cpu_and_in_float16_on_a_gpu() -> None:
+    assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+    assert torch.get_autocast_dtype("cuda") is torch.float16
+
+
 # Tools around a Function
 
 
