@@ -400,9 +400,14 @@ print("gradients of a:", tuple(per_sample.shape))
 # The gradient of the *shared* `a` has a batch dim: it contains one number for each sample. These
 # 120 numbers are the same as those of a loop, and they add up to the ordinary gradient.
 
+
 # %%
-total = grad(lambda a: Snake.apply(batch, a).sum())(a)
-looped = torch.stack([grad(lambda a, x=x: Snake.apply(x, a).sum())(a) for x in batch])
+def summed(a, x):
+    return Snake.apply(x, a).sum()
+
+
+total = grad(summed)(a, batch)
+looped = torch.stack([grad(summed)(a, row) for row in batch])
 print("vmap, first samples:", per_sample[:4].numpy().round(3))
 print("loop, first samples:", looped[:4].numpy().round(3))
 print(f"sum of the 120: {per_sample.sum():.3f}, gradient of the batch: {total:.3f}")
@@ -783,14 +788,15 @@ diagnose(Cached, (x, a))
 # - `in_dims=(None, 0, 0)`: all samples share the parameters, and the data has one row per sample.
 #
 # Inside `vmap` a sample has no batch dim. Our network accepts that, but a layer such as `nn.Conv2d`
-# may expect a batch dim. Then pass it `x.unsqueeze(0)`, a batch of one. Two layers need more:
+# may expect a batch dim. Then pass it a batch of one, as below with `unsqueeze`. Two layers need
+# more:
 
 # %%
 layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
 for name, layer in layers.items():
     print(f"{name}:")
     with show_error(characters=200):
-        vmap(lambda x, layer=layer: layer(x.unsqueeze(0)))(batch.float())
+        vmap(layer)(batch.float().unsqueeze(1))  # each sample has the shape (1, 3)
 
 # %% [markdown]
 # For dropout, pass `randomness="different"` to `vmap`. Batch norm has no repair: it mixes the

@@ -207,7 +207,7 @@ k = torch.nn.functional.normalize(q + torch.randn(12, 8, generator=rng))
 losses = BrokenContrast.apply(q, k, 0.02)
 with torch.autocast("cpu", dtype=torch.bfloat16):
     error = (BrokenContrast.apply(q, k, 0.02) - losses).abs().max()
-print(f"a loss of {losses[1]:.1f} and others are off by up to {error:.1f} under autocast")
+print(f"second loss {losses[1]:.1f}, largest error under autocast {error:.1f}")
 
 
 # %% [markdown]
