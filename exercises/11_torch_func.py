@@ -3,15 +3,15 @@
 #
 # # 11 · torch.func: exercises
 #
-# You make four Functions work with `torch.func`. All of them already work in an ordinary `backward()`.
+# You make three Functions work with `torch.func`, and you compute per-sample gradients. At the end you predict what `forward` receives under `vmap`. All three Functions already work in an ordinary `backward()`. You may have solved `vmap-solve` in the lesson already.
 #
-# **Given:** the task, the formulas, and usually a Function that lacks only the method you write.
+# **Given:** the task, the formulas, and usually a Function that lacks only the methods that you write.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
-# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
+# **Constraints for every Function:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
 #
-# 10 points, about 50 minutes.
+# 11 points, about 55 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -40,6 +40,7 @@ from torch.autograd import Function
 from torch.func import functional_call, grad, vmap
 
 from autograd_course import grade, hint, progress
+from autograd_course.lesson import show_error
 
 # %% [markdown]
 # ## 1 · Split an old Function (2 points · medium · 20 minutes)
@@ -48,7 +49,7 @@ from autograd_course import grade, hint, progress
 #
 # $$y = x \, r \, w, \qquad r = \frac{1}{\sqrt{\tfrac{1}{n}\sum_i x_i^2 + \varepsilon}} .$$
 #
-# The Function below has trained well for years. Then somebody wanted per-sample gradients.
+# The Function below has trained well for years. Now a colleague wants per-sample gradients, and `torch.func.grad` raises an error.
 
 
 # %%
@@ -70,16 +71,14 @@ class OldRMSNorm(Function):
 
 
 x = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.5, -0.5]], dtype=torch.float64)
-try:
+with show_error():
     grad(lambda x: OldRMSNorm.apply(x, torch.ones(3), 1e-5).sum())(x)
-except RuntimeError as error:
-    print(str(error).partition(". ")[0])
 
 
 # %% [markdown]
-# **Write** the class `RMSNorm` with a separate `forward(x, weight, eps)` and `setup_context`, and with `backward`. `apply` returns two tensors, `(y, rstd)`, as PyTorch's own normalizations do: that is how forward hands to backward what it has worked out. No gradient is meant to come through `rstd`.
+# **Write** the class `RMSNorm` with a separate `forward(x, weight, eps)` and `setup_context`, and with `backward`. `apply` returns two tensors, `(y, rstd)`, because `backward` needs `rstd`. PyTorch's own normalizations do the same. No gradient flows through `rstd`.
 #
-# **Constraint:** `torch.func.grad` and `vmap` take it. Its vmap rule may be generated.
+# **Constraint:** `torch.func.grad` and `vmap` accept the class. PyTorch may generate its vmap rule.
 
 # %% nbgrader={"grade": false, "grade_id": "split-rms-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
 RMSNorm = ...
@@ -94,13 +93,13 @@ grade("split-rms-norm", RMSNorm)
 # %% [markdown]
 # ## 2 · Per-sample gradients (2 points · medium · 10 minutes)
 #
-# Clipping each sample, measuring how noisy a batch is, finding the samples that a model has learned least from: all these need the gradient of each sample's own loss.
+# Some methods need the gradient of each sample's own loss. They clip each sample, measure how noisy the gradient of a batch is, or find the samples from which a model has learned least.
 #
-# `model` is any module, `x` holds $N$ samples along axis 0, `y` their targets, and `loss(prediction, target)` is one number for a batch, such as `F.mse_loss`. The gradient of sample $i$ is that of `loss(model(x[i : i + 1]), y[i : i + 1])`: a batch of one. (Models insist on a batch axis, and `vmap` takes it away.)
+# `model` is any module. `x` contains $N$ samples along dim 0, and `y` contains their targets. `loss(prediction, target)` returns one number for a batch, for example `F.mse_loss`. The gradient of sample $i$ is the gradient of `loss(model(x[i : i + 1]), y[i : i + 1])`, a batch of one. (Models expect a batch dim, and `vmap` hides it.)
 #
-# **Write** the function. It returns a tuple with one tensor for each parameter, in the order of `model.named_parameters()`, of shape `(N, *parameter.shape)`.
+# **Write** the function. It returns a tuple with one tensor for each parameter, in the order of `model.named_parameters()`. Each tensor has the shape `(N, *parameter.shape)`.
 #
-# **Constraint:** the model is called once, whatever $N$.
+# **Constraint:** the model is called once for any $N$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "per-sample-gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -115,9 +114,9 @@ grade("per-sample-gradients", per_sample_gradients)
 # %% [markdown]
 # ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
 #
-# The solution $y$ of the linear system $A y = b$, computed by NumPy. Its gradient is one more system, with the transpose: $\lambda = A^{-\top} g$ gives $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading axes before both. All of this is given. Only the rule is missing.
+# NumPy computes the solution $y$ of the linear system $A y = b$. The gradient comes from one more system, with the transpose of $A$: if $\lambda = A^{-\top} g$, then $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading dims before both. Only the vmap rule is missing.
 #
-# **Write** `vmap`. Samples may lie along any axis of `a` and of `b`, and one of the two may be shared by all samples.
+# **Write** `vmap`. Samples may lie along any dim of `a` and of `b`, and all samples may share one of the two.
 #
 # **Constraint:** the kernel is called once for the whole batch.
 
@@ -152,16 +151,16 @@ grade("vmap-solve", Solve)
 # %% [markdown]
 # ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
 #
-# The maximum of a row, made smooth by a temperature $t$, with $p = \text{softmax}(x/t)$:
+# A temperature $t$ makes the maximum of a row smooth. With $p = \text{softmax}(x/t)$:
 #
 # $$y = t \log \sum_i e^{x_i / t}, \qquad \frac{\partial y}{\partial x_i} = p_i, \qquad
 # \frac{\partial y}{\partial t} = \frac{y - \sum_i p_i x_i}{t} .$$
 #
-# `x` has any shape, the last axis is the row. How do *all* outputs change when the temperature rises a little? One pass of forward mode answers this.
+# `x` may have any shape, and its last dim is the row. How do *all* outputs change if the temperature rises a little? One pass of forward mode answers this question.
 #
-# **Write** `setup_context` and `jvp`. Both tangents have the shapes of their inputs; the result has the shape of `y`.
+# **Write** `setup_context` and `jvp`. Each tangent has the shape of its input, and the result has the shape of `y`.
 #
-# **Constraints:** the Hessian, forward over reverse, is right too. Tensors are kept by the two methods that `ctx` has for it, not as its attributes.
+# **Constraints:** the Hessian, forward over reverse, is right too. Save tensors with the two methods of `ctx`, not as its attributes.
 
 
 # %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -191,6 +190,25 @@ class SmoothMaximum(Function):
 
 # %% nbgrader={"grade": true, "grade_id": "jvp-smooth-maximum-grade", "locked": true, "points": 3, "schema_version": 3, "solution": false, "task": false}
 grade("jvp-smooth-maximum", SmoothMaximum)
+
+# %% [markdown]
+# ## 5 · What forward receives (1 point · easy · 4 minutes)
+#
+# `Half` is a Function with one input and with `generate_vmap_rule = True`. `Whole` is the same Function with a rule by hand, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). In each of these programs, `forward` receives a tensor. How many elements does this tensor report? Predict four numbers before you run anything.
+#
+# - **a** `vmap(Half.apply)(x)`
+# - **b** `vmap(Half.apply, in_dims=2)(x)`
+# - **c** `vmap(vmap(Half.apply))(x)`
+# - **d** `vmap(Whole.apply)(x)`
+#
+# **Write** the numbers into the list.
+
+# %% nbgrader={"grade": false, "grade_id": "predict-vmap-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
+prediction = [..., ..., ..., ...]
+# YOUR CODE HERE
+
+# %% nbgrader={"grade": true, "grade_id": "predict-vmap-elements-grade", "locked": true, "points": 1, "schema_version": 3, "solution": false, "task": false}
+grade("predict-vmap-elements", prediction)
 
 # %% [markdown]
 # ## Where you are

@@ -3,11 +3,11 @@
 #
 # # 12 · torch.compile and custom operators: exercises
 #
-# You remove graph breaks from a Function, wrap a NumPy routine as a custom operator, and make a loss safe under autocast.
+# You remove graph breaks from a Function, wrap a NumPy routine as a custom operator, and make a loss safe under autocast. You may have solved `repair-graph-breaks` in the lesson already.
 #
 # **Given:** the task, the formulas, and code that works in an ordinary `backward()`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3 autograd may convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #
@@ -39,16 +39,17 @@ from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 
-from autograd_course import diagnose, grade, hint, progress
+from autograd_course import grade, hint, progress
+from autograd_course.lesson import show_error
 
 # %% [markdown]
 # ## 1 · Repair: graph breaks (2 points · medium · 10 minutes)
 #
-# The Huber loss is a parabola near zero and a straight line beyond $\delta$, so that an outlier pulls with a constant force:
+# The Huber loss is a parabola near zero and a straight line beyond $\delta$, so an outlier has a gradient of constant size:
 #
 # $$y = \begin{cases} x^2/2 & |x| \le \delta \\ \delta\,(|x| - \delta/2) & \text{else.} \end{cases}$$
 #
-# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops at all three.
+# The Function below is right in eager mode. It looks at values to save work, it counts outliers for a log, and it lets autograd compute its slope. The compiler stops in all three places.
 
 
 # %%
@@ -57,7 +58,7 @@ class BrokenHuber(Function):
 
     @staticmethod
     def forward(x: Tensor, delta: float) -> Tensor:
-        if x.abs().max() <= delta:  # no outlier: the parabola is enough
+        if x.abs().max() <= delta:  # no outlier, so the parabola is enough
             return x**2 / 2
         BrokenHuber.outliers += 1
         return torch.where(x.abs() <= delta, x**2 / 2, delta * (x.abs() - delta / 2))
@@ -76,13 +77,12 @@ class BrokenHuber(Function):
 
 
 errors = torch.tensor([-3.0, -0.4, 0.2, 1.5], dtype=torch.float64)
-for finding in diagnose(BrokenHuber, (errors, 1.0), level="full").findings:
-    if finding.rule == "compile-mismatch":
-        print(finding.message.partition(":")[0])
+with show_error(characters=200):
+    torch.compile(BrokenHuber.apply, backend="eager", fullgraph=True)(errors, 1.0)
 
 
 # %% [markdown]
-# **Write** `forward` and `backward` again. The same values, no counter.
+# **Write** `forward` and `backward` again. They return the same values and gradients, and there is no counter.
 #
 # **Constraint:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
 
@@ -111,15 +111,15 @@ grade("repair-graph-breaks", Huber)
 # %% [markdown]
 # ## 2 · A custom operator (4 points · hard · 15 minutes)
 #
-# A vendor's library has a fast routine that you cannot change. Read its docstring: the routine works in place.
+# A vendor's library contains a fast routine that you cannot change. Read its docstring: the routine works in place.
 
 
 # %%
 def vendor_sums(series: np.ndarray, width: int) -> np.ndarray:
     """Return the sums of `width` neighbors along the last axis.
 
-    Works in place: `series` is overwritten, and the result is a part of its memory. From n numbers
-    in a row come n - width + 1 sums.
+    Works in place: the routine overwrites `series`, and the result is a view of it. A row of n
+    numbers gives n - width + 1 sums.
     """
     np.cumsum(series, axis=-1, out=series)
     series[..., width:] -= series[..., :-width].copy()
@@ -130,9 +130,9 @@ print(vendor_sums(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3))
 
 
 # %% [markdown]
-# **Write** the four functions of an operator around it: the operator, its fake, and autograd's two. `x` has any leading axes; it lies on the CPU. You may run the cell as often as you like: the definition replaces the one before.
+# **Write** the four functions of an operator that calls the routine: the operator, its fake, and the two functions for autograd. `x` is on the CPU and may have any leading dims. You may run the cell as often as you like, because each definition replaces the previous one.
 #
-# An element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is a sum of neighbors too, of `grad_output`, with zeros beyond its ends.
+# An element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is also a sum of neighbors. It sums elements of `grad_output`, with zeros beyond both ends.
 #
 # **Constraints:** `opcheck` passes; the operator can be differentiated twice; it compiles into one graph.
 
@@ -169,11 +169,11 @@ grade("operator-window-sums", window_sums)
 # %% [markdown]
 # ## 3 · Repair: a loss under autocast ★ (2 points · medium · 15 minutes · needs "Autocast")
 #
-# In contrastive learning each query $q_i$ is to be nearest to its own key $k_i$. The loss is a cross entropy over scores at a low temperature $\tau$:
+# In contrastive learning, each query $q_i$ should be closer to its own key $k_i$ than to the other keys. The loss is a cross entropy of scores at a low temperature $\tau$:
 #
 # $$L_i = \log \sum_j e^{s_{ij}} - s_{ii}, \qquad s = \frac{q k^\top}{\tau} .$$
 #
-# With unit vectors and $\tau = 0.02$ the scores reach 50. In bfloat16 the neighbors of 50 are 49.75 and 50.25. Differences of scores are what decides, so a probability may come out off by a fifth.
+# With unit vectors and $\tau = 0.02$ the scores reach 50. In bfloat16 the neighbors of 50 are 49.75 and 50.25. The probabilities depend on differences of scores, so rounding can change a probability by a fifth.
 
 
 # %%
@@ -199,13 +199,13 @@ k = torch.nn.functional.normalize(q + torch.randn(12, 8, generator=rng))
 losses = BrokenContrast.apply(q, k, 0.02)
 with torch.autocast("cpu", dtype=torch.bfloat16):
     error = (BrokenContrast.apply(q, k, 0.02) - losses).abs().max()
-print(f"a loss of {losses[1]:.1f} and others are off by up to {error:.1f} under autocast")
+print(f"second loss {losses[1]:.1f}, largest error under autocast {error:.1f}")
 
 
 # %% [markdown]
-# **Write** the class `Contrast`: the same formulas, in float32 in both methods whenever autocast is on. Inputs come in float32 or, from a layer before, in bfloat16. Some training loops run `backward()` inside the autocast block. And without autocast nothing is converted: the grader's float64 must pass through.
+# **Write** the class `Contrast` with the same formulas. Both methods compute in float32 whenever autocast is on. The inputs are float32 or, if a layer before returns it, bfloat16. Some training loops call `backward()` inside the autocast block. Without autocast nothing is converted, so that the grader can pass float64.
 #
-# **Constraint:** under autocast the losses and their gradients are those without it. The grader works on the CPU.
+# **Constraint:** under autocast the losses and their gradients are the same as without it. The grader works on the CPU.
 
 # %% nbgrader={"grade": false, "grade_id": "repair-autocast", "locked": false, "schema_version": 3, "solution": true, "task": false}
 Contrast = ...

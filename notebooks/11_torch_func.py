@@ -3,15 +3,16 @@
 #
 # # 11 · torch.func: vmap and forward mode
 #
-# **You will** take a Function that works with `backward()` and make it work with `torch.func`. You
-# will use it to compute the gradient of every sample in a batch, in one pass.
+# **You will** change a Function so that `torch.func` can use it, and compute the gradient of every
+# sample of a batch in one pass.
 #
 # **You will learn** why `torch.func` needs a separate `setup_context`, how `vmap` treats your
 # Function with a generated rule and with a rule of your own, and how to add forward mode.
 #
-# **You need** lessons 01 and 02: `ctx`, vector-Jacobian products, `diagnose`.
+# **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `diagnose`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. The exercises come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 5. One exercise is part of it,
+# and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -37,26 +38,26 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd import Function, gradcheck
-from torch.func import functional_call, grad, hessian, jacrev, jvp, vmap
+from torch.func import functional_call, grad, hessian, jvp, vmap
 
-from autograd_course import diagnose
-from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, first_sentence, note, predict
+from autograd_course import diagnose, grade, hint  # noqa: F401
+from autograd_course.lesson import BLUE, GRAY, ORANGE, figure, note, predict, show_error, vote
 from autograd_course.visualize import function_lab, knowledge_check
 
 # %% [markdown]
 # ## One bad reading
 #
 # A tide gauge reports the level of the sea every eighteen minutes. Five of its 120 readings are
-# wrong: the transmission failed, and the log says 30 meters. We want a small network to learn the
-# tide in spite of them. Its activation is the *snake*, which suits periodic data because it learns
-# a frequency $a$ (Ziyin et al. 2020):
+# wrong: the transmission failed, and the log says 30 meters. A small network should learn the tide
+# in spite of them. Its activation is the *snake*, which suits periodic data because it learns a
+# frequency $a$ (Ziyin et al. 2020):
 #
 # $$y = x + \frac{\sin^2(a x)}{a}$$
 #
-# A colleague has written the snake as a Function, in the form that you know from lesson 01. The
-# Function is right.
+# A colleague wrote the snake as a Function with a combined `forward(ctx, x, a)`, as in lesson 01.
+# The Function is right.
 
 
 # %%
@@ -80,12 +81,7 @@ x = torch.linspace(-2, 2, 5, dtype=torch.float64, requires_grad=True)
 a = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(OldSnake.apply, (x, a)))
 
-# %% [markdown]
-# A squared error of $30^2$ outweighs everything else. The usual advice is to *clip* the gradient:
-# if its norm is larger than a limit, scale it down to the limit. We first clip the gradient of the
-# whole batch with `clip_grad_norm_`.
-
-# %%
+# %% jupyter={"source_hidden": true}
 device = "cuda" if torch.cuda.is_available() else "cpu"
 rng = torch.Generator().manual_seed(0)
 hours = torch.linspace(0, 36, 120)[:, None]
@@ -115,11 +111,7 @@ def clip_batch(net):
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
 
 
-# %% [markdown]
-# The training loop takes the function that computes the gradients as an argument.
-
-
-# %%
+# %% jupyter={"source_hidden": true}
 def fit(snake, compute_gradients, steps=200):
     torch.manual_seed(0)
     net = Net(snake).to(device)
@@ -130,22 +122,6 @@ def fit(snake, compute_gradients, steps=200):
     return net(when).detach()
 
 
-by_batch = fit(OldSnake.apply, clip_batch)
-print(f"typical error: {(by_batch - tide).square().mean().sqrt():.0f} meters")
-
-# %% [markdown]
-# The network is wrong by meters although we clipped. The five readings dominate the sum before it
-# is clipped. Clipping makes the gradient shorter, but its direction is already wrong.
-#
-# We have to clip the gradient of each *sample*, and average afterwards. Then no reading counts much
-# more than another. Training with differential privacy clips in the same way.
-#
-# This needs 120 gradients in every step. A loop would take 120 backward passes. `torch.func`
-# promises all of them in one pass: `grad` turns a function into its gradient function, and `vmap`
-# runs that function over a batch.
-
-
-# %%
 def sample_gradients(net):
     """Return the gradient of each sample's loss by parameter, with the samples along dim 0."""
 
@@ -169,20 +145,71 @@ def clip_samples(net):
         p.grad = torch.einsum("n,n...->...", factors, grads[name]) / len(when)
 
 
-try:
-    fit(OldSnake.apply, clip_samples)
-except RuntimeError as error:
-    print(first_sentence(error))
+def typical_error(prediction):
+    """Return the root mean square error in meters."""
+    return (prediction - tide).square().mean().sqrt().item()
+
 
 # %% [markdown]
-# The Function is right, but `torch.func` cannot use it.
+# The squared error of a wrong reading is about 900, so these five readings outweigh all others. The
+# usual remedy is to *clip* the gradient: if its norm is larger than a limit, you scale it down to
+# the limit. There are two ways to do this.
+#
+# - `clip_batch` computes the gradient of the whole batch and clips it.
+# - `clip_samples` clips the gradient of each *sample* and then averages, so no reading counts much
+#   more than another. Training with differential privacy does the same.
+#
+# `clip_samples` needs 120 gradients in every step. It does not run 120 backward passes. It calls
+# `torch.func`, where `grad` turns a function into its gradient function, and `vmap` runs this
+# function over a batch. The hidden cells define both ways, and `fit`, which trains the network.
+
+# %%
+by_batch = fit(OldSnake.apply, clip_batch)
+print(f"clip_batch: typical error {typical_error(by_batch):.0f} meters")
+print("clip_samples:")
+with show_error():
+    by_sample = fit(OldSnake.apply, clip_samples)
+
+# %% [markdown]
+# With `clip_batch` the network is wrong by meters. The five readings dominate the sum before it is
+# clipped. Clipping makes the gradient shorter, but its direction is already wrong. With
+# `clip_samples`, PyTorch raises an error. The Function is right, but `torch.func` cannot use it.
+#
+# **Your turn.** The next cell contains the snake in the form that `torch.func` needs, with a
+# separate `setup_context` as in lesson 02. Two things are missing. Make the two changes one after
+# the other, and run the cell before and after each of them.
+
+
+# %%
+class Edited(Function):
+    generate_vmap_rule = False  # 1. write True
+
+    @staticmethod
+    def forward(x, a):
+        return x + torch.sin(a * x) ** 2 / a
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward()  # 2. pass *inputs, which are x and a
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, a = ctx.saved_tensors
+        wave = torch.sin(2 * a * x)
+        by_a = x * wave / a - (torch.sin(a * x) / a) ** 2
+        return grad_output * (1 + wave), (grad_output * by_a).sum()
+
+
+with show_error():
+    edited = fit(Edited.apply, clip_samples)
+    print(f"typical error {100 * typical_error(edited):.0f} centimeters")
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# Two changes are enough. First, `forward` loses its `ctx`, and everything that it did with `ctx`
-# moves to the method `setup_context`, which you met in lesson 02. Second, one line says that `vmap`
-# may derive its own rule. `backward` stays the same.
+# Here is the Function with both changes. `forward` has no `ctx`. Everything that it did with `ctx`
+# is now in `setup_context`. The line `generate_vmap_rule = True` lets `vmap` derive its own rule
+# from your methods. `backward` has not changed.
 
 
 # %%
@@ -209,8 +236,8 @@ class Snake(Function):
 
 
 by_sample = fit(Snake.apply, clip_samples)
-error = (by_sample - tide).square().mean().sqrt()
-print("typical error below 10 centimeters:", bool(error < 0.1))
+print(f"clip_batch:   typical error {typical_error(by_batch):.0f} meters")
+print(f"clip_samples: typical error {100 * typical_error(by_sample):.0f} centimeters")
 
 # %% jupyter={"source_hidden": true}
 torch.manual_seed(0)
@@ -226,16 +253,16 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
         arrow = {"arrowstyle": "->", "color": GRAY}
         learned.annotate("", (place, 6.4), (place, 5.7), arrowprops=arrow)
     note(learned, "five readings of 30 m, far above", (6.0, 5.0), GRAY)
-    note(learned, "the batch clipped", (0.2, 3.7), ORANGE)
-    note(learned, "each sample clipped", (9.2, -2.5), BLUE)
+    note(learned, "clip_batch", (0.2, 3.7), ORANGE)
+    note(learned, "clip_samples", (9.2, -2.5), BLUE)
     learned.set(title="what was learned", xlabel="hours", ylabel="level [m]", ylim=(-3, 6.6))
 
     sizes.semilogy(h[good], first_norms[good], ".", color=BLUE)
     sizes.semilogy(h[bad], first_norms[bad], "o", color=ORANGE)
     sizes.axhline(1, color=GRAY, linestyle="--", linewidth=1)
-    note(sizes, "the five", (0.5, 230), ORANGE)
-    note(sizes, "clipped to", (0.5, 0.62), GRAY)
-    sizes.set(title="norm of each sample's gradient, at first", xlabel="hours", ylim=(0.2, 600))
+    note(sizes, "30 m", (0.5, 230), ORANGE)
+    note(sizes, "limit", (0.5, 0.62), GRAY)
+    sizes.set(title="gradient norm of each sample, step 1", xlabel="hours", ylim=(0.2, 600))
 
 # %% [markdown]
 # Both runs use the same data, the same network and the same optimizer. The better run needs a
@@ -246,8 +273,8 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 #
 # Why can `forward` not keep its `ctx`? `ctx` is the node of one graph. `vmap(grad(f))` contains two
 # transforms, one inside the other, and each of them handles the call: `vmap` runs `forward` for the
-# whole batch, and `grad` creates a node for the gradient. PyTorch must therefore be able to ask for
-# the two jobs of `forward` separately: compute the output, and save what `backward` needs.
+# whole batch, and `grad` creates a node for the gradient. So PyTorch must be able to request the
+# two jobs of `forward` separately: compute the output, and save what `backward` needs.
 #
 # | | combined `forward` | separate `forward` and `setup_context` |
 # | --- | --- | --- |
@@ -256,17 +283,29 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # | an intermediate for `backward` | `ctx.save_for_backward(s)` | return it, or recompute it |
 # | `torch.func.grad`, `vjp`, `jvp`, `vmap`, `hessian` | raise an error | possible |
 #
-# Nothing else changes. The lab below takes both forms. Drag $x$ and $a$, and watch which lines run
+# Nothing else changes. The lab below shows both forms. Drag $x$ and $a$, and watch which lines run
 # in which method.
 
 # %%
 function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, names=("x", "a"))
 
 # %% [markdown]
-# The third row of the table is the price. `setup_context` sees the inputs and the output of
-# `forward`, and nothing in between. Suppose that $\sin(ax)$ is expensive and that `backward` should
-# reuse it. The usual way is to return it as a second output. If callers should not differentiate
-# this output, mark it, and give them a plain function that drops it.
+# ### setup_context in full
+#
+# PyTorch calls `setup_context` after each call of `forward`, even if no input requires grad.
+#
+# | | |
+# | --- | --- |
+# | `inputs` | a tuple of all arguments of `forward`, including defaults: `x, a = inputs` |
+# | `output` | what `forward` returned: a tensor, or a tuple of several outputs |
+# | belongs here | `save_for_backward`, `save_for_forward`, all `mark_…` and `set_…` methods |
+# | numbers, shapes, flags | attributes, such as `ctx.keep = keep` |
+# | grad mode | off, so a tensor that you compute here is a constant in `backward` |
+#
+# `setup_context` sees the inputs and the output of `forward`, but no intermediate. Suppose that
+# $\sin(ax)$ is expensive and that `backward` should reuse it. The usual way is to return it as a
+# second output. If callers should not differentiate this output, mark it, and give them a plain
+# function that drops it.
 
 
 # %%
@@ -299,11 +338,11 @@ def snake(x, a):
 
 
 x, a = x.detach(), a.detach()
-expected = grad(lambda x: Snake.apply(x, a).sum())(x)
-print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x), expected))
+print("Snake:      ", grad(lambda x: Snake.apply(x, a).sum())(x).numpy().round(3))
+print("KeepingSine:", grad(lambda x: snake(x, a).sum())(x).numpy().round(3))
 
 # %% [markdown]
-# An extra output is not the only way. These are all the ways, and what each one costs:
+# An extra output is not the only way. The table lists four ways and what each one costs:
 #
 # | where the intermediate is computed | second derivative | cost |
 # | --- | --- | --- |
@@ -312,15 +351,22 @@ print("the same gradient:", torch.allclose(grad(lambda x: snake(x, a).sum())(x),
 # | in `backward` | right | computed twice, nothing saved |
 # | before `.apply`, passed as an argument | right | autograd saves its own graph too |
 #
-# With the last one, `backward` returns `None` for the extra argument. Do not store the intermediate
-# on the class or in a global variable: the next call overwrites it, as lesson 02 has shown.
+# If you pass the intermediate as an argument, `backward` returns `None` for it. Do not store it on
+# the class or in a global variable: the next call overwrites it, as lesson 02 has shown.
 
 # %% [markdown]
 # ## vmap, generated
 #
+# `vmap` applies a function to each sample of a batch and stacks the results:
+#
 # $$\operatorname{vmap}(f)\,(x_1, \dots, x_N) \;=\; \bigl(f(x_1), \dots, f(x_N)\bigr)$$
 #
-# **Common belief: "`vmap` calls my function once for each sample."** Count the calls:
+# The next cell computes the gradient of a shared $a$ for 120 samples of three numbers. It prints
+# each call of `forward` and `backward`. Vote before you run it. Some of the beliefs in this lesson
+# are true.
+
+# %%
+vote("11", "one-call")
 
 
 # %%
@@ -347,25 +393,31 @@ print("gradients of a:", tuple(per_sample.shape))
 # %% [markdown]
 # `vmap` calls each method once. `forward` receives a tensor that *reports* three elements, the
 # shape of one sample. The tensor contains all 120 samples, and each operation works on all of them
-# at once. You therefore write `forward` and `backward` for one sample: `sum()` adds up one sample
-# and not the batch.
+# at once. So you write `forward` and `backward` for one sample: `sum()` adds up one sample and not
+# the batch.
 #
-# `in_dims=(None, 0)` says that `a` is shared and that `x` has its samples along dim 0. The gradient
-# of the *shared* `a` has a batch dimension: it contains one number for each sample. These 120
-# numbers add up to the ordinary gradient.
+# `in_dims=(None, 0)` says that all samples share `a`, and that the samples of `x` are along dim 0.
+# The gradient of the *shared* `a` has a batch dim: it contains one number for each sample. These
+# 120 numbers are the same as those of a loop, and they add up to the ordinary gradient.
+
 
 # %%
-total = grad(lambda a: Snake.apply(batch, a).sum())(a)
-looped = torch.stack([grad(lambda a, x=x: Snake.apply(x, a).sum())(a) for x in batch])
-print("their sum is the batch's gradient:", torch.allclose(per_sample.sum(), total))
-print("a loop gives the same numbers:    ", torch.allclose(per_sample, looped))
+def summed(a, x):
+    return Snake.apply(x, a).sum()
+
+
+total = grad(summed)(a, batch)
+looped = torch.stack([grad(summed)(a, row) for row in batch])
+print("vmap, first samples:", per_sample[:4].numpy().round(3))
+print("loop, first samples:", looped[:4].numpy().round(3))
+print(f"sum of the 120: {per_sample.sum():.3f}, gradient of the batch: {total:.3f}")
 
 # %% [markdown]
 # ### Checkpoint 1
 #
 # You can nest `vmap`. A grid of $6 \times 20$ samples, each with 3 numbers, is a tensor of shape
-# `(6, 20, 3)`. You call `vmap(vmap(f))` on it. How many dimensions does the `x` have that
-# `forward` receives?
+# `(6, 20, 3)`. You call `vmap(vmap(f))` on it, and `f` calls a Function. How many dims does the
+# tensor `x` in `forward` have?
 
 # %%
 grid = torch.randn(6, 20, 3)
@@ -386,17 +438,19 @@ predict(..., seen[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# One. Each `vmap` hides one dimension: the outer one hides the 6, the inner one the 20. One sample
-# of shape `(3,)` is left.
+# One. Each `vmap` hides one dim: the outer `vmap` hides the 6, and the inner `vmap` hides the 20.
+# One sample of shape `(3,)` is left.
 #
 # </details>
 
 # %% [markdown]
-# ### Where the generated rule ends
+# ### What breaks a generated rule
 #
-# **Common belief: "`generate_vmap_rule = True` makes every Function work."** With this line you
-# promise that `forward`, `backward` and `jvp` consist of PyTorch operations that do the same for
-# every sample. These four Functions break the promise:
+# With `generate_vmap_rule = True` you promise something: `forward`, `backward` and `jvp` consist of
+# PyTorch operations that do the same for every sample. Here are four Functions with this line.
+
+# %%
+vote("11", "rule-for-all")
 
 
 # %%
@@ -416,7 +470,7 @@ class IntoZeros(Snake):
     @staticmethod
     def forward(x, a):
         y = torch.zeros(3)
-        y += x  # y has no batch dimension, x has one
+        y += x  # y has no batch dim, but x has one
         return y
 
 
@@ -427,14 +481,13 @@ class Random(Snake):
 
 
 for function in (Branching, CallingNumPy, IntoZeros, Random):
-    try:
+    print(f"{function.__name__}:")
+    with show_error(characters=200):
         vmap(function.apply, in_dims=(0, None))(grid[0], torch.tensor(2.0))
-    except RuntimeError as error:
-        print(f"{function.__name__}:\n    {first_sentence(error)}")
 
 # %% [markdown]
-# `x.max() > 1` has 20 answers, one for each sample, but Python can take only one branch. The
-# repairs are:
+# All four break the promise. For example, `x.max() > 1` has 20 answers, one for each sample, but
+# Python can take only one branch. You can repair each of them:
 #
 # | instead of | write |
 # | --- | --- |
@@ -446,18 +499,18 @@ for function in (Branching, CallingNumPy, IntoZeros, Random):
 # %% [markdown]
 # ## vmap, by hand
 #
-# Some code cannot work on a batched tensor. Here is a recurrence as a loop in NumPy, the
-# exponential smoothing of a series:
+# Some code cannot work on a batched tensor. Here is exponential smoothing, a recurrence that a loop
+# in NumPy computes:
 #
 # $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
 # The loop represents any code that PyTorch cannot look into: C, Fortran, a vendor's library. The
-# transpose of this recurrence is the same recurrence, run from the end. So `backward` is one more
-# call of the Function, and you can differentiate it as often as you like.
+# transpose of this recurrence is the same recurrence, run from the end. So `backward` calls the
+# Function again, and you can differentiate it as often as you like.
 
 
 # %%
-def smoothed(x: Tensor, keep: float) -> Tensor:
+def smoothed(x, keep):
     """Run the recurrence along the last dim, in NumPy."""
     series = x.detach().cpu().numpy()
     y, state = np.empty_like(series), 0.0
@@ -488,30 +541,32 @@ class Smooth(Function):
 
 
 # %% [markdown]
-# The fourth method is the rule. `vmap` passes it the *whole* tensors, including the batch
-# dimension, and the rule calls the Function on them:
+# The fourth method is the rule. `vmap` passes it the *whole* tensors, including the batch dim, and
+# the rule calls the Function on them:
 #
 # - `in_dims` says for each argument where the batch is: the position of a dim, or `None` if the
 #   argument has no batch;
 # - `info.batch_size` and `info.randomness` describe the call of `vmap`;
 # - the rule returns the outputs, and for each output the position of its batch (`out_dims`).
 #
-# The recurrence runs along the *last* dim, and the batch may be there. The rule therefore moves the
-# batch to the front first.
+# The recurrence runs along the *last* dim, where the batch may be. So the rule moves the batch to
+# the front first. The next cell has the samples in rows and then in columns:
 
 # %%
 series = torch.randn(4, 7, generator=rng, dtype=torch.float64)
 rows = torch.stack([Smooth.apply(row, 0.8) for row in series])
-print("samples in rows:   ", torch.equal(vmap(lambda x: Smooth.apply(x, 0.8))(series), rows))
-columns = vmap(lambda x: Smooth.apply(x, 0.8), in_dims=1)(series.T)
-print("samples in columns:", torch.equal(columns, rows))
+by_rows = vmap(lambda x: Smooth.apply(x, 0.8))(series)
+by_columns = vmap(lambda x: Smooth.apply(x, 0.8), in_dims=1)(series.T)
+print("loop:              ", rows[0, :4].numpy().round(3))
+print("samples in rows:   ", by_rows[0, :4].numpy().round(3))
+print("samples in columns:", by_columns[0, :4].numpy().round(3))
 slopes = vmap(grad(lambda x: Smooth.apply(x, 0.8)[-1]))(series)
 print("per-sample slopes: ", slopes[0].numpy().round(3))
 
 # %% [markdown]
-# `diagnose` compares a rule with a loop. It puts the batch dimension in several places and shares
-# some arguments, in forward and in backward. The next rule assumes that the batch is in front. A
-# test with rows would pass:
+# `diagnose` compares a rule with a loop. It puts the batch in several places and shares some
+# arguments, in forward and in backward. The next rule assumes that the batch is in front. A test
+# with rows would pass.
 
 
 # %%
@@ -528,55 +583,45 @@ class Hasty(Smooth):
 diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
 
 # %% [markdown]
-# ### Checkpoint 2
+# Now suppose that a kernel has two arguments, and all samples share one of them. Most kernels want
+# a batch in both. For the shared argument, `in_dims` contains `None`, and the rule gives it a batch
+# with `t.expand(info.batch_size, *t.shape)`. `expand` copies nothing, and its own backward sums the
+# gradient of the shared tensor over the samples.
 #
-# This one is yours to finish. $y = \sum_i x_i t_i$ measures how well a series $x$ matches a
-# template $t$, again in NumPy. The rule below is right only if `x` and `t` both have their batch
-# along dim 0. Make it right for every `in_dims`, including `None`, and run the cell again.
+# ### Exercise 1: vmap-solve
+#
+# NumPy solves the linear system $A y = b$. The kernel takes a matrix and a vector, and also any
+# leading dims before both. Write the rule. It must accept every `in_dims`, including `None` for one
+# of the two arguments, and it must call the kernel once. If you are stuck, run `hint("vmap-solve")`
+# in a new cell.
 
 
 # %%
-class Match(Function):
+class Solve(Function):
     @staticmethod
-    def forward(x, t):
-        return torch.from_numpy(np.asarray((x.detach().numpy() * t.detach().numpy()).sum(-1)))
+    def forward(a, b):
+        y = np.linalg.solve(a.detach().numpy(), b.detach().numpy()[..., None])
+        return torch.from_numpy(y[..., 0])
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(inputs[0], output)
 
     @staticmethod
     def backward(ctx, grad_output):
-        x, t = ctx.saved_tensors
-        needs_x, needs_t = ctx.needs_input_grad
-        g = grad_output[..., None]
-        return g * t if needs_x else None, g * x if needs_t else None
+        a, y = ctx.saved_tensors
+        grad_b = Solve.apply(a.mT, grad_output)
+        grad_a = -grad_b[..., :, None] * y[..., None, :] if ctx.needs_input_grad[0] else None
+        return grad_a, grad_b
 
     @staticmethod
-    def vmap(info, in_dims, x, t):
-        return Match.apply(x, t), 0
+    def vmap(info, in_dims, a, b):
+        # YOUR CODE HERE
+        raise NotImplementedError
 
 
-diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)))
-
-# %% [markdown]
-# <details><summary>Why</summary>
-#
-# Move the batch of each tensor to the front. Give a batch to a tensor that has none:
-#
-# ```python
-#     def vmap(info, in_dims, x, t):
-#         x, t = (
-#             v.expand(info.batch_size, *v.shape) if dim is None else v.movedim(dim, 0)
-#             for v, dim in zip((x, t), in_dims)
-#         )
-#         return Match.apply(x, t), 0
-# ```
-#
-# `expand` copies nothing, and its own backward sums the gradient of the shared tensor over the
-# samples. (Here `x * t` would also broadcast a shared tensor. Most kernels do not.)
-#
-# </details>
+# %%
+grade("vmap-solve", Solve)
 
 # %% [markdown]
 # ## Forward mode
@@ -587,14 +632,14 @@ diagnose(Match, (torch.randn(3, dtype=torch.float64), torch.randn(3, dtype=torch
 #
 # $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a$$
 #
-# The method is `jvp`. It receives one tangent for each input. In `jvp`, `ctx.saved_tensors`
-# contains what you passed to `save_for_forward`. Pass it the same tensors as to
-# `save_for_backward`, in the same order. (A generated vmap rule keeps one list of batch dims for
-# both. If the tensors differ, backward through `vmap` raises an error.)
+# The method is `jvp`, the *Jacobian-vector product*. It receives one tangent for each input. In
+# `jvp`, `ctx.saved_tensors` contains what you passed to `save_for_forward`. Pass it the same
+# tensors as to `save_for_backward`, in the same order. (A generated vmap rule keeps one list of
+# batch dims for both. If the tensors differ, backward through `vmap` raises an error.)
 #
 # Treat a tangent like `grad_output`. Do not change it in place, because other operations on the
 # same input read it. Do not call `.item()` on it either: `jacfwd` runs `jvp` under `vmap`, so one
-# tangent stands for many directions.
+# tangent represents many directions.
 
 
 # %%
@@ -612,22 +657,53 @@ class FullSnake(Snake):
         return x_tangent * (1 + wave) + a_tangent * by_a
 
 
-one = torch.ones((), dtype=torch.float64)
-_, slope = jvp(lambda a: FullSnake.apply(x, a), (a,), (one,))
-print("∂y/∂a, all five at once:", slope.numpy().round(3))
-by_rows = jacrev(lambda a: FullSnake.apply(x, a))(a)
-print("row by row, the same:", torch.allclose(slope, by_rows))
 inputs = (x.clone().requires_grad_(), a.clone().requires_grad_())
 print("gradcheck:", gradcheck(FullSnake.apply, inputs, check_forward_ad=True))
 
 # %% [markdown]
-# To choose a mode, count. Reverse mode costs one pass for each *output*, and forward mode one pass
-# for each *input*. A loss has one output and a million inputs, so use reverse mode. The sensitivity
-# of a whole curve to one frequency has one input, so use forward mode. For a full Jacobian,
-# `jacrev` and `jacfwd` run `vmap` over these passes. They therefore need a vmap rule too.
+# With `check_forward_ad=True`, `gradcheck` also compares `jvp` with finite differences. `jvp` and
+# `backward` use the same Jacobian, from its two sides. (JAX needs only the first one: you write a
+# `custom_jvp`, and JAX *transposes* it into a backward pass. This works because both are linear. In
+# PyTorch you write both.)
 #
-# The two modes together give the cheap Hessian of lesson 06: `hessian` runs forward mode over
-# reverse mode. `FullSnake` now has everything that this needs:
+# The next cell computes the derivative of five outputs with respect to the single input $a$, once
+# in forward mode and once with a backward pass for each output.
+
+# %%
+vote("11", "one-pass")
+
+
+# %%
+class Counted(FullSnake):
+    @staticmethod
+    def jvp(ctx, x_tangent, a_tangent):
+        calls.append("jvp")
+        return FullSnake.jvp(ctx, x_tangent, a_tangent)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        calls.append("backward")
+        return FullSnake.backward(ctx, grad_output)
+
+
+calls = []
+one = torch.ones((), dtype=torch.float64)
+_, by_forward = jvp(lambda a: Counted.apply(x, a), (a,), (one,))
+leaf = a.clone().requires_grad_()
+y = Counted.apply(x, leaf)
+by_reverse = [torch.autograd.grad(y_i, leaf, retain_graph=True)[0] for y_i in y]
+
+print(f"forward mode, {calls.count('jvp')} pass:  ", by_forward.numpy().round(3))
+print(f"reverse mode, {calls.count('backward')} passes:", torch.stack(by_reverse).numpy().round(3))
+
+# %% [markdown]
+# To choose a mode, count the passes. Reverse mode costs one pass for each *output*, and forward
+# mode one pass for each *input*. A loss has one output and a million inputs, so use reverse mode.
+# The sensitivity of a whole curve to one frequency has one input, so use forward mode. For a full
+# Jacobian, `jacrev` and `jacfwd` run these passes under `vmap`, so your Function needs a vmap rule.
+#
+# `hessian` combines the modes: it runs forward mode over reverse mode (lesson 06). `FullSnake` has
+# everything that this needs, and `Snake` has no `jvp`:
 
 
 # %%
@@ -635,23 +711,29 @@ def bend(snake):
     return hessian(lambda x: snake(x, a).square().sum())(x).diag()
 
 
-expected = bend(lambda x, a: x + torch.sin(a * x) ** 2 / a)
-print("Hessian of FullSnake is right:", torch.allclose(bend(FullSnake.apply), expected))
-try:
+def snake_of_operations(x, a):
+    return x + torch.sin(a * x) ** 2 / a
+
+
+print("PyTorch:  ", bend(snake_of_operations).numpy().round(3))
+print("FullSnake:", bend(FullSnake.apply).numpy().round(3))
+print("Snake:")
+with show_error():
     bend(Snake.apply)
-except NotImplementedError as error:
-    print("Snake:", error)
 
 # %% [markdown]
 # ### The graph of a tangent
 #
-# *Extra: for gradients of a forward-mode derivative, as in score matching or in the loss of a
-# network that must obey a differential equation.*
+# *Extra: for readers who differentiate a forward-mode derivative, as in score matching, or in a
+# network that must satisfy a differential equation.*
 #
 # Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.
-# Autograd records the operations of `jvp` like any other operations and differentiates them, so
-# lesson 06's rules for `backward` hold for `jvp` too. The next Function computes its slope once, in
-# `setup_context`, and uses it in `jvp`.
+# Autograd records the operations of `jvp` and differentiates them. So lesson 06's rules for
+# `backward` also apply to `jvp`. The next Function computes its slope once, in `setup_context`, and
+# uses it in `jvp`. Its values, its gradients and its tangents are right.
+
+# %%
+vote("11", "tangent-graph")
 
 
 # %%
@@ -689,33 +771,42 @@ diagnose(Cached, (x, a))
 # %% [markdown]
 # ## Per-sample gradients
 #
-# You can now read `sample_gradients` line by line:
+# You can now read the central lines of `clip_samples`:
+#
+# ```python
+# def loss(parameters, x, y):
+#     prediction = functional_call(net, parameters, (x,))
+#     return (prediction - y).square()
+#
+# parameters = {name: p.detach() for name, p in net.named_parameters()}
+# gradients = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, when, gauge)
+# ```
 #
 # - `functional_call(net, parameters, (x,))` runs the network with the parameters in the dict. So
 #   the loss is a function of its parameters, and `grad` can differentiate it.
 # - `grad` differentiates with respect to the first argument, the dict, and returns a dict.
 # - `in_dims=(None, 0, 0)`: all samples share the parameters, and the data has one row per sample.
 #
-# Inside `vmap` a sample has no batch dim. `Net` does not mind, but a layer such as `nn.Conv2d` may
-# expect one: pass it `x.unsqueeze(0)`, a batch of one. Two layers need more:
+# Inside `vmap` a sample has no batch dim. Our network accepts that, but a layer such as `nn.Conv2d`
+# may expect a batch dim. Then pass it a batch of one, as below with `unsqueeze`. Two layers need
+# more:
 
 # %%
 layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
 for name, layer in layers.items():
-    try:
-        vmap(lambda x, layer=layer: layer(x.unsqueeze(0)))(batch.float())
-    except (RuntimeError, ValueError) as error:
-        print(f"{name}:\n    {first_sentence(error)}")
+    print(f"{name}:")
+    with show_error(characters=200):
+        vmap(layer)(batch.float().unsqueeze(1))  # each sample has the shape (1, 3)
 
 # %% [markdown]
 # For dropout, pass `randomness="different"` to `vmap`. Batch norm has no repair: it mixes the
 # samples of a batch, so the gradient of one sample does not exist. Use group norm instead.
 
 # %% [markdown]
-# ### Checkpoint 3
+# ### Checkpoint 2
 #
-# `clip_batch` computes the gradient of the *mean* loss. Add up the 120 per-sample gradients. How
-# many times the gradient of the mean loss is the sum?
+# `clip_batch` computes the gradient of the *mean* loss. Now add up the 120 per-sample gradients. By
+# which factor is the sum larger than the gradient of the mean loss?
 
 # %%
 net = Net(Snake.apply).to(device)
@@ -735,7 +826,7 @@ predict(..., summed / net.last.bias.grad)
 # %% [markdown]
 # ## Do you know it?
 #
-# Six questions. If an answer is wrong, its explanation tells you why; try again.
+# Answer six questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("11")
@@ -780,8 +871,8 @@ knowledge_check("11")
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/11_torch_func.ipynb): separate the `setup_context` of
-# an old Function, compute per-sample gradients, and write a vmap rule and a `jvp`.
+# In [the exercises of this lesson](../exercises/11_torch_func.ipynb) you separate `setup_context`
+# from an old `forward`, compute per-sample gradients, and write a vmap rule and a `jvp`.
 #
 # [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile`, and turns a loop
 # in NumPy into one operation of the compiled graph.

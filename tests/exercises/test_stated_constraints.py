@@ -161,16 +161,16 @@ STATED: dict[str, dict[str, str]] = {
     "repair-dropout": {"its mask is `draw(x, p, generator)`": "seeds PyTorch's generator"},
     "split-rms-norm": {
         "and `setup_context`, and with `backward`": "ctx is still in forward",
-        "No gradient is meant to come through `rstd`": "rstd is not marked",
-        "`torch.func.grad` and `vmap` take it": "no rule for vmap",
+        "No gradient flows through `rstd`": "rstd is not marked",
+        "`torch.func.grad` and `vmap` accept the class": "no rule for vmap",
     },
     "per-sample-gradients": {
         "It returns a tuple": "a list",
         "the model is called once": "a loop",
     },
     "vmap-solve": {
-        "may lie along any axis": "the batch is taken to be in front",
-        "may be shared by all samples": "None is forgotten",
+        "may lie along any dim": "the batch is taken to be in front",
+        "all samples may share one of the two": "None is forgotten",
         "the kernel is called once": "a loop over the samples",
     },
     "jvp-smooth-maximum": {
@@ -187,9 +187,9 @@ STATED: dict[str, dict[str, str]] = {
         "it compiles into one graph": "NumPy in backward",
     },
     "repair-autocast": {
-        "without autocast nothing is converted": "float32 always",
-        "in bfloat16": "bfloat16 inputs stay",
-        "are those without it": "forward alone",
+        "Without autocast nothing is converted": "float32 always",
+        "if a layer before returns it, bfloat16": "bfloat16 inputs stay",
+        "are the same as without it": "forward alone",
     },
     "lambert-w": {
         "`x` of any shape": "from_numpy of a number",
@@ -276,7 +276,7 @@ REASONS = {
     "invertible-coupling": ("Backward reconstructs from them",),
     "checkpointed-block": ("CPU only", "no autocast, no batch norm"),
     "attention-budget": ("The grader counts",),
-    "split-rms-norm": ("Its vmap rule may be generated",),
+    "split-rms-norm": ("PyTorch may generate its vmap rule",),
     "repair-autocast": ("The grader works on the CPU",),
     "soft-threshold-operator": ("It may be float32 or float64",),
     "soft-threshold-function": ("can be read from `y`", "If exercise 1 is still open"),

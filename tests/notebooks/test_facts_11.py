@@ -84,6 +84,25 @@ def test_a_generated_rule_calls_forward_and_backward_once_with_the_shape_of_a_sa
     torch.testing.assert_close(of_shared, (X * torch.cos(A * X)).sum(1))
 
 
+# What setup_context receives
+
+
+def test_setup_context_gets_all_arguments_with_defaults_and_grad_mode_is_off() -> None:
+    seen: list[Any] = []
+
+    def forward(x: Tensor, keep: float = 0.8) -> Tensor:
+        return keep * x
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        seen.append((len(inputs), inputs[1], torch.is_grad_enabled(), type(output)))
+
+    f = like_sine(forward=forward, setup_context=setup_context)
+    f.apply(X.clone().requires_grad_())
+    f.apply(X)  # no input requires grad
+
+    assert seen == [(2, 0.8, False, Tensor)] * 2
+
+
 # An intermediate for backward
 
 
@@ -191,6 +210,46 @@ def test_jvp_serves_forward_mode_and_the_hessian_and_reads_what_is_saved_for_it(
         jvp(lambda x: unsaved.apply(x, A), (x,), (x,))
     inputs = (leaf(0.3, -1.0), A.clone().requires_grad_())
     assert gradcheck(SineWithJvp.apply, inputs, check_forward_ad=True)
+
+
+def test_one_pass_of_forward_mode_gives_a_column_and_a_pass_of_reverse_mode_a_row() -> None:
+    calls = {"jvp": 0, "backward": 0}
+
+    def jvp_counted(ctx: Any, *tangents: Tensor) -> Tensor:
+        calls["jvp"] += 1
+        return SineWithJvp.jvp(ctx, *tangents)
+
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        calls["backward"] += 1
+        return Sine.backward(ctx, g)
+
+    f = like_sine(setup_context=SineWithJvp.setup_context, jvp=jvp_counted, backward=backward)
+    x, a = X[0], A.clone().requires_grad_()
+    _, column = jvp(lambda a: f.apply(x, a), (A,), (torch.ones_like(A),))
+    rows = [torch.autograd.grad(y, a, retain_graph=True)[0] for y in f.apply(x, a)]
+
+    assert calls == {"jvp": 1, "backward": 3}
+    torch.testing.assert_close(column, torch.stack(rows))
+
+
+def test_a_slope_that_setup_context_stores_is_a_constant_of_the_tangent() -> None:
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        SineWithJvp.setup_context(ctx, inputs, output)
+        ctx.slope = torch.cos(inputs[1] * inputs[0])
+
+    def jvp_of_slope(ctx: Any, x_tangent: Tensor, a_tangent: Tensor) -> Tensor:
+        x, a = ctx.saved_tensors
+        return ctx.slope * (a * x_tangent + x * a_tangent)
+
+    def bend(f: type[Function]) -> Tensor:
+        ones = torch.ones_like(X)
+        return grad(lambda x: jvp(lambda x: f.apply(x, A), (x,), (ones,))[1].sum())(X)
+
+    stored = like_sine(setup_context=save, jvp=jvp_of_slope)
+    inputs = (leaf(0.3, -1.0), A.clone().requires_grad_())
+    assert gradcheck(stored.apply, inputs, check_forward_ad=True)
+    torch.testing.assert_close(bend(SineWithJvp), -A * A * torch.sin(A * X))
+    assert not bend(stored).any()
 
 
 def test_a_generated_rule_wants_the_same_tensors_saved_for_both_modes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from made import leaf, make
 from torch import Tensor
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function, gradcheck
-from torch.func import grad, jacfwd, jvp
+from torch.func import grad, jacfwd, jvp, vmap
 from torch.library import custom_op, opcheck
 from torch.utils.checkpoint import checkpoint
 
@@ -104,6 +105,16 @@ def test_compile_traces_both_methods_and_breaks_silently_unless_fullgraph() -> N
     assert len(traced(lambda x: BranchingSine.apply(2 * x) + 1, (x,))) > 1
     with pytest.raises(Exception, match="Data-dependent branching"):
         traced(BranchingSine.apply, (x,), fullgraph=True)
+
+
+def test_a_graph_break_does_not_change_the_result() -> None:
+    x = X.clone().requires_grad_()
+
+    def f(x: Tensor) -> Tensor:
+        return torch.tanh(BranchingSine.apply(2 * x))
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(f, backend="eager")(x), f(x))
 
 
 @pytest.mark.parametrize("function", [CombinedSine, Sine])
@@ -240,6 +251,15 @@ def test_opcheck_holds_an_operator_to_its_promises(function: Any, fake: Any, tes
         opcheck(f, (torch.ones(3),))
 
 
+def test_eager_mode_notices_a_returned_view_and_neither_a_change_nor_a_wrong_fake() -> None:
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match="may not alias any inputs"):
+        operator("a_view", viewing)(x)
+    assert operator("a_change", changing)(x).tolist() == [-1.0] * 3
+    assert x.tolist() == [-1.0] * 3
+    assert operator("a_wrong_fake", fake=lambda x: x.new_empty(()))(x).shape == x.shape
+
+
 def test_custom_op_may_be_defined_again_and_loses_what_was_registered() -> None:
     operator("again")
     bare = custom_op("facts12::again", negated, mutates_args=())
@@ -248,6 +268,42 @@ def test_custom_op_may_be_defined_again_and_loses_what_was_registered() -> None:
     torch.library.define("facts12::once", "(Tensor x) -> Tensor")
     with pytest.raises(RuntimeError, match="multiple times"):
         torch.library.define("facts12::once", "(Tensor x) -> Tensor")
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_vmap_calls_an_operator_for_each_sample_unless_a_rule_is_registered() -> None:
+    shapes: list[Any] = []
+
+    def counted(x: Tensor) -> Tensor:
+        shapes.append(tuple(x.shape))
+        return negated(x)
+
+    f = operator("mapped", counted)
+    assert torch.equal(vmap(f)(X), -X)
+    assert shapes == [(3,)] * 4
+
+    shapes.clear()
+    f.register_vmap(lambda info, in_dims, x: (f(x.movedim(in_dims[0], 0)), 0))
+    assert torch.equal(vmap(f)(X), -X)
+    assert shapes == [(4, 3)]
+
+
+def test_an_operator_that_writes_counts_as_a_change_and_cannot_have_a_gradient() -> None:
+    def negate(x: Tensor) -> None:
+        x.numpy()[:] *= -1  # PyTorch does not see this write
+
+    f = custom_op("facts12::negate_", negate, mutates_args=("x",))
+    x = torch.ones(3)
+    f(x)
+    assert (x.tolist(), x._version) == ([-1.0] * 3, 1)
+
+    saved = leaf(0.5).exp()
+    with torch.no_grad():
+        f(saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.sum().backward()
+    with pytest.raises(RuntimeError, match="non-functional operator"):
+        f.register_autograd(lambda ctx, g: g)
 
 
 # Autocast
@@ -303,7 +359,12 @@ def test_under_autocast_custom_fwd_belongs_where_ctx_is(
             y.sum().backward()
 
 
-# In company
+def test_autocast_computes_in_bfloat16_on_the_cpu_and_in_float16_on_a_gpu() -> None:
+    assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+    assert torch.get_autocast_dtype("cuda") is torch.float16
+
+
+# Tools around a Function
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -331,6 +392,40 @@ def test_under_checkpoint_forward_runs_inside_backward_and_saved_tensors_unpack_
         with pytest.raises(RuntimeError, match="already unpacked"):
             loss.backward()
     assert seen == ["forward", "backward", "forward"]
+
+
+def test_backward_runs_on_the_cpu_in_the_thread_that_calls_it() -> None:
+    seen: list[tuple[str, bool]] = []
+    settings = threading.local()
+    settings.scale = 2.0
+
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        seen.append((threading.current_thread().name, hasattr(settings, "scale")))
+        return g
+
+    y = make(lambda ctx, x: 2 * x, backward).apply(leaf(1.0))
+    thread = threading.Thread(target=y.sum().backward, name="worker")
+    thread.start()
+    thread.join()
+
+    assert seen == [("worker", False)]
+
+
+def test_compiled_autograd_records_backward_and_the_accumulation() -> None:
+    names: list[str] = []
+
+    def backend(graph: Any, example_inputs: Any) -> Any:
+        names.extend(node.name for node in graph.graph.nodes)
+        return graph.forward
+
+    x = X.clone().requires_grad_()
+    y = Sine.apply(x).sum()
+    torch._dynamo.reset()
+    with torch._dynamo.compiled_autograd._enable(torch.compile(backend=backend)):
+        y.backward()
+
+    torch.testing.assert_close(x.grad, torch.cos(X))
+    assert {"cos", "accumulate_grad"} <= set(names)
 
 
 @pytest.mark.thorough

@@ -1,13 +1,12 @@
 """Forward mode for a smooth maximum
 
-1. Let both inputs change by a little, x by its tangent and t by its own. By how much does y change?
-   What has backward to do with a sum over a row, and what jvp?
-2. jvp is the same matrix from the other side. Where backward spreads one number g over a row, p *
-   g[..., None], jvp collects a row of tangents into one number. The two inputs' contributions are
-   added up. And what jvp reads must be kept for it: the same tensors as for backward, in the same
-   order.
-3. setup_context: the same three tensors go to ctx.save_for_backward and to ctx.save_for_forward.
-   jvp: (p * x_tangent).sum(-1) plus t_tangent * (y - (p * x).sum(-1)) / t.
+1. Change x by its tangent and t by its tangent. By how much does y change? One of the two methods,
+   backward and jvp, sums over a row. The other spreads a number over a row. Which one is jvp?
+2. jvp multiplies by the same matrix from the other side. backward spreads one number g over a row,
+   as in p * g[..., None]. jvp sums p * x_tangent over a row, and adds the contribution of t. jvp
+   also needs saved tensors: the same ones as backward, in the same order.
+3. In setup_context, pass the same three tensors to ctx.save_for_backward and ctx.save_for_forward.
+   In jvp, return (p * x_tangent).sum(-1) plus t_tangent * (y - (p * x).sum(-1)) / t.
 """
 
 from typing import Any
@@ -25,7 +24,7 @@ from autograd_course.grader.sampling import normal
 
 
 def smooth_maximum(x: Tensor, temperature: Tensor) -> Tensor:
-    """Return ``t log Σ exp(x/t)`` over the last axis."""
+    """Return ``t log Σ exp(x/t)`` over the last dim."""
     return temperature * torch.logsumexp(x / temperature, -1)
 
 
@@ -35,7 +34,7 @@ def heated(rng: torch.Generator, temperature: float, *shape: int) -> tuple[Tenso
 
 
 def jvp_takes_a_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that ``jvp`` runs under ``vmap``, as a Jacobian by forward mode and a Hessian have it."""
+    """Check that ``jvp`` runs under ``vmap``, as ``jacfwd`` and ``hessian`` call it."""
     wanted = tuple(i for i, value in enumerate(inputs) if is_float(value))
     try:
         torch.func.jacfwd(function.apply, wanted)(*inputs)
@@ -57,12 +56,12 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Forward mode",
-    constraints="its Hessian is right, forward over reverse",
+    constraints="its Hessian, forward over reverse, is right",
     reference=smooth_maximum,
     samplers={
         "a 3×5 matrix": lambda rng: heated(rng, 0.7, 3, 5),
         "a vector": lambda rng: heated(rng, 2.0, 4),
-        "three axes, one of length 1": lambda rng: heated(rng, 0.3, 2, 1, 3),
+        "three dims, one of length 1": lambda rng: heated(rng, 0.3, 2, 1, 3),
     },
     methods=("setup_context", "jvp"),
     double_backward=True,

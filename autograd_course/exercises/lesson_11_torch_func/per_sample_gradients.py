@@ -1,13 +1,13 @@
 """Per-sample gradients
 
-1. Which function, differentiated by the parameters, has the gradient of one sample as its result?
-   It must take the parameters as an argument, not find them in the model.
+1. You need a function whose gradient with respect to the parameters is the gradient of one sample.
+   It must take the parameters as an argument, and not read them from the model.
 2. torch.func.functional_call(model, parameters, (x,)) runs the model with other parameters. Under
-   vmap a sample has lost its batch axis; give it back with x.unsqueeze(0) before the model, and
-   likewise for its target.
+   vmap a sample has no batch dim. Add one with x.unsqueeze(0) before you call the model, and do the
+   same for the target.
 3. def of_one(parameters, x, y): return loss(functional_call(model, parameters, (x.unsqueeze(0),)),
-   y.unsqueeze(0)). Then vmap(grad(of_one), in_dims=(None, 0, 0)) of dict(model.named_parameters()),
-   x, y is a dict; its values are asked for.
+   y.unsqueeze(0)). Then call vmap(grad(of_one), in_dims=(None, 0, 0)) on a dict of the parameters,
+   x and y. It returns a dict. Return its values as a tuple.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return for each parameter its gradients, one for each sample, along axis 0."""
+    """Return for each parameter the gradients of all samples, stacked along dim 0."""
     parameters = list(model.parameters())
     rows = [
         torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
@@ -69,7 +69,7 @@ def gated(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def images(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a convolutional classifier, which insists on a batch axis."""
+    """Return a convolutional classifier, which expects a batch dim."""
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
     labels = torch.randint(3, (5,), generator=rng, device="cpu")
     return filled(net, rng), cross_entropy, normal(rng, 5, 1, 4, 4), labels
@@ -90,7 +90,7 @@ SAMPLES = 30
 
 
 def runs_once(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the model is called once for the batch, and that nobody's .grad is touched."""
+    """Check that the model is called once for the batch, and that no ``.grad`` changes."""
     model, loss, x, y = layers(torch.Generator().manual_seed(0), SAMPLES)
     calls: list[int] = []
     model.register_forward_hook(lambda *_: calls.append(1))
@@ -98,12 +98,13 @@ def runs_once(routine: Callable[..., Any]) -> Verdict | None:
     if len(calls) != 1:
         return wrong(
             f"right, but for {SAMPLES} samples the model is called {len(calls)} times. Write the "
-            "loss of one sample as a function of the parameters; grad makes its gradient of it, "
-            "vmap runs that over the batch."
+            "loss of one sample as a function of the parameters. Apply grad to it, and then vmap."
         )
     filled_in = [name for name, p in model.named_parameters() if p.grad is not None]
     if filled_in:
-        return wrong(f"right, but .grad of {filled_in[0]} has been filled: return the gradients.")
+        return wrong(
+            f"right, but your function changes .grad of {filled_in[0]}. Return gradients instead."
+        )
     return None
 
 
@@ -122,9 +123,10 @@ EXERCISE = RoutineExercise(
         "a batch of one": lambda rng: layers(rng, 1),
     },
     suspects={
-        "Every sample has the gradient of the whole batch: what is differentiated must be the "
-        "loss of one sample.": of_the_batch,
-        "They are too small by the number of samples: shares of a mean over the batch, not "
+        "Every sample has the gradient of the whole batch. Differentiate the loss of one sample.": (
+            of_the_batch
+        ),
+        "They are too small by a factor N. They are shares of a mean over the batch, not "
         "gradients of each sample's own loss.": shares,
     },
     container=tuple,

@@ -1,12 +1,12 @@
 """A vmap rule for NumPy
 
-1. The rule gets the whole tensors, and in_dims says for each where its batch lies. Where does the
-   kernel expect it? What if there is none?
-2. Bring the batch of each argument to the front: movedim(dim, 0) where it has one. Where in_dims is
-   None all samples share the argument: expand it to info.batch_size. Then call Solve.apply on the
-   result; the batch of what it returns is in front.
-3. a = a.expand(info.batch_size, *a.shape) if in_dims[0] is None else a.movedim(in_dims[0], 0),
-   likewise b; return Solve.apply(a, b), 0.
+1. The rule receives the whole tensors, and in_dims says for each of them where its batch is. Where
+   does the kernel expect the batch? What do you do with a tensor that has none?
+2. Move the batch of each tensor to the front with movedim(dim, 0). If in_dims contains None, all
+   samples share the tensor, so expand it to info.batch_size samples. Then call Solve.apply. The
+   batch of its result is in front.
+3. a = a.expand(info.batch_size, *a.shape) if in_dims[0] is None else a.movedim(in_dims[0], 0). Do
+   the same for b, and return Solve.apply(a, b), 0.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ SAMPLES = 40
 
 
 def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that ``vmap`` runs forward once, however many samples there are."""
+    """Check that ``vmap`` runs forward once for any number of samples."""
     calls = 0
     forward = function.forward
 

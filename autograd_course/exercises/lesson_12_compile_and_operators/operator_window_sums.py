@@ -1,15 +1,15 @@
 """A custom operator
 
-1. Three promises of the decorator concern memory, and the routine breaks them all: read its
-   docstring once more. What it works on, and what you return, must be yours. As to backward: in
-   which windows does an element of x lie?
-2. Copy before the call, and copy what comes out of it: a part of a row has the strides of the row.
-   The fake: the same leading axes, and how many windows fit? Backward: an element receives
-   grad_output of all windows that cover it, again a sum over neighbors, of a grad_output with zeros
-   on both sides.
-3. torch.from_numpy(vendor_sums(x.numpy().copy(), width).copy()); x.new_empty((*x.shape[:-1],
-   x.shape[-1] - width + 1)); and in backward window_sums(torch.nn.functional.pad(grad_output,
-   (width - 1, width - 1)), width).
+1. The decorator promises that no argument changes and that the result is new memory. Read the
+   docstring of the routine: it breaks both promises. Which copies do you need? For backward, ask in
+   which windows an element of x lies.
+2. Copy before the call. Copy the result, too, because a part of a row has the strides of the row.
+   The fake has the same leading dims. How many windows fit into a row? In backward, an element
+   receives grad_output of all windows that contain it. This is again a sum over neighbors, of
+   grad_output with zeros on both sides.
+3. The operator returns torch.from_numpy(vendor_sums(x.numpy().copy(), width).copy()). The fake
+   returns x.new_empty((*x.shape[:-1], x.shape[-1] - width + 1)). backward returns
+   window_sums(torch.nn.functional.pad(grad_output, (width - 1, width - 1)), width) and None.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from autograd_course.grader.verdict import Verdict, unfinished, wrong
 
 
 def window_sums(x: Tensor, width: int) -> Tensor:
-    """Return the sums of ``width`` neighbors along the last axis."""
+    """Return the sums of ``width`` neighbors along the last dim."""
     return x.unfold(-1, width, 1).sum(-1)
 
 
@@ -38,20 +38,20 @@ def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
     return normal(rng, *shape), width
 
 
-# What the tests of opcheck look for, the cause of a failure first.
+# What the tests of opcheck look for. The test that shows the cause comes first.
 PROMISES = {
-    "test_schema": "mutates_args=() promises that no argument is changed and that what is returned "
-    "is new memory.",
-    "test_faketensor": "the fake must give the shape, the dtype and the strides of what the "
+    "test_schema": "mutates_args=() promises that the operator changes no argument and returns new "
+    "memory.",
+    "test_faketensor": "the fake must return the shape, the dtype and the strides of what the "
     "operator returns.",
-    "test_autograd_registration": "gradients belong to register_autograd, not into the operator.",
-    "test_aot_dispatch_dynamic": "the compiler traces fake and backward with tensors that have no "
-    "values: in both only PyTorch operations, and operators, may work on tensors.",
+    "test_autograd_registration": "compute gradients in register_autograd, not in the operator.",
+    "test_aot_dispatch_dynamic": "the compiler traces the fake and backward with tensors without "
+    "values, so both may use only PyTorch operations and operators on tensors.",
 }
 
 NO_FAKE = (
-    "no fake is registered, so nothing tells the compiler what comes out: put "
-    "@window_sums.register_fake above a function of the same arguments."
+    "no fake is registered, so the compiler does not know what the operator returns. Put "
+    "@window_sums.register_fake above a function with the same arguments."
 )
 
 
@@ -61,25 +61,25 @@ def _example() -> tuple[Tensor, int]:
 
 
 def is_an_operator(answer: Callable[..., Any]) -> Verdict | None:
-    """Ask for what ``custom_op`` returns."""
+    """Check that the answer is what ``custom_op`` returns."""
     if isinstance(answer, torch._library.custom_ops.CustomOpDef | torch._ops.OpOverload):
         return None
     return wrong(
-        "its values are right, but it is a plain function, which a compiler looks into: put "
+        "its values are right, but it is a plain function, and the compiler looks inside. Put "
         '@torch.library.custom_op("yours::window_sums", mutates_args=()) above it.'
     )
 
 
 def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
-    """Call it on plain tensors and compare them with what they were."""
+    """Call it on a plain tensor and check that the tensor has not changed."""
     x, width = _example()
     given = x.detach().clone()
     answer(given, width)
     if torch.equal(given, x):
         return None
     return wrong(
-        "its values are right, but the tensor that was handed in holds other numbers afterwards. "
-        f"That breaks a promise: {PROMISES['test_schema']}"
+        "its values are right, but the operator changes the tensor that it receives. "
+        f"This breaks a promise: {PROMISES['test_schema']}"
     )
 
 
@@ -99,20 +99,20 @@ def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
         if "incorrect number of gradients" in str(error):
             return wrong(
                 "its values are right, but backward does not return one gradient for each "
-                "argument: x has one, width is a number and gets None."
+                "argument. Return None for width, because it is a number."
             )
         raise
     if came.shape == right.shape and torch.allclose(came, right):
         return None
     return wrong(
-        f"its values are right, the gradient is not: at [0, 0] it is {float(came[0, 0]):.4g}, "
-        f"should be {float(right[0, 0]):.4g}. In which windows does an element of x lie, and "
-        "which elements of grad_output are theirs?"
+        f"its values are right, but its gradient at [0, 0] is {float(came[0, 0]):.4g} and should "
+        f"be {float(right[0, 0]):.4g}. In which windows does an element of x lie? Sum grad_output "
+        "over these windows."
     )
 
 
 def passes_opcheck(answer: Any) -> Verdict | None:
-    """Run PyTorch's own checks of an operator; say of the first that fails what was promised."""
+    """Run PyTorch's own checks of an operator. For the first failure, name the broken promise."""
     with silence():
         results = opcheck(answer, _example(), raise_exception=False)
     for test, promise in PROMISES.items():
@@ -134,7 +134,7 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
 
 
 def differentiates_twice(answer: Any) -> Verdict | None:
-    """Ask that backward has a graph of its own."""
+    """Check that backward can be differentiated."""
     x, width = _example()
     g = torch.ones_like(window_sums(x, width)).requires_grad_()
     (gradient,) = torch.autograd.grad(answer(x, width), x, g, create_graph=True)
@@ -145,8 +145,8 @@ def differentiates_twice(answer: Any) -> Verdict | None:
     ):
         return None
     return wrong(
-        "the gradient is right, but it has no graph: backward is itself a sum over windows, and "
-        "the operator can compute it."
+        "the gradient is right, but it has no graph. Backward is also a sum over windows, so call "
+        "the operator in it."
     )
 
 
@@ -160,10 +160,13 @@ def compiles_in_one_graph(answer: Any) -> Verdict | None:
             came = compile_whole(lambda x: answer(2 * x, width).tanh())(x)
             (gradient,) = torch.autograd.grad(came.sum(), x)
     except Exception as error:
-        return wrong(f"opcheck passes, but fullgraph=True stops: {first_line(error)}")
+        return wrong(f"opcheck passes, but fullgraph=True raises an error: {first_line(error)}")
     if torch.allclose(came, right) and torch.allclose(gradient, right_gradient):
         return None
-    return wrong("compiled it gives other results than in eager mode: what does it depend on?")
+    return wrong(
+        "the compiled operator returns other results than in eager mode. Which state do the "
+        "results depend on?"
+    )
 
 
 SECONDS = 120.0  # the first opcheck of a session imports for half a minute on a busy machine

@@ -2,9 +2,9 @@
 
 1. Which operation of forward computes in bfloat16 under autocast, although its inputs are float32?
    How large are the scores, and how far apart are neighboring numbers of that size in bfloat16?
-2. Both methods are to compute in float32, with autocast off. torch.amp has a decorator for each;
-   one of them takes the dtype in which forward wants its inputs.
-3. @custom_fwd(device_type="cpu", cast_inputs=torch.float32) on forward and
+2. Both methods should compute in float32, with autocast off. torch.amp has one decorator for each
+   of them. One of the decorators takes the dtype to which it casts the inputs of forward.
+3. Put @custom_fwd(device_type="cpu", cast_inputs=torch.float32) on forward and
    @custom_bwd(device_type="cpu") on backward, each below @staticmethod.
 """
 
@@ -24,7 +24,7 @@ from autograd_course.grader.sampling import normal
 
 
 def contrast(q: Tensor, k: Tensor, temperature: float) -> Tensor:
-    """Return the cross entropy of each query against all keys; its own key is the target."""
+    """Return the cross entropy of each query against all keys. Its own key is the target."""
     scores = q @ k.t() / temperature
     return torch.logsumexp(scores, 1) - scores.diagonal()
 
@@ -47,11 +47,11 @@ Way = tuple[str, tuple[Any, ...], bool, float]
 
 
 def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
-    """Return a check that autocast to bfloat16 costs no digits.
+    """Return a check that autocast to bfloat16 loses no precision.
 
-    ``values`` are inputs for it, in float32; the results, and the gradients of their sum, are
-    compared with those without autocast. Some loops run backward inside the block, too, and some
-    hand in bfloat16, the output of a layer before: each is tried.
+    ``values`` are float32 inputs. The check compares the results, and the gradients of their sum,
+    with those without autocast. It also runs backward inside the block, and it passes bfloat16
+    inputs, as a layer before may return them.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -71,7 +71,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
 
 def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
-    """Yield each way in words, its inputs, whether backward is inside, and how far off is close."""
+    """Yield for each way its name, its inputs, whether backward is inside, and the tolerance."""
     low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
     yield "with float32 inputs", inputs, False, close
     yield "with backward inside the block", inputs, True, close
@@ -123,7 +123,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=15,
     section="Autocast",
-    constraints="autocast costs it no digits",
+    constraints="it loses no precision under autocast",
     reference=contrast,
     samplers={
         "5 pairs of 3 numbers": lambda rng: pairs(rng, 5, 3, 0.5),

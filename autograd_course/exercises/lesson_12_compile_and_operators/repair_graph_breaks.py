@@ -1,12 +1,12 @@
 """Repair: graph breaks
 
-1. Go through both methods line by line and ask: does this need a value, or does it do something
-   besides computing?
-2. The branch becomes torch.where, which computes both sides and chooses element by element. The
-   counter goes. And backward, which lets autograd work out a derivative, gets the formula: what is
-   the slope on each of the three pieces?
-3. forward: torch.where(x.abs() <= delta, x**2 / 2, delta * (x.abs() - delta / 2)). backward:
-   x.clamp(-delta, delta) * grad_output, and None for delta.
+1. Read both methods line by line. Which lines need a value, and which lines do something besides
+   computing?
+2. Replace the branch by torch.where, which computes both sides and selects elementwise. Remove the
+   counter. Write backward as a formula instead of calling autograd. What is the slope on each of
+   the three pieces?
+3. forward returns torch.where(x.abs() <= delta, x**2 / 2, delta * (x.abs() - delta / 2)). backward
+   returns x.clamp(-delta, delta) * grad_output, and None for delta.
 """
 
 from typing import Any
@@ -27,12 +27,12 @@ from autograd_course.grader.sampling import around
 
 
 def huber(x: Tensor, delta: float) -> Tensor:
-    """Return ``x²/2`` where ``|x| ≤ delta``, and the tangent line beyond."""
+    """Return ``x²/2`` where ``|x| ≤ delta``, and the tangent line elsewhere."""
     return huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta)
 
 
 def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, float]:
-    """Return numbers on each side of both kinks, and the kinks' place."""
+    """Return numbers on each side of both kinks, and ``delta``."""
     return around(rng, (-delta, delta), *shape), delta
 
 
@@ -40,7 +40,7 @@ SECONDS = 120.0  # the first torch.compile of a session imports for half a minut
 
 
 def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that forward and backward can be traced into one graph each."""
+    """Check that PyTorch can trace forward and backward into one graph each."""
     try:
         with silence():
             backward(list(as_tuple(compile_unbroken(function.apply)(*differentiable(inputs)))))
@@ -71,7 +71,7 @@ EXERCISE = FunctionExercise(
     samplers={
         "a 3×5 matrix": lambda rng: errors(rng, 1.0, 3, 5),
         "a vector, a small delta": lambda rng: errors(rng, 0.25, 6),
-        "three axes, one of length 1": lambda rng: errors(rng, 2.0, 2, 1, 3),
+        "three dims, one of length 1": lambda rng: errors(rng, 2.0, 2, 1, 3),
     },
     methods=("setup_context",),
     checks=(compiles_whole,),

@@ -18,6 +18,7 @@ RIGHT = {
     "per-sample-gradients": SOLVED["per_sample_gradients"],
     "vmap-solve": SOLVED["Solve"],
     "jvp-smooth-maximum": SOLVED["SmoothMaximum"],
+    "predict-vmap-elements": [15, 20, 3, 60],
 }
 RMSNorm, Solve, Maximum = SOLVED["RMSNorm"], SOLVED["Solve"], SOLVED["SmoothMaximum"]
 
@@ -363,6 +364,10 @@ def _samples(mistake: str, rule: str, answer: Any) -> Wrong:
 
 
 WRONG = [
+    Wrong("predict-vmap-elements", "the whole batch", "hides the batch dim", [60, 20, 3, 60]),
+    Wrong("predict-vmap-elements", "dim 0, not dim 2", "vmap hides dim 2", [15, 15, 3, 60]),
+    Wrong("predict-vmap-elements", "one vmap of two", "Each of the two", [15, 20, 15, 60]),
+    Wrong("predict-vmap-elements", "a generated rule", "the whole tensor", [15, 20, 3, 15]),
     Wrong("split-rms-norm", "ctx is still in forward", "func-incompatible", RMSCombined),
     Wrong("split-rms-norm", "no rule for vmap", "wrong-vmap", RMSWithoutRule),
     Wrong(

@@ -248,13 +248,15 @@ WRONG = [
     Wrong("repair-graph-breaks", "the counter stays", "compile-mismatch", HuberCounting),
     _operator("a plain function", "it is a plain function", plain),
     _operator("PyTorch's operations", "it is a plain function", unfolded),
-    _operator("changes its input", "holds other numbers afterwards", operator(without_first_copy)),
-    _operator("a part of its input", "holds other numbers", operator(without_any_copy)),
+    _operator(
+        "changes its input", "changes the tensor that it receives", operator(without_first_copy)
+    ),
+    _operator("a part of its input", "changes the tensor that", operator(without_any_copy)),
     _operator("its input for width 1", "must not also be an input", operator(with_a_shortcut)),
     _operator("the part's strides", "the strides of what", operator(without_second_copy)),
     _operator("no fake", "no fake is registered", operator(fake=None)),
     _operator(
-        "a fake like x", "the fake must give", operator(fake=lambda x, w: x.new_empty(x.shape))
+        "a fake like x", "the fake must return", operator(fake=lambda x, w: x.new_empty(x.shape))
     ),
     _operator("no backward", "no backward is registered", operator(backward=None)),
     _operator("NumPy in backward", "the compiler traces", operator(backward=backward_in_numpy)),
