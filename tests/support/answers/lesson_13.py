@@ -16,6 +16,7 @@ from autograd_course import functions
 SOLVED = solved("13_solvers")
 RIGHT = {
     "lambert-w": SOLVED["LambertW"],
+    "kepler": SOLVED["Kepler"],
     "equilibrium-layer": SOLVED["Equilibrium"],
     "triangular-solve": SOLVED["TriangularSolve"],
 }
@@ -40,7 +41,7 @@ class LambertByNewton(Function):
         return g / (w.exp() + x)
 
 
-class LambertCallsItself(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
+class LambertCallsItself(Function):
     """The slope from the input, by one more call of the Function."""
 
     @staticmethod
@@ -53,6 +54,25 @@ class LambertCallsItself(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
         (x,) = ctx.saved_tensors
         w = LambertCallsItself.apply(x)
         return g / ((1 + w) * w.exp())
+
+
+class KeplerByNewton(Function):
+    """PyTorch computes the solution, and backward calls another formula for the same derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, M: Any, e: Any) -> Any:
+        E = M + e * M.sin()
+        for _ in range(60):
+            E = E - (E - e * E.sin() - M) / (1 - e * E.cos())
+        ctx.save_for_backward(M, e)
+        return E
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        M, e = ctx.saved_tensors
+        E = KeplerByNewton.apply(M, e)
+        u = g / (1 - e * E.cos())
+        return u, (u * E.sin()).sum_to_size(e.shape)
 
 
 class EquilibriumOfTheLesson(Function):
@@ -149,6 +169,7 @@ ALSO_RIGHT = {
     "Lambert's W of the package": ("lambert-w", functions.LambertW),
     "Lambert's W by Newton's method": ("lambert-w", LambertByNewton),
     "Lambert's W, backward calls it again": ("lambert-w", LambertCallsItself),
+    "Kepler's equation by Newton's method": ("kepler", KeplerByNewton),
     "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
     "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
     "equilibrium, one round by torch.func": ("equilibrium-layer", EquilibriumByFunc),
@@ -172,8 +193,8 @@ def lambert_of_arrays(ctx: Any, w: Any, g: Any) -> Any:
     return g * torch.as_tensor(np.exp(-array) / (1 + array), dtype=g.dtype)
 
 
-class LambertWithSlope(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
-    """Works the slope out in forward, where the arrays are at hand."""
+class LambertWithSlope(Function):
+    """Computes the slope in forward, with NumPy."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -222,6 +243,40 @@ def lambert_from_numpy(ctx: Any, x: Any) -> Any:
     w = torch.from_numpy(lambertw(x.detach().numpy()).real)
     ctx.save_for_backward(w)
     return w
+
+
+# Kepler's equation
+
+
+def kepler_sign(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, -(u * E.sin()).sum()
+
+
+def kepler_undivided(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    return g, (g * E.sin()).sum()
+
+
+def kepler_not_summed(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, u * E.sin()
+
+
+def kepler_averaged(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, (u * E.sin()).mean()
+
+
+def kepler_by_numpy(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    """Right once: NumPy's slope is a constant to autograd."""
+    slope = torch.as_tensor(1 - e.numpy(force=True) * np.cos(E.numpy(force=True)), dtype=g.dtype)
+    u = g / slope
+    return u, (u * E.sin()).sum()
+
+
+def kepler_saves_M(ctx: Any, inputs: Any, output: Any) -> None:
+    M, e = inputs
+    ctx.save_for_backward(e, M)
 
 
 # A fixed-point layer
@@ -290,7 +345,7 @@ class EquilibriumRunByFunc(EquilibriumOfTheLesson):
         return torch.func.vjp(rounds, x, W)[1](g)
 
 
-class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+class EquilibriumRecorded(Function):
     """Records all rounds in forward, and keeps the graph on ctx."""
 
     @staticmethod
@@ -309,7 +364,7 @@ class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, val
         return torch.autograd.grad(ctx.z, ctx.leaves, g, retain_graph=True)
 
 
-class EquilibriumSavesRounds(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+class EquilibriumSavesRounds(Function):
     """Saves what the solver has passed through, as a loop under autograd would."""
 
     @staticmethod
@@ -388,7 +443,7 @@ def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
-EQUILIBRIUM, TRIANGULAR = "equilibrium-layer", "triangular-solve"
+KEPLER, EQUILIBRIUM, TRIANGULAR = "kepler", "equilibrium-layer", "triangular-solve"
 
 WRONG = [
     backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
@@ -410,6 +465,12 @@ WRONG = [
         "gradient-mismatch",
         lambda ctx, w, g: g * (1 + w) * w.exp(),
     ),
+    backward(KEPLER, "sign of the sine", "flipped-sign", kepler_sign),
+    backward(KEPLER, "not divided", "does not divide", kepler_undivided),
+    backward(KEPLER, "gradient of e not summed", "shape", kepler_not_summed),
+    backward(KEPLER, "gradient of e averaged", "gradient-mismatch", kepler_averaged),
+    backward(KEPLER, "slope by NumPy", "silent-double-backward", kepler_by_numpy),
+    spoiling.setup(KEPLER, "M in place of E", "those of E, the output", kepler_saves_M),
     backward(
         EQUILIBRIUM,
         "through the last round only",
@@ -450,6 +511,7 @@ WRONG = [
 
 KNOWN = [
     ("lambert-w", (double(0.0, math.e, 2 * math.exp(2)),), double(0.0, 1.0, 2.0)),
+    (KEPLER, (double(math.pi / 2 - 0.5, math.pi), double(0.5)[0]), double(math.pi / 2, math.pi)),
     (EQUILIBRIUM, (double(0.0)[None], double(0.5)[None]), double(0.0)[None]),
     (
         TRIANGULAR,
