@@ -109,8 +109,8 @@ def search(solver, steps=200):
 
 # %% [markdown]
 # Under a load of 1, at which stiffness $k$ does the spring store an energy of 0.2? The function
-# `search`, which the hidden cell defines, runs 200 steps of gradient descent from $k = 1$, where the
-# energy is 0.29. In each step it calls the solver that you pass.
+# `search`, which the hidden cell defines, runs 200 steps of gradient descent from $k = 1$, where
+# the energy is 0.29. In each step it calls the solver that you pass.
 #
 # **Your turn.** Vote, then run the cell below. PyTorch raises an error, and its message suggests a
 # call. Change the marked line as the message suggests, and run the cell again. Some of the beliefs
@@ -216,7 +216,7 @@ flows = {
 compare_flows(flows, torch.tensor(1.0), sweep={"k": (0.2, 3.0)})
 
 # %% [markdown]
-# ### Checkpoint 1
+# ### Checkpoint
 #
 # A spring with $k = 1$ carries a load of 2. It stretches to $y = 1$, because $1 + 1^3 = 2$. The
 # loss is $4y^2$. What is the gradient of the load? Type your number in place of `...`.
@@ -242,10 +242,10 @@ predict(..., heavy.grad)
 #
 # | | |
 # | --- | --- |
-# | input | `x.numpy(force=True)` detaches and copies to the CPU (for bfloat16, call `.float()` first) |
-# | output | `torch.as_tensor(y, dtype=x.dtype, device=x.device)`, as many solvers return float64 |
-# | memory | on the CPU both calls *share* it, so writing into the array changes the tensor |
-# | `backward` | uses PyTorch operations on saved inputs and outputs, so that it can be differentiated |
+# | input | `x.numpy(force=True)`: detached, on the CPU; for bfloat16 call `.float()` first |
+# | output | `torch.as_tensor(y, dtype=x.dtype, device=x.device)`: many solvers return float64 |
+# | memory | on the CPU both calls *share* it: writing into the array changes the tensor |
+# | backward | PyTorch operations on saved inputs and outputs: autograd can differentiate them |
 #
 # What happens if `backward` calls SciPy, too? Take the Bessel functions $J_n$, which describe how a
 # drum vibrates. SciPy computes $J_n(x)$ with `jv` and its derivative with `jvp`.
@@ -279,8 +279,8 @@ print("gradgradcheck:", gradgradcheck(BesselOnce.apply, (x, 0), raise_exception=
 # %% [markdown]
 # The first derivative is right. But `slope` came from NumPy, so autograd treats it as a constant,
 # and the second derivative is wrong without an error (lesson 06). To repair this, call a *Function*
-# in `backward`. Here $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so the Function can call itself, and you
-# can differentiate it as often as you like:
+# in `backward`. Here $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so the Function can call itself, and
+# you can differentiate it as often as you like:
 
 
 # %%
@@ -296,16 +296,16 @@ print("gradcheck:    ", gradcheck(Bessel.apply, (x, 0)))
 print("gradgradcheck:", gradgradcheck(Bessel.apply, (x, 0)))
 
 # %% [markdown]
-# PyTorch has $J_0$ as `torch.special.bessel_j0`. Before PyTorch 2.15 its result has no
-# graph, and PyTorch does not warn you.
+# PyTorch has $J_0$ as `torch.special.bessel_j0`. Before PyTorch 2.15 its result has no graph, and
+# PyTorch does not warn you.
 #
 # ### Exercise 1: lambert-w
 #
 # *Lambert's W* is the $w$ for which $w \, e^w = x$. Write a Function that computes it with
-# `scipy.special.lambertw(array)`, for $x \ge 0$. SciPy returns complex numbers whose imaginary parts
-# are 0, so take the attribute `.real`. Differentiate the equation to find `backward`. The second
-# derivative must be right, too, also at $x = 0$. If you are stuck, run `hint("lambert-w")` in a new
-# cell.
+# `scipy.special.lambertw(array)`, for $x \ge 0$. SciPy returns complex numbers whose imaginary
+# parts are 0, so take the attribute `.real`. Differentiate the equation to find `backward`. The
+# second derivative must be right, too, also at $x = 0$. If you are stuck, run `hint("lambert-w")`
+# in a new cell.
 
 
 # %%
@@ -333,8 +333,8 @@ grade("lambert-w", LambertW)
 # ## Unrolling a solver
 #
 # You could also write the solver in PyTorch and let autograd record it. This is called *unrolling*.
-# The equation of the spring says $y\,(k + y^2) = \text{load}$, so a simple solver repeats
-# $y \leftarrow \text{load}/(k + y^2)$. The next cell measures how much unrolling saves for backward
+# The equation of the spring says $y\,(k + y^2) = \text{load}$, so a simple solver repeats $y
+# \leftarrow \text{load}/(k + y^2)$. The next cell measures how much unrolling saves for backward
 # for a thousand loads, and how much the Function saves.
 
 # %%
@@ -415,23 +415,25 @@ with figure(width=6.8, height=3.4) as (axes,):
     note(axes, "implicit", (9, 3e-6), BLUE)
 
 # %% [markdown]
-# The implicit gradient has the smallest error from the first round on, and after ten rounds its error
-# is about 200 times smaller than that of the unrolled gradient.
+# The implicit gradient has the smallest error from the first round on, and after ten rounds its
+# error is about 200 times smaller than that of the unrolled gradient.
 #
-# The shortcut never becomes right. It replaces the factor $k + 3y^2$ by $k + y^2$, because it treats
-# the $y$ that enters the last round as a constant. In the literature it is called the *one-step
-# gradient* or *Jacobian-free backpropagation*. A *phantom gradient* records several of the last
-# rounds, or sums several terms of a series.
+# The shortcut never becomes right. It replaces the factor $k + 3y^2$ by $k + y^2$, because it
+# treats the $y$ that enters the last round as a constant. In the literature it is called the
+# *one-step gradient* or *Jacobian-free backpropagation*. A *phantom gradient* records several of
+# the last rounds, or sums several terms of a series.
 
 # %% [markdown]
 # ## One linear solve
 #
 # What you did for the spring works for every equation. A solver returns a $y$ for which
-# $F(y, \theta) = 0$, where $F$ stands for $n$ equations with $n$ unknowns. If $\theta$ changes, then
-# $y$ changes in such a way that $F$ stays zero. So
-# $\frac{\partial F}{\partial y}\, dy + \frac{\partial F}{\partial \theta}\, d\theta = 0$, and this
-# gives $dy$ if the matrix $\partial F/\partial y$ is invertible. This statement is the *implicit
-# function theorem*.
+# $F(y, \theta) = 0$, where $F$ stands for $n$ equations with $n$ unknowns. If $\theta$ changes,
+# then $y$ changes in such a way that $F$ stays zero:
+#
+# $$\frac{\partial F}{\partial y}\, dy + \frac{\partial F}{\partial \theta}\, d\theta = 0 .$$
+#
+# The *implicit function theorem* says that you can solve this for $dy$ if the matrix
+# $\partial F/\partial y$ is invertible.
 #
 # `backward` receives $g = \partial L/\partial y$. It solves one linear system with the *transposed*
 # matrix, and then computes one vector-Jacobian product:
@@ -449,9 +451,9 @@ with figure(width=6.8, height=3.4) as (axes,):
 # %% [markdown]
 # ## A fixed-point layer
 #
-# Many solvers repeat a step until nothing changes any more, so they find a $z$ with
-# $z = f(z, \theta)$. Deep equilibrium models, belief propagation and value iteration work like this.
-# With $F = z - f(z, \theta)$ and $J = \partial f/\partial z$, the adjoint system is
+# Many solvers repeat a step until the result no longer changes, so they find a $z$ with
+# $z = f(z, \theta)$. Deep equilibrium models, belief propagation and value iteration work like
+# this. With $F = z - f(z, \theta)$ and $J = \partial f/\partial z$, the adjoint system is
 #
 # $$(I - J^\top)\, u = g \qquad\text{or}\qquad u = g + J^\top u .$$
 #
@@ -502,12 +504,12 @@ class FixedPoint(Function):
 
 
 # %% [markdown]
-# `backward` works on detached copies, so a second derivative would be wrong. Therefore it raises an
-# error if you ask for one.
+# `backward` works on detached copies, so a second derivative would be wrong. So it raises an error
+# if grad mode is on (lesson 06).
 #
 # The example is a market with sixteen shops. The price of each shop depends on its cost and on the
-# prices of its neighbors, $p = \text{cost} + \tfrac12 \tanh(W p)$. How does the average price change
-# with the cost of each shop?
+# prices of its neighbors, $p = \text{cost} + \tfrac12 \tanh(W p)$. How does the average price
+# change with the cost of each shop?
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -538,14 +540,14 @@ for name, prices in (("200 rounds", recorded_prices), ("fixed point", settled_pr
     print(f"{name:11} saves {kept:6,} bytes, gradient", by_cost[:4].numpy(force=True).round(4))
 
 # %% [markdown]
-# Both gradients agree. The loop saves two vectors for each of its 200 rounds, and the Function saves
-# one in all. You could also use a faster solver in `forward`, such as Anderson's method, and leave
-# `backward` as it is. (If your solver converges where repeating $f$ diverges, then the iteration for
-# $u$ diverges, too. In this case solve $(I - J^\top)\,u = g$ with a linear solver.)
+# Both gradients agree. The loop saves two vectors for each of its 200 rounds, and the Function
+# saves one in all. You could also use a faster solver in `forward`, such as Anderson's method, and
+# leave `backward` as it is. (If your solver converges where repeating $f$ diverges, then the
+# iteration for $u$ diverges, too. In this case solve $(I - J^\top)\,u = g$ with a linear solver.)
 #
-# There is one condition: the solver must have converged. So `settled` raises an error if it has not.
-# If a solver returns its best guess after 20 rounds, you get the gradient at a point that does not
-# solve the equation.
+# There is one condition: the solver must have converged. So `settled` raises an error if it has
+# not. If a solver returns its best guess after 20 rounds, you get the gradient at a point that does
+# not solve the equation.
 
 # %% [markdown]
 # ## A linear system
@@ -555,11 +557,11 @@ for name, prices in (("200 rounds", recorded_prices), ("fixed point", settled_pr
 # $$A^\top u = g, \qquad \frac{\partial L}{\partial b} = u, \qquad
 # \frac{\partial L}{\partial A} = - u\, x^\top .$$
 #
-# For a dense $A$, `torch.linalg.solve` already does this. But the matrices of differential equations
-# are sparse, and SciPy has fast solvers for them. For example, a *tridiagonal* matrix has entries
-# only on its diagonal and on the two diagonals next to it. With 2000 unknowns it has six thousand
-# entries, but the product $-u\,x^\top$ has four million. So the Function computes $-u_i x_j$ only
-# for the entries of $A$.
+# For a dense $A$, `torch.linalg.solve` already does this. But the matrices of differential
+# equations are sparse, and SciPy has fast solvers for them. For example, a *tridiagonal* matrix has
+# entries only on its diagonal and on the two diagonals next to it. With 2000 unknowns it has six
+# thousand entries, but the product $-u\,x^\top$ has four million. So the Function computes $-u_i
+# x_j$ only for the entries of $A$.
 #
 # If you transpose a tridiagonal matrix, you exchange its two side diagonals. So `backward` can call
 # the Function itself, and therefore the second derivative is right, too.
@@ -605,10 +607,10 @@ print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper
 # %% [markdown]
 # ## A planet in the noise
 #
-# A planet pulls its star back and forth. Astronomers measure the velocity of the star toward us, and
-# here you have 60 measurements. You want to know how strongly the planet pulls ($K$), how elongated
-# its orbit is (the eccentricity $e$, which is 0 for a circle), how the orbit is turned ($\omega$),
-# and when the planet is closest to the star ($\tau$).
+# A planet pulls its star back and forth. Astronomers measure the velocity of the star toward us,
+# and here you have 60 measurements. You want to know how strongly the planet pulls ($K$), how
+# elongated its orbit is (the eccentricity $e$, which is 0 for a circle), how the orbit is turned
+# ($\omega$), and when the planet is closest to the star ($\tau$).
 #
 # The velocity follows from an angle $E$, and $E$ follows from the time $t$ by *Kepler's equation*:
 #
@@ -633,9 +635,9 @@ def solve_kepler(M, e):
 # %% [markdown]
 # ### Exercise 2: kepler
 #
-# Write `setup_context` and `backward`. $M$ has any shape, and $e$ is a single number between 0 and 1,
-# so its gradient is a sum. Differentiate Kepler's equation, as you did for the spring. The second
-# derivative must be right, too.
+# Write `setup_context` and `backward`. $M$ has any shape, and $e$ is a single number between 0 and
+# 1, so its gradient is a sum. Differentiate Kepler's equation, as you did for the spring. The
+# second derivative must be right, too.
 
 
 # %%
@@ -662,8 +664,8 @@ grade("kepler", Kepler)
 # %% [markdown]
 # ### Two fits
 #
-# The hidden cell contains our solution `SolvedKepler`, the noisy measurements and the function `fit`.
-# It fits the four parameters with 400 steps of gradient descent.
+# The hidden cell contains our solution `SolvedKepler`, the noisy measurements and the function
+# `fit`. It fits the four parameters with 400 steps of gradient descent.
 
 # %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(3)
@@ -755,8 +757,8 @@ with figure(columns=2, height=3.6) as (watched, orbit):
 # With the Function, the error falls to the noise of the measurements, and all four parameters are
 # close to the truth. With the detached solver, the loss falls, too, but then it stays high, and the
 # orbit is wrong. $\tau$ has not moved at all, because its only path to the loss goes through the
-# solver. $e$ has moved, which is worse. It has other paths to the loss, so its gradient is incomplete
-# but looks plausible.
+# solver. $e$ has moved, which is worse. It has other paths to the loss, so its gradient is
+# incomplete but looks plausible.
 
 # %% [markdown]
 # ## When the gradient is an estimate
@@ -766,12 +768,12 @@ with figure(columns=2, height=3.6) as (watched, orbit):
 #
 # Some `backward` methods can only estimate the gradient, from random samples or from finite
 # differences. Such a gradient always has an error. So instead of "is it right?" ask two questions:
-# *is the code right?* and *how large is the error?* Answer them separately, because noise can hide a
-# bug.
+# *is the code right?* and *how large is the error?* Answer them separately, because noise can hide
+# a bug.
 #
 # The first example is the expected score $\mathbb{E}[f(\mu + \epsilon)]$ with normal noise
-# $\epsilon$. The score $f$ comes from a game, so it has no derivative. The *score-function estimator*
-# needs only values of $f$:
+# $\epsilon$. The score $f$ comes from a game, so it has no derivative. The *score-function
+# estimator* needs only values of $f$:
 #
 # $$\frac{\partial}{\partial\mu}\, \mathbb{E}\bigl[f(\mu + \epsilon)\bigr]
 # = \mathbb{E}\bigl[f(\mu + \epsilon)\, \epsilon\bigr] .$$
@@ -803,9 +805,9 @@ class Expectation(Function):
 # ### Freeze the noise
 #
 # The noise is an *argument*, so you can use the same noise in both passes. Then the estimate is the
-# exact derivative of $\frac1n\sum_i f(z_i) \log p(z_i; \mu)$ with constant $z_i$. The next cell passes
-# this function to `diagnose` as the *surrogate*, the function whose derivative `backward` should
-# return (lesson 05). It uses only sixteen draws.
+# exact derivative of $\frac1n\sum_i f(z_i) \log p(z_i; \mu)$ with constant $z_i$. The next cell
+# passes this function to `diagnose` as the *surrogate*, the function whose derivative `backward`
+# should return (lesson 05). It uses only sixteen draws.
 
 # %%
 vote("13", "sixteen-draws")
@@ -831,10 +833,10 @@ print(diagnose(Expectation, (mu, noise, score), surrogate=frozen))
 # ### Count the samples
 #
 # To measure the error you need a case with a known answer. For $f(z) = z^2$ the expectation is
-# $\mu^2 + 1$, and its derivative is $2\mu$. Repeat the estimate 300 times. The standard deviation of
-# the 300 estimates is the *error* of a single one. Their mean shows whether there is a *bias*, an
-# error that averaging does not remove. This mean has its own uncertainty, the *standard error*, which
-# is the standard deviation divided by $\sqrt{300}$.
+# $\mu^2 + 1$, and its derivative is $2\mu$. Repeat the estimate 300 times. The standard deviation
+# of the 300 estimates is the *error* of a single one. Their mean shows whether there is a *bias*,
+# an error that averaging does not remove. This mean has its own uncertainty, the *standard error*,
+# which is the standard deviation divided by $\sqrt{300}$.
 
 
 # %%
@@ -899,11 +901,11 @@ class LogGamma(Function):
 
 
 # %% [markdown]
-# Two errors depend on the step $h$ in opposite ways. The *truncation error* $\tfrac16 h^2 |f_{xxx}|$
-# arises because the curve is not a straight line. The *rounding error* $u |f| / h$ arises because the
-# values have only a relative precision $u$, and you divide by $h$. On logarithmic scales their sum
-# has the shape of a V. Its lowest point is near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step
-# depends on the precision of the library.
+# For a function $f$, two errors depend on the step $h$ in opposite ways. The *truncation error*
+# $\tfrac16 h^2 |f_{xxx}|$ arises because the curve is not a straight line. The *rounding error* $u
+# |f| / h$ arises because the values have only a relative precision $u$, and you divide by $h$. On
+# logarithmic scales their sum has the shape of a V. Its lowest point is near $h =
+# \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the library.
 
 # %% jupyter={"source_hidden": true}
 at = torch.tensor(20.0)
@@ -933,10 +935,10 @@ with figure(columns=2, height=3.6) as (samples, choice):
 
 # %% [markdown]
 # The left figure shows that the error of the samples falls as the theory says. The right figure
-# shows the error of the central difference at $x = 20$. The lines are the theory, and the points are
-# measured. (The points form a level line where the two values were equal, so that the difference is
-# 0.) At the step $10^{-6}$, which `gradcheck` uses, the library with six digits gives no right digit.
-# Its best step is near 1.
+# shows the error of the central difference at $x = 20$. The lines are the theory, and the points
+# are measured. (The points form a level line where the two values were equal, so that the
+# difference is 0.) At the step $10^{-6}$, which `gradcheck` uses, the library with six digits gives
+# no right digit. Its best step is near 1.
 #
 # `gradcheck` needs to know this step, too. Otherwise it compares your gradient with noise:
 
@@ -958,7 +960,7 @@ print("with its own step:", gradcheck(six_digits, x, eps=1.0, rtol=1e-3))
 # optimizer tolerates ten percent of noise if there is no bias. If you search for a solution by
 # Newton's method, a gradient that is 1 % off costs you a few more steps, but you find the same
 # solution. If the gradient itself is your result, the error stays in your result. Write your
-# decision into the docstring, because your users look there:
+# decision in the docstring, because your users look there:
 #
 # | the docstring says | for example |
 # | --- | --- |
@@ -971,7 +973,7 @@ print("with its own step:", gradcheck(six_digits, x, eps=1.0, rtol=1e-3))
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer the questions. If an answer is wrong, you read why and can try again. Four questions are
+# Answer nine questions. If an answer is wrong, you read why and can try again. Five questions are
 # about extra sections.
 
 # %%
@@ -1017,5 +1019,5 @@ knowledge_check("13")
 # In [the exercises of this lesson](../exercises/13_solvers.ipynb) you write a special function of
 # SciPy, Kepler's equation, a fixed-point layer and a triangular system.
 #
-# In [Lesson 14](14_external_code.ipynb) you leave Python: you build an operator in C++ and write the
-# Function around it.
+# In [lesson 14](14_external_code.ipynb) you leave Python: you build an operator in C++ and write
+# the Function around it.

@@ -59,7 +59,7 @@ def undivided(M: Tensor, e: Tensor) -> Tensor:
 
 def angles(rng: torch.Generator, *shape: int) -> Tensor:
     """Return angles between 0 and 2π."""
-    return 0.2 + 5.8 * torch.rand(*shape, generator=rng, dtype=torch.float64)
+    return 0.2 + 5.8 * torch.rand(shape, generator=rng, dtype=torch.float64)
 
 
 def eccentricity(rng: torch.Generator) -> Tensor:

@@ -57,7 +57,7 @@ class LambertCallsItself(Function):
 
 
 class KeplerByNewton(Function):
-    """PyTorch computes the solution, and backward calls another formula for the same derivative."""
+    """PyTorch computes the solution, and backward computes it a second time."""
 
     @staticmethod
     def forward(ctx: Any, M: Any, e: Any) -> Any:
@@ -274,7 +274,7 @@ def kepler_by_numpy(ctx: Any, e: Any, E: Any, g: Any) -> Any:
     return u, (u * E.sin()).sum()
 
 
-def kepler_saves_M(ctx: Any, inputs: Any, output: Any) -> None:
+def kepler_saves_input(ctx: Any, inputs: Any, output: Any) -> None:
     M, e = inputs
     ctx.save_for_backward(e, M)
 
@@ -467,14 +467,14 @@ WRONG = [
     ),
     backward(KEPLER, "sign of the sine", "flipped-sign", kepler_sign),
     backward(KEPLER, "not divided", "does not divide", kepler_undivided),
-    backward(KEPLER, "gradient of e not summed", "shape", kepler_not_summed),
-    backward(KEPLER, "gradient of e averaged", "gradient-mismatch", kepler_averaged),
+    backward(KEPLER, "gradient of e not summed", "unreduced-broadcast", kepler_not_summed),
+    backward(KEPLER, "gradient of e averaged", "constant-factor", kepler_averaged),
     backward(KEPLER, "slope by NumPy", "silent-double-backward", kepler_by_numpy),
-    spoiling.setup(KEPLER, "M in place of E", "those of E, the output", kepler_saves_M),
+    spoiling.setup(KEPLER, "M in place of E", "those of E, the output", kepler_saves_input),
     backward(
         EQUILIBRIUM,
         "through the last round only",
-        "the gradient of the last round alone",
+        "the gradient of the last round only",
         one_round,
     ),
     backward(
@@ -498,13 +498,13 @@ WRONG = [
     Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
     Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
     Wrong(EQUILIBRIUM, "saves all rounds", "oversaved", EquilibriumSavesRounds),
-    backward(TRIANGULAR, "not transposed", "solving with T in backward", solves_with_itself),
+    backward(TRIANGULAR, "not transposed", "Your backward solves with T", solves_with_itself),
     backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
     backward(TRIANGULAR, "no diagonal", "The diagonal belongs to the half", without_diagonal),
     backward(TRIANGULAR, "sign of the matrix", "flipped-sign", without_minus),
-    backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
+    backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "Which of the two comes first", product_in_other_order),
     backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
-    backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
+    backward(TRIANGULAR, "always the lower half", "always fills the lower half", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
 ]
