@@ -204,7 +204,8 @@ with figure(width=6.8, height=3.2) as (axes,):
 
 # %% [markdown]
 # SciPy still solves the equation. `backward` neither calls the solver nor knows how many steps it
-# took, so it would be the same for any other solver.
+# took, so it would be the same for any other solver. (With the detached solver, $k$ goes to 0,
+# where the energy is 0.25.)
 #
 # The picture below shows the graph of the energy for both solvers. If the solver is detached, the
 # path from $k$ through the solver is missing. Step through the graphs with → and ←.
