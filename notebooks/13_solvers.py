@@ -990,11 +990,9 @@ knowledge_check("13")
 #     def forward(theta):
 #         y = anything(theta.numpy(force=True))        # NumPy, SciPy, a program
 #         return torch.as_tensor(y, dtype=theta.dtype, device=theta.device)
-#
 #     @staticmethod
 #     def setup_context(ctx, inputs, output):
 #         ctx.save_for_backward(*inputs, output)
-#
 #     @staticmethod
 #     def backward(ctx, grad_output):
 #         theta, y = ctx.saved_tensors
@@ -1013,7 +1011,7 @@ knowledge_check("13")
 # | $A x = b$ | $A^\top u = g$, $\partial b = u$, $\partial A = -u x^\top$ where $A$ has entries |
 # | test of an estimate | freeze the noise; compare with a surrogate or a reference |
 # | error from samples | falls as $1/\sqrt n$; compare the bias with the standard error |
-# | step of a difference | $h^2$ against $u/h$, best near $\sqrt[3]{u}$, with *the library's* $u$ |
+# | step of a difference | $h^2$ against $u/h$, best near $\sqrt[3]{u}$, *the library's* $u$ |
 
 # %% [markdown]
 # ## Where next
