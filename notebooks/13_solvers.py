@@ -857,15 +857,15 @@ for n, values in drawn.items():
     assert bias < 3
 
 # %% [markdown]
-# There is no sign of a bias. Four times as many draws halve the error, so it falls as $1/\sqrt n$.
+# There is no sign of a bias. Four times as many draws halve the error, which falls as $1/\sqrt n$.
 # One more digit costs a hundred times as many draws.
 #
 # ### Choose the step
 #
 # The second example is a library that takes a number and returns a number: C's `lgamma`, the
 # logarithm of the gamma function. `backward` computes a central difference, which costs two more
-# calls. `digits` is the number of digits that the library returns, so that you can try out a less
-# precise one.
+# calls. The argument `digits` limits the digits of the result, so that you can also try a less
+# precise library.
 
 
 # %%

@@ -25,7 +25,7 @@ lambertw = scipy.special.lambertw
 
 
 class LambertByNewton(Function):
-    """No SciPy: any solver will do."""
+    """Another solver than SciPy's."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -42,7 +42,7 @@ class LambertByNewton(Function):
 
 
 class LambertCallsItself(Function):
-    """The slope from the input, by one more call of the Function."""
+    """backward calls the Function again, on the saved input."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -76,7 +76,7 @@ class KeplerByNewton(Function):
 
 
 class EquilibriumOfTheLesson(Function):
-    """One round recorded, as in the lesson; refuses a second derivative."""
+    """Records one round, as in the lesson. A second derivative raises an error."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -100,7 +100,7 @@ class EquilibriumOfTheLesson(Function):
 
 
 class EquilibriumByFunc(EquilibriumOfTheLesson):
-    """The same round through torch.func, which refuses hooks that count what is saved."""
+    """The same round by torch.func, which does not support the hooks that count saved tensors."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -115,7 +115,7 @@ class EquilibriumByFunc(EquilibriumOfTheLesson):
 
 
 class EquilibriumForManyRounds(Function):
-    """Loops of its own, more rounds than it takes."""
+    """Runs a fixed number of rounds, more than it needs."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -135,7 +135,7 @@ class EquilibriumForManyRounds(Function):
 
 
 class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
-    """PyTorch inverts no bfloat16, and that is not the answer's fault."""
+    """PyTorch cannot invert a bfloat16 matrix, and the grader must not blame the answer."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -147,7 +147,7 @@ class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, 
 
 
 class TriangularByTorch(Function):
-    """Without SciPy: a solver of PyTorch's, that autograd knows how to differentiate again."""
+    """Uses a solver of PyTorch, which autograd can differentiate again."""
 
     @staticmethod
     def forward(ctx: Any, T: Any, B: Any, lower: bool = True) -> Any:
@@ -210,7 +210,7 @@ class LambertWithSlope(Function):
 
 
 class LambertFromTheTable(LambertByNewton):
-    """w/(x (1 + w)): what one finds when one looks the derivative up."""
+    """w/(x (1 + w)), the formula in most tables."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -219,7 +219,7 @@ class LambertFromTheTable(LambertByNewton):
 
 
 class LambertByWhere(LambertByNewton):
-    """The same, with its 0/0 replaced: right once, and 0 · inf in the graph of backward."""
+    """Replaces the 0/0. The first derivative is right, but backward's graph has 0 · inf."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -319,7 +319,7 @@ def unfinished_forward(ctx: Any, x: Any, W: Any) -> Any:
 
 
 class EquilibriumRunAgain(EquilibriumOfTheLesson):
-    """Runs the solver once more in backward, under autograd: as much memory, only later."""
+    """Runs the solver again in backward and records it, which takes as much memory."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -365,7 +365,7 @@ class EquilibriumRecorded(Function):
 
 
 class EquilibriumSavesRounds(Function):
-    """Saves what the solver has passed through, as a loop under autograd would."""
+    """Saves each round of the solver, as autograd does for a recorded loop."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -416,7 +416,7 @@ def product_in_other_order(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def flag_forgotten(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """T transposed, and told to SciPy as if its other half were filled."""
+    """Transposes T, but tells SciPy to read the same half as in forward."""
     U = RIGHT["triangular-solve"].apply(T.mT, g, ctx.lower)
     grad_T = -U @ X.mT
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
@@ -434,7 +434,7 @@ def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """trans="T" is the right system, and the result is a constant to autograd."""
+    """Solves the right system, but the result is a constant for autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
     U = torch.as_tensor(
         scipy.linalg.solve_triangular(*arrays, lower=ctx.lower, trans="T"), dtype=g.dtype
