@@ -3,21 +3,21 @@
 #
 # # 13 · Solvers: exercises
 #
-# Lesson 13 gave a gradient to solvers that PyTorch cannot see. Here you do the same for a special function of SciPy, for a layer that runs to its fixed point, and for a triangular system.
+# Lesson 13 showed how you differentiate the solution of an equation. Here you write Functions for a special function of SciPy, for Kepler's equation, for a layer that is iterated to its fixed point, and for a triangular system. You may have solved `lambert-w` and `kepler` in the lesson already.
 #
-# **Given:** the task, the equation that is solved, the solver, and the name and the signature of every class and function.
+# **Given:** the task, the equation, the solver, and the signatures of all methods. Each class has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for every Function:**
 #
-# - Keep tensors that backward needs with `ctx.save_for_backward`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
-# - The output has the dtype and the device of the input, whatever the solver returns.
-# - `backward` is a formula that you write down, not a call to autograd. (Exercise 2 may record one round of its layer.)
-# - Where a task says *twice*, the second derivative must be right as well.
+# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` returns each gradient in the shape and the dtype of its input.
+# - The output has the dtype and the device of the input, even if the solver returns another dtype.
+# - `backward` computes a formula that you write down. It does not call autograd. (In exercise 3 it may record one call of the layer.)
+# - Where a task says *twice*, the second derivative must also be right.
 #
-# 10 points, about 50 minutes.
+# 12 points, about 60 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -39,6 +39,7 @@ if "google.colab" in sys.modules:
     output.enable_custom_widget_manager()
 
 # %% jupyter={"source_hidden": true}
+import numpy as np
 import scipy
 import torch
 from torch import Tensor
@@ -48,13 +49,13 @@ from autograd_course import diagnose, grade, hint, progress
 # %% [markdown]
 # ## 1 · A special function of SciPy (3 points · medium · 10 minutes)
 #
-# What current does a solar cell deliver through its own resistance? How much is left of a substance that an enzyme works on? In both problems an unknown is multiplied by its own exponential, and the answer is *Lambert's W*: the $w$ for which
+# *Lambert's W* is the $w$ that solves the equation
 #
 # $$w \, e^w = x .$$
 #
-# You cannot write it as a formula of PyTorch's functions. SciPy has it: `scipy.special.lambertw(array)`. SciPy's function returns complex numbers. Here $x \ge 0$, so their imaginary parts are 0.
+# It gives the current of a solar cell with an internal resistance, and the amount of a substance that an enzyme has not yet converted. PyTorch does not have this function, but SciPy does: `scipy.special.lambertw(array)`. SciPy returns complex numbers. Here $x \ge 0$, so their imaginary parts are 0.
 #
-# **Write** both methods, for `x` of any shape. Find the derivative yourself: differentiate the equation.
+# **Write** the three methods, for `x` of any shape. Differentiate the equation to find the derivative.
 #
 # **Constraints:** right *twice*, also at $x = 0$. Float32 stays float32.
 
@@ -62,7 +63,12 @@ from autograd_course import diagnose, grade, hint, progress
 # %% nbgrader={"grade": false, "grade_id": "lambert-w", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class LambertW(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
+    def forward(x: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -76,13 +82,63 @@ class LambertW(torch.autograd.Function):
 grade("lambert-w", LambertW)
 
 # %% [markdown]
-# ## 2 · A fixed-point layer (4 points · hard · 20 minutes)
+# ## 2 · Kepler's equation (2 points · medium · 10 minutes)
 #
-# An equilibrium layer applies the same layer to its own output, again and again, until nothing changes any more:
+# The position of a planet on its orbit follows from the angle $E$ that solves the equation
+#
+# $$E - e \sin E = M .$$
+#
+# $M$ grows with time, and the eccentricity $e$ says how elongated the orbit is. This solver returns $E$ for $0 \le M \le 2\pi$ and $0 < e < 1$:
+
+
+# %%
+def solve_kepler(M, e):
+    """Return the E with E - e sin E = M, for NumPy arrays, M from 0 to 2π."""
+
+    def error(E):
+        return E - e * np.sin(E) - M
+
+    def slope(E):
+        return 1 - e * np.cos(E)
+
+    return scipy.optimize.newton(error, np.full_like(M, np.pi), slope, tol=1e-13)
+
+
+# %% [markdown]
+# **Write** `setup_context` and `backward`. `M` may have any shape, and `e` is a single number (0-dim).
+#
+# **Constraints:** right *twice*. The gradient of `e` has the shape of `e`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "kepler", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class Kepler(torch.autograd.Function):
+    @staticmethod
+    def forward(M: Tensor, e: Tensor) -> Tensor:
+        E = solve_kepler(M.numpy(force=True), e.numpy(force=True))
+        return torch.as_tensor(E, dtype=M.dtype, device=M.device)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %% nbgrader={"grade": true, "grade_id": "kepler-grade", "locked": true, "points": 2, "schema_version": 3, "solution": false, "task": false}
+grade("kepler", Kepler)
+
+# %% [markdown]
+# ## 3 · A fixed-point layer (4 points · hard · 20 minutes)
+#
+# An equilibrium layer applies the same layer to its own output until the output no longer changes:
 #
 # $$z = \tanh(z\, W^\top + x) .$$
 #
-# `x` and `z` have shape `(rows, n)`, `W` has shape `(n, n)`, and its entries are so small that a fixed point exists. The solver is given:
+# `x` and `z` have shape `(rows, n)`, and `W` has shape `(n, n)`. The entries of `W` are so small that a fixed point exists. The solver is given:
 
 
 # %%
@@ -93,11 +149,11 @@ def settled(step, start: Tensor) -> Tensor:
         z, before = step(z), z
         if not z.numel() or (z - before).abs().max() <= near:
             return z
-    raise RuntimeError("not settled after 200 rounds")
+    raise RuntimeError("no convergence after 200 rounds")
 
 
 # %% [markdown]
-# **Write** both methods. The lesson's Function takes any $f$, and autograd goes back through one call of it. Here you know $f$: one round is a product and a tanh. So backward can be a formula that calls `settled` once. (You may also record a single round, or use `torch.linalg.solve`.)
+# **Write** the three methods. The Function of the lesson takes any $f$, and autograd goes back through one call of it. Here you know $f$, so backward can be a formula that calls `settled` once. (You may also record a single call of the layer, or use `torch.linalg.solve`.)
 #
 # **Constraint:** save `x`, `W` and the solution, but no round of the solver. Do not run the rounds again in backward.
 
@@ -105,7 +161,12 @@ def settled(step, start: Tensor) -> Tensor:
 # %% nbgrader={"grade": false, "grade_id": "equilibrium-layer", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class Equilibrium(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, W: Tensor) -> Tensor:
+    def forward(x: Tensor, W: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -119,21 +180,26 @@ class Equilibrium(torch.autograd.Function):
 grade("equilibrium-layer", Equilibrium)
 
 # %% [markdown]
-# ## 3 · A triangular system, twice (3 points · hard · 20 minutes)
+# ## 4 · A triangular system, twice (3 points · hard · 20 minutes)
 #
-# To make correlated numbers uncorrelated, you factor their covariance as $T T^\top$ and solve $T X = B$. $T$ is triangular, so the first equation has one unknown, the second has two, and so on. SciPy solves it: `scipy.linalg.solve_triangular(T, B, lower=True)`.
+# To remove the correlation between random numbers, you factor their covariance as $T T^\top$ and solve $T X = B$. The matrix $T$ is triangular, so the first equation has one unknown, the second has two, and so on. SciPy solves such a system: `scipy.linalg.solve_triangular(T, B, lower=True)`.
 #
-# `T` has shape `(n, n)`, and `B` and `X` have shape `(n, k)`: each column of `B` is a separate right-hand side. With `lower=False` the upper half of `T` is used. **The other half is never read**, whatever it contains: factorizations leave old numbers there.
+# `T` has shape `(n, n)`. `B` and `X` have shape `(n, k)`, and each column of `B` is a separate right-hand side. With `lower=False`, SciPy uses the upper half of `T`. **The other half is never read.** It may contain any numbers, because factorizations leave old values there.
 #
-# **Write** both methods.
+# **Write** the three methods.
 #
-# **Constraints:** right *twice*. Do not invert a matrix: backward solves one more triangular system.
+# **Constraints:** right *twice*. Do not invert a matrix, because backward needs to solve only one more triangular system.
 
 
 # %% nbgrader={"grade": false, "grade_id": "triangular-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class TriangularSolve(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
+    def forward(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor, bool], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -156,4 +222,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Look for a `.detach().numpy()` on the way to a loss in one of your projects. Which gradient ends there, and was that intended?
+# Look for a `.detach().numpy()` between a parameter and a loss in one of your projects. Which gradient ends there, and did you intend that?

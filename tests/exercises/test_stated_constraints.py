@@ -197,6 +197,10 @@ STATED: dict[str, dict[str, str]] = {
         "also at $x = 0$": "0/0 at 0",
         "Float32 stays float32": "float64 whatever comes",
     },
+    "kepler": {
+        "right *twice*": "slope by NumPy",
+        "The gradient of `e` has the shape of `e`": "gradient of e not summed",
+    },
     "equilibrium-layer": {
         "no round of the solver": "saves all rounds",
         "Do not run the rounds again in backward": "run again in backward",

@@ -1,4 +1,4 @@
-"""What SciPy returns, and what a net wants."""
+"""Check the dtype that a Function returns after it has called SciPy."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from autograd_course.grader.checks.calling import applied, found
 
 
 def keeps_float32(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that float32 goes in and comes out: SciPy returns float64 wherever it likes to."""
+    """Check that a float32 input gives a float32 output. Many functions of SciPy return float64."""
     single = tuple(value.float() if isinstance(value, Tensor) else value for value in inputs)
     _, outputs = applied(function, single)
     if outputs[0].dtype == torch.float32:
@@ -19,8 +19,8 @@ def keeps_float32(function: type[Function], inputs: tuple[Any, ...]) -> Finding 
     dtype = str(outputs[0].dtype).removeprefix("torch.")
     return found(
         "forward-mismatch",
-        f"for float32 inputs the output is {dtype}: the next layer of a float32 net would refuse "
-        "it.",
+        f"for float32 inputs the output is {dtype}. The next layer of a float32 network would "
+        "raise an error.",
         {"dtype": dtype},
-        "Say to torch.as_tensor which dtype is wanted, and which device.",
+        "Pass dtype=x.dtype and device=x.device to torch.as_tensor.",
     )

@@ -1,12 +1,12 @@
 """A fixed-point layer
 
-1. forward is one call of settled. For backward, forget how z was found and look at the equation
-   that it solves. What does a gradient u at z become when it goes back through one round, z =
-   tanh(z Wᵀ + x), to the z on the right-hand side?
-2. It becomes (u * (1 - z²)) @ W. So u = g + (u * (1 - z²)) @ W, a fixed point again: settled finds
-   it. Then one more step back, this time to x and to W.
+1. forward calls settled once. For backward, it does not matter how settled found z. Look at the
+   equation z = tanh(z Wᵀ + x). If u is the gradient of the left z, what gradient does the z on the
+   right get?
+2. It gets (u * (1 - z²)) @ W. So u solves u = g + (u * (1 - z²)) @ W. This is a fixed point again,
+   so settled can find it. Then take one more step back from u, to x and to W.
 3. s = 1 - z**2; u = settled(lambda u: grad_output + (u * s) @ W, grad_output); v = u * s. Return v
-   for x and v.t() @ z for W. forward saves W and z.
+   for x and v.t() @ z for W. setup_context saves W and the output.
 """
 
 from collections.abc import Callable
@@ -29,8 +29,8 @@ from autograd_course.grader.sampling import normal
 def equilibrium(x: Tensor, W: Tensor) -> Tensor:
     """Return the fixed point of ``z = tanh(z Wᵀ + x)``.
 
-    What ``settled`` returns has no graph. Two of Newton's steps from it do not change its value,
-    and carry its derivatives up to the third.
+    The result of ``settled`` has no graph. Two Newton steps from it do not change its value, and
+    autograd can differentiate them three times.
     """
     z: Tensor = settled(x.detach(), W.detach())
     for _ in range(2):
@@ -45,7 +45,7 @@ def _identity(z: Tensor) -> Tensor:
 
 
 def weak(rng: torch.Generator, n: int) -> Tensor:
-    """Return a weight whose rows are so small that four times as much still has a fixed point."""
+    """Return a weight that is so small that four times the weight still gives a fixed point."""
     weight = normal(rng, n, n)
     return 0.1 * weight / weight.abs().sum(1, keepdim=True)
 
@@ -53,10 +53,10 @@ def weak(rng: torch.Generator, n: int) -> Tensor:
 def linearized(
     system: Callable[[Tensor, Tensor], Tensor], outside: bool = False
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the fixed point, with the derivative that comes of solving another linear system.
+    """Return the fixed point, with the derivative that another linear system gives.
 
-    ``system`` takes the slopes of the tanh, as columns, and ``W``. Right is ``I - slopes * W``.
-    ``outside``: as if x and W stood outside of the tanh.
+    ``system`` takes the slopes of the tanh, as columns, and ``W``. The right system is
+    ``I - slopes * W``. With ``outside``, the derivative is that of x and W outside the tanh.
     """
 
     def solved(x: Tensor, W: Tensor) -> Tensor:
@@ -70,11 +70,13 @@ def linearized(
     return solved
 
 
-A_ROUND = 8  # tensors that PyTorch keeps for one round, generously: its product, tanh and sum
+A_ROUND = (
+    8  # PyTorch saves fewer tensors than this for the product, the sum and the tanh of a round
+)
 
 
 def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that backward does not run the solver again under autograd: one call of it will do."""
+    """Check that backward records one round at most, and does not run the solver again."""
     _, outputs = applied(function, inputs)
     kept: list[Tensor] = []
 
@@ -85,7 +87,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
     try:
         with saved_tensors_hooks(note, lambda tensor: tensor):
             backward(outputs)
-    except RuntimeError as error:  # torch.func differentiates too, and refuses hooks
+    except RuntimeError as error:  # raised by torch.func, which does not support hooks
         if "saved tensor hooks" not in str(error):
             raise
         kept = _rounds(function, inputs) * [*outputs]
@@ -93,17 +95,16 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
         return None
     return found(
         "oversaved",
-        f"backward runs the solver again and records it: {len(kept)} tensors are kept on the way, "
-        f"and this exercise allows one round, {A_ROUND} at most. What forward saved, backward "
-        "spends.",
+        f"backward runs the solver again and records it. Autograd saves {len(kept)} tensors for "
+        f"this, and this exercise allows {A_ROUND}, which is enough for one round.",
         {"tensors": len(kept)},
-        "The solution is saved. One round from there, recorded or written down as a formula, says "
-        "all about the linear system.",
+        "Start at the saved solution. One round from there, recorded or written as a formula, "
+        "gives you the linear system.",
     )
 
 
 def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
-    """Count the tanhs of backward: one for each round that it runs, each of which keeps its own."""
+    """Count the rounds that backward runs: it computes one tanh in each."""
     _, outputs = applied(function, inputs)
     recording = OperationRecorder()
     with recording:
@@ -117,7 +118,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=20,
     section="A fixed-point layer",
-    constraints="no round of the solver is kept",
+    constraints="no round of the solver is saved",
     reference=equilibrium,
     samplers={
         "4 rows of 2": lambda rng: (normal(rng, 4, 2), weak(rng, 2)),
@@ -125,20 +126,20 @@ EXERCISE = FunctionExercise(
         "one unit": lambda rng: (normal(rng, 3, 1), weak(rng, 1)),
     },
     gradient_suspects={
-        "This is the gradient of the last round alone: it takes z on the right-hand side for a "
-        "constant. But that z depends on x and W too, and this is what the linear system is for.": (
+        "This is the gradient of the last round only. It treats the z on the right-hand side as a "
+        "constant. But this z depends on x and W, too, so backward must solve the linear system.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype))
         ),
-        "The linear system has W where it should have Wᵀ, or the other way round. With rows, "
-        "forward computes z @ W.t(); how does a gradient go back through that product?": (
+        "The linear system has W where it should have Wᵀ, or the other way round. forward computes "
+        "z @ W.t() for each row. What does backward of this product compute?": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype) - slope * W.t())
         ),
-        "In the linear system the slope of the tanh is missing. One round is a product and then a "
-        "tanh, so each time u goes back through it, it goes back through both.": (
+        "The slope of the tanh is missing in the linear system. A round computes a product and "
+        "then a tanh, so u must go back through both.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype) - W)
         ),
-        "The linear system is right, and u is the gradient at the output of the tanh. x and W "
-        "stand inside of it: one slope is missing at the end.": (
+        "The linear system is right, and u is the gradient of the output of the tanh. But x and W "
+        "are inside the tanh, so one slope is missing at the end.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype) - slope * W, outside=True)
         ),
     },
@@ -149,5 +150,5 @@ EXERCISE = FunctionExercise(
         ),
         records_one_round,
     ),
-    seconds=20.0,  # the solver runs some hundred times
+    seconds=20.0,  # the solver runs about a hundred times
 )

@@ -1,13 +1,14 @@
 """A triangular system, twice
 
-1. In the lesson's linear system x and b were vectors. Here each column of X is such a vector, with
-   the same T: T's gradient is a sum over the columns. And which elements of T has forward never
-   looked at?
-2. Tᵀ U = G is a triangular system too, with the other half filled: the Function can call itself,
-   and so its backward can be differentiated. B gets U. T gets -U Xᵀ, and zeros in the half that is
-   not read.
-3. U = TriangularSolve.apply(T.mT, grad_output, not ctx.lower); grad_T = -U @ X.mT, then .tril()
-   where ctx.lower, else .triu(). Return grad_T, U, None. forward saves T and the X that it returns.
+1. In the linear system of the lesson, x and b were vectors. Here each column of X is such a vector.
+   All columns share T, so the gradient of T is a sum over the columns. Which elements of T does
+   forward never read?
+2. Tᵀ U = G is also a triangular system, but its other half is filled. So the Function can call
+   itself, and autograd can differentiate this call. The gradient of B is U. The gradient of T is
+   -U Xᵀ, with zeros in the half that forward does not read.
+3. U = TriangularSolve.apply(T.mT, grad_output, not ctx.lower); grad_T = -U @ X.mT. Use
+   grad_T.tril() if ctx.lower, and grad_T.triu() otherwise. Return grad_T, U, None. setup_context
+   saves T and the output.
 """
 
 from collections.abc import Callable
@@ -22,9 +23,9 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def triangular_solve(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
-    """Return the ``X`` with ``T X = B``, reading one half of ``T``.
+    """Return the ``X`` with ``T X = B``. Only one half of ``T`` is read.
 
-    Raises ``ValueError``, as SciPy does, where ``T`` is not finite.
+    Raises ``ValueError``, as SciPy does, if ``T`` is not finite.
     """
     if not bool(T.isfinite().all()):
         raise ValueError("T has elements that are not finite")
@@ -37,17 +38,17 @@ def _half(T: Tensor, lower: bool) -> Tensor:
 
 
 def matrix(rng: torch.Generator, n: int) -> Tensor:
-    """Return a matrix with numbers in both halves, and none near 0 on its diagonal."""
+    """Return a matrix with numbers in both halves and no number near 0 on its diagonal."""
     return normal(rng, n, n) / 2 + torch.diag(1 + positive(rng, n))
 
 
 def triangular(
     system: Callable[[Tensor, bool], Tensor] = _half, read: Callable[[Tensor, bool], Tensor] = _half
 ) -> Callable[..., Tensor]:
-    """Return the solution, with the derivative that comes of another backward.
+    """Return the solution, with the derivative that another backward computes.
 
-    It solves with the transpose of ``system(T, lower)``, and lets T's gradient go back through
-    ``read(T, lower)``. Right for both is the half that is used.
+    This backward solves with the transpose of ``system(T, lower)``, and the gradient of T goes back
+    through ``read(T, lower)``. The right choice for both is the half that is used.
     """
 
     def solved(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
@@ -75,31 +76,31 @@ EXERCISE = FunctionExercise(
     constraints="the output has the dtype of B",
     reference=triangular_solve,
     samplers={
-        # First: that the wrong half was kept shows here at once, and below only the second time.
+        # This comes first, because it shows at once that an answer uses the wrong half.
         "an upper triangle": lambda rng: (matrix(rng, 3), normal(rng, 3, 5), False),
         "two right-hand sides": lambda rng: (matrix(rng, 4), normal(rng, 4, 2)),
         "a single right-hand side": lambda rng: (matrix(rng, 3), normal(rng, 3, 1)),
         "a single equation": lambda rng: (matrix(rng, 1), normal(rng, 1, 3)),
     },
     gradient_suspects={
-        "This is what comes of solving with T in backward too. The implicit function theorem asks "
-        "for the transposed matrix: Tᵀ U = G. Which half of Tᵀ is filled?": not_transposed,
-        "The matrix is transposed, and the solver still reads the half that it read in forward. "
-        "What stood in the upper half of T stands in the lower half of Tᵀ.": other_half,
-        "Which half of T is read is said by lower, and only that half gets a gradient. Here it is "
-        "the lower one each time.": always_lower,
-        "One half of T is never read, so nothing depends on it and its gradient is 0. The product "
-        "of U and Xᵀ fills both halves.": whole,
-        "This is -X Uᵀ. T has a row for each equation, as B and U have, and a column for each "
-        "unknown, as X has a row: which of the two comes first?": exchanged,
-        "The diagonal belongs to the half that is read, and gets its gradient: tril() and triu() "
-        "keep it, tril(-1) and triu(1) do not.": without_diagonal,
+        "Your backward solves with T. The adjoint system has the transposed matrix, Tᵀ U = G. "
+        "Which half of Tᵀ is filled?": not_transposed,
+        "You transposed the matrix, but the solver still reads the half that it read in forward. "
+        "The upper half of T becomes the lower half of Tᵀ.": other_half,
+        "The argument lower says which half of T is read, and only this half gets a gradient. Your "
+        "gradient always fills the lower half.": always_lower,
+        "One half of T is never read, so its gradient is 0. But the product of U and Xᵀ fills both "
+        "halves.": whole,
+        "Your gradient is -X Uᵀ. T and U have a row for each equation, and X has a row for each "
+        "unknown. Which of the two comes first in the product?": exchanged,
+        "The diagonal belongs to the half that is read, so it needs a gradient. tril() and triu() "
+        "keep the diagonal, but tril(-1) and triu(1) do not.": without_diagonal,
     },
     double_backward=True,
     checks=(
         *CONDUCT,
         keeps_float32,
-        without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver: U from Tᵀ U = G"),
+        without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver for Tᵀ U = G"),
     ),
-    seconds=20.0,  # on a busy machine LAPACK's threads wait for one another: 30 ms a solution
+    seconds=20.0,  # on a busy machine the threads of LAPACK wait: 30 ms for a solution
 )

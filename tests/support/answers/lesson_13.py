@@ -16,6 +16,7 @@ from autograd_course import functions
 SOLVED = solved("13_solvers")
 RIGHT = {
     "lambert-w": SOLVED["LambertW"],
+    "kepler": SOLVED["Kepler"],
     "equilibrium-layer": SOLVED["Equilibrium"],
     "triangular-solve": SOLVED["TriangularSolve"],
 }
@@ -24,7 +25,7 @@ lambertw = scipy.special.lambertw
 
 
 class LambertByNewton(Function):
-    """No SciPy: any solver will do."""
+    """Another solver than SciPy's."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -40,8 +41,8 @@ class LambertByNewton(Function):
         return g / (w.exp() + x)
 
 
-class LambertCallsItself(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
-    """The slope from the input, by one more call of the Function."""
+class LambertCallsItself(Function):
+    """backward calls the Function again, on the saved input."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -55,8 +56,27 @@ class LambertCallsItself(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
         return g / ((1 + w) * w.exp())
 
 
+class KeplerByNewton(Function):
+    """PyTorch computes the solution, and backward computes it a second time."""
+
+    @staticmethod
+    def forward(ctx: Any, M: Any, e: Any) -> Any:
+        E = M + e * M.sin()
+        for _ in range(60):
+            E = E - (E - e * E.sin() - M) / (1 - e * E.cos())
+        ctx.save_for_backward(M, e)
+        return E
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        M, e = ctx.saved_tensors
+        E = KeplerByNewton.apply(M, e)
+        u = g / (1 - e * E.cos())
+        return u, (u * E.sin()).sum_to_size(e.shape)
+
+
 class EquilibriumOfTheLesson(Function):
-    """One round recorded, as in the lesson; refuses a second derivative."""
+    """Records one round, as in the lesson. A second derivative raises an error."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -80,7 +100,7 @@ class EquilibriumOfTheLesson(Function):
 
 
 class EquilibriumByFunc(EquilibriumOfTheLesson):
-    """The same round through torch.func, which refuses hooks that count what is saved."""
+    """The same round by torch.func, which does not support the hooks that count saved tensors."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -95,7 +115,7 @@ class EquilibriumByFunc(EquilibriumOfTheLesson):
 
 
 class EquilibriumForManyRounds(Function):
-    """Loops of its own, more rounds than it takes."""
+    """Runs a fixed number of rounds, more than it needs."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -115,7 +135,7 @@ class EquilibriumForManyRounds(Function):
 
 
 class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
-    """PyTorch inverts no bfloat16, and that is not the answer's fault."""
+    """PyTorch cannot invert a bfloat16 matrix, and the grader must not blame the answer."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -127,7 +147,7 @@ class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, 
 
 
 class TriangularByTorch(Function):
-    """Without SciPy: a solver of PyTorch's, that autograd knows how to differentiate again."""
+    """Uses a solver of PyTorch, which autograd can differentiate again."""
 
     @staticmethod
     def forward(ctx: Any, T: Any, B: Any, lower: bool = True) -> Any:
@@ -149,6 +169,7 @@ ALSO_RIGHT = {
     "Lambert's W of the package": ("lambert-w", functions.LambertW),
     "Lambert's W by Newton's method": ("lambert-w", LambertByNewton),
     "Lambert's W, backward calls it again": ("lambert-w", LambertCallsItself),
+    "Kepler's equation by Newton's method": ("kepler", KeplerByNewton),
     "equilibrium by a linear solve": ("equilibrium-layer", functions.Equilibrium),
     "equilibrium, one round recorded": ("equilibrium-layer", EquilibriumOfTheLesson),
     "equilibrium, one round by torch.func": ("equilibrium-layer", EquilibriumByFunc),
@@ -172,8 +193,8 @@ def lambert_of_arrays(ctx: Any, w: Any, g: Any) -> Any:
     return g * torch.as_tensor(np.exp(-array) / (1 + array), dtype=g.dtype)
 
 
-class LambertWithSlope(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
-    """Works the slope out in forward, where the arrays are at hand."""
+class LambertWithSlope(Function):
+    """Computes the slope in forward, with NumPy."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -189,7 +210,7 @@ class LambertWithSlope(RIGHT["lambert-w"]):  # type: ignore[misc, valid-type]
 
 
 class LambertFromTheTable(LambertByNewton):
-    """w/(x (1 + w)): what one finds when one looks the derivative up."""
+    """w/(x (1 + w)), the formula in most tables."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -198,7 +219,7 @@ class LambertFromTheTable(LambertByNewton):
 
 
 class LambertByWhere(LambertByNewton):
-    """The same, with its 0/0 replaced: right once, and 0 · inf in the graph of backward."""
+    """Replaces the 0/0. The first derivative is right, but backward's graph has 0 · inf."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -222,6 +243,40 @@ def lambert_from_numpy(ctx: Any, x: Any) -> Any:
     w = torch.from_numpy(lambertw(x.detach().numpy()).real)
     ctx.save_for_backward(w)
     return w
+
+
+# Kepler's equation
+
+
+def kepler_sign(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, -(u * E.sin()).sum()
+
+
+def kepler_undivided(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    return g, (g * E.sin()).sum()
+
+
+def kepler_not_summed(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, u * E.sin()
+
+
+def kepler_averaged(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    u = g / (1 - e * E.cos())
+    return u, (u * E.sin()).mean()
+
+
+def kepler_by_numpy(ctx: Any, e: Any, E: Any, g: Any) -> Any:
+    """Right once: NumPy's slope is a constant to autograd."""
+    slope = torch.as_tensor(1 - e.numpy(force=True) * np.cos(E.numpy(force=True)), dtype=g.dtype)
+    u = g / slope
+    return u, (u * E.sin()).sum()
+
+
+def kepler_saves_input(ctx: Any, inputs: Any, output: Any) -> None:
+    M, e = inputs
+    ctx.save_for_backward(e, M)
 
 
 # A fixed-point layer
@@ -264,7 +319,7 @@ def unfinished_forward(ctx: Any, x: Any, W: Any) -> Any:
 
 
 class EquilibriumRunAgain(EquilibriumOfTheLesson):
-    """Runs the solver once more in backward, under autograd: as much memory, only later."""
+    """Runs the solver again in backward and records it, which takes as much memory."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -290,7 +345,7 @@ class EquilibriumRunByFunc(EquilibriumOfTheLesson):
         return torch.func.vjp(rounds, x, W)[1](g)
 
 
-class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
+class EquilibriumRecorded(Function):
     """Records all rounds in forward, and keeps the graph on ctx."""
 
     @staticmethod
@@ -309,8 +364,8 @@ class EquilibriumRecorded(RIGHT["equilibrium-layer"]):  # type: ignore[misc, val
         return torch.autograd.grad(ctx.z, ctx.leaves, g, retain_graph=True)
 
 
-class EquilibriumSavesRounds(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
-    """Saves what the solver has passed through, as a loop under autograd would."""
+class EquilibriumSavesRounds(Function):
+    """Saves each round of the solver, as autograd does for a recorded loop."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -361,7 +416,7 @@ def product_in_other_order(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def flag_forgotten(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """T transposed, and told to SciPy as if its other half were filled."""
+    """Transposes T, but tells SciPy to read the same half as in forward."""
     U = RIGHT["triangular-solve"].apply(T.mT, g, ctx.lower)
     grad_T = -U @ X.mT
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
@@ -379,7 +434,7 @@ def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """trans="T" is the right system, and the result is a constant to autograd."""
+    """Solves the right system, but the result is a constant for autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
     U = torch.as_tensor(
         scipy.linalg.solve_triangular(*arrays, lower=ctx.lower, trans="T"), dtype=g.dtype
@@ -388,7 +443,7 @@ def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
 
 
-EQUILIBRIUM, TRIANGULAR = "equilibrium-layer", "triangular-solve"
+KEPLER, EQUILIBRIUM, TRIANGULAR = "kepler", "equilibrium-layer", "triangular-solve"
 
 WRONG = [
     backward("lambert-w", "slope by NumPy", "silent-double-backward", lambert_of_arrays),
@@ -410,10 +465,16 @@ WRONG = [
         "gradient-mismatch",
         lambda ctx, w, g: g * (1 + w) * w.exp(),
     ),
+    backward(KEPLER, "sign of the sine", "flipped-sign", kepler_sign),
+    backward(KEPLER, "not divided", "does not divide", kepler_undivided),
+    backward(KEPLER, "gradient of e not summed", "unreduced-broadcast", kepler_not_summed),
+    backward(KEPLER, "gradient of e averaged", "constant-factor", kepler_averaged),
+    backward(KEPLER, "slope by NumPy", "silent-double-backward", kepler_by_numpy),
+    spoiling.setup(KEPLER, "M in place of E", "those of E, the output", kepler_saves_input),
     backward(
         EQUILIBRIUM,
         "through the last round only",
-        "the gradient of the last round alone",
+        "the gradient of the last round only",
         one_round,
     ),
     backward(
@@ -437,19 +498,20 @@ WRONG = [
     Wrong(EQUILIBRIUM, "run again by func", "runs the solver again", EquilibriumRunByFunc),
     Wrong(EQUILIBRIUM, "recorded on ctx", "tensor-on-ctx", EquilibriumRecorded),
     Wrong(EQUILIBRIUM, "saves all rounds", "oversaved", EquilibriumSavesRounds),
-    backward(TRIANGULAR, "not transposed", "solving with T in backward", solves_with_itself),
+    backward(TRIANGULAR, "not transposed", "Your backward solves with T", solves_with_itself),
     backward(TRIANGULAR, "the unread half too", "One half of T is never read", whole_outer_product),
     backward(TRIANGULAR, "no diagonal", "The diagonal belongs to the half", without_diagonal),
     backward(TRIANGULAR, "sign of the matrix", "flipped-sign", without_minus),
-    backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "which of the two comes first", product_in_other_order),
+    backward(TRIANGULAR, "X Uᵀ for U Xᵀ", "Which of the two comes first", product_in_other_order),
     backward(TRIANGULAR, "flag not turned", "the half that it read in forward", flag_forgotten),
-    backward(TRIANGULAR, "always the lower half", "the lower one each time", lower_half_always),
+    backward(TRIANGULAR, "always the lower half", "always fills the lower half", lower_half_always),
     backward(TRIANGULAR, "inverted", "`linalg_inv_ex` does the work", inverted),
     backward(TRIANGULAR, "solved by SciPy", "silent-double-backward", solved_by_scipy),
 ]
 
 KNOWN = [
     ("lambert-w", (double(0.0, math.e, 2 * math.exp(2)),), double(0.0, 1.0, 2.0)),
+    (KEPLER, (double(math.pi / 2 - 0.5, math.pi), double(0.5)[0]), double(math.pi / 2, math.pi)),
     (EQUILIBRIUM, (double(0.0)[None], double(0.5)[None]), double(0.0)[None]),
     (
         TRIANGULAR,

@@ -1,0 +1,91 @@
+"""Kepler's equation
+
+1. Write down E - e sin E = M and differentiate both sides. E depends on M and on e, so e sin E is a
+   product of two quantities that change. Then solve for dE.
+2. dE = (dM + sin E de) / (1 - e cos E). This gives the factor of each gradient. Save e and the
+   output E. All elements of M share one e, so its gradient is a sum over the elements.
+3. grad_M = grad_output / (1 - e * torch.cos(E)). Return grad_M and (grad_M * torch.sin(E)).sum().
+   setup_context saves e and output.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from autograd_course.grader.checks import CONDUCT
+from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.sampling import positive
+
+
+def kepler(M: Tensor, e: Tensor) -> Tensor:
+    """Return the ``E`` with ``E - e·sin(E) = M``, for ``0 < e < 1``.
+
+    Bisection finds a solution without a graph. Two Newton steps from it do not change its value,
+    and autograd can differentiate them three times.
+    """
+    return _solution(M, e, lambda E: 1 - e * torch.cos(E))
+
+
+def _root(M: Tensor, e: Tensor) -> Tensor:
+    low, high = M - e.abs(), M + e.abs()
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_large = middle - e * torch.sin(middle) > M
+        low, high = torch.where(too_large, low, middle), torch.where(too_large, middle, high)
+    return (low + high) / 2
+
+
+def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the solution. Its derivative is that of a Newton step that divides by this slope."""
+    E = _root(M.detach(), e.detach())
+    for _ in range(2):
+        E = E - (E - e * torch.sin(E) - M) / slope(E)
+    return E
+
+
+def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
+    """Return the solution with the derivatives that follow if backward reads M in place of E."""
+    E = _root(M.detach(), e.detach())
+    change = (M - M.detach()) + torch.sin(M.detach()) * (e - e.detach())
+    return E + change / (1 - e.detach() * torch.cos(M.detach()))
+
+
+def undivided(M: Tensor, e: Tensor) -> Tensor:
+    """Return the solution with the derivatives that follow if backward does not divide."""
+    E = _root(M.detach(), e.detach())
+    return E + (M - M.detach()) + torch.sin(E) * (e - e.detach())
+
+
+def angles(rng: torch.Generator, *shape: int) -> Tensor:
+    """Return angles between 0 and 2π."""
+    return 0.2 + 5.8 * torch.rand(shape, generator=rng, dtype=torch.float64)
+
+
+def eccentricity(rng: torch.Generator) -> Tensor:
+    """Return a number between 0.2 and 0.7."""
+    return 0.2 + 0.5 * positive(rng).clamp(max=1.0)
+
+
+EXERCISE = FunctionExercise(
+    answer="Kepler",
+    points=2,
+    difficulty="medium",
+    minutes=10,
+    section="A planet in the noise",
+    needs_sections=("NumPy and SciPy inside a Function",),
+    reference=kepler,
+    samplers={
+        "seven angles": lambda rng: (angles(rng, 7), eccentricity(rng)),
+        "a 2×3 matrix of angles": lambda rng: (angles(rng, 2, 3), eccentricity(rng)),
+        "a single angle (0-dim)": lambda rng: (angles(rng), eccentricity(rng)),
+    },
+    gradient_suspects={
+        "Your backward computes the sine and the cosine of M. In the differentiated equation they "
+        "are those of E, the output.": from_mean_anomaly,
+        "Your backward does not divide by 1 - e cos E. E is on both sides of the differentiated "
+        "equation: dE - e cos E dE = dM + sin E de.": undivided,
+    },
+    double_backward=True,
+    checks=CONDUCT,
+)
