@@ -31,7 +31,7 @@ void launch(const Tensor& x, double a, bool reverse, Tensor& y, cudaStream_t str
 }
 
 Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
-  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs an axis to run along");
+  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs at least one dim");
   const int32_t device = given.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);  // the tensor's GPU, not GPU 0
   void* stream = nullptr;  // PyTorch's current stream, not the default one
@@ -42,7 +42,7 @@ Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
     launch<float>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   } else {
     const bool fits = x.scalar_type() == ScalarType::Double;
-    STD_TORCH_CHECK(fits, "decayed_sum: x is to be float32 or float64");
+    STD_TORCH_CHECK(fits, "decayed_sum: x must be float32 or float64");
     launch<double>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   }
   return y;
