@@ -169,7 +169,7 @@ class Edited(Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, ctx.a = inputs
+        _, ctx.a = inputs
 
     @staticmethod
     def backward(ctx, grad_output):
@@ -200,7 +200,7 @@ class DecayedSum(Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, a, ctx.operator, ctx.reverse = inputs
+        _, a, ctx.operator, ctx.reverse = inputs
         ctx.save_for_backward(a, output)
 
     @staticmethod
@@ -272,10 +272,10 @@ predict(..., x.grad[0])
 #
 # ### Exercise 1: soft threshold
 #
-# The *soft threshold* sets small numbers to 0 and moves all other numbers toward 0 by $t$:
-# $y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0)$. Here it is an operator without a gradient.
-# Write the Function around it. `threshold` is a tensor with a single number, and it gets a gradient,
-# too. Save nothing but the output, and support double backward. If you are stuck, run
+# The *soft threshold* sets small numbers to 0 and moves all other numbers toward 0 by $t$: $y =
+# \operatorname{sign}(x) \cdot \max(|x| - t,\, 0)$. Here it is an operator without a gradient. Write
+# the Function around it. `threshold` is a tensor with a single number, and it gets a gradient, too.
+# Save nothing but the output, and support double backward. If you are stuck, run
 # `hint("soft-threshold-function")` in a new cell. In the exercise notebook you write this operator
 # in C++.
 
@@ -559,8 +559,8 @@ print(benchmark_results("decayed_sum"))
 #
 # *Reference: for operators that others call on a GPU or with `torch.compile`.*
 #
-# Other code runs before and after your kernel. PyTorch's own operators follow these rules, and
-# your operator must follow them, too:
+# Other code runs before and after your kernel. PyTorch's own operators follow these rules, and your
+# operator must follow them, too:
 #
 # | rule | how | otherwise |
 # | --- | --- | --- |

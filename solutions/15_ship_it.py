@@ -200,7 +200,7 @@ except torch.onnx.OnnxExporterError:
     print("no file: the translation is not finished")
 
 # %% [markdown]
-# ## 5 · Eight bits that train (2 points · easy · 6 minutes)
+# ## 5 · Eight bits that train (2 points · medium · 9 minutes)
 #
 # A model loses less accuracy if it already computes with rounded weights while it trains. Quantize a weight matrix to eight bits as torchao does, with one scale $s_i$ for each row, and convert the integers back:
 #

@@ -279,7 +279,7 @@ REASONS = {
     "soft-threshold-operator": ("every second column",),
     "soft-threshold-function": ("all that backward needs", "If you have not solved exercise 1"),
     "any-batch": ("A program has no mode",),
-    "the-sorter": ("for the program that the grader", "data that the grader uses", "as long as your training"),
+    "the-sorter": ("for the program that the grader", "data that the grader uses", "as long as"),
 }  # fmt: skip
 MISTAKES = {(wrong.exercise, wrong.mistake): wrong for wrong in WRONG}
 ROWS = [

@@ -69,7 +69,7 @@ def _left_alone(net: nn.Module) -> Verdict | None:
         )
     theirs, ours = net.state_dict(), droppable().state_dict()
     if any(not torch.equal(theirs[name], ours[name]) for name in ours):
-        return wrong("the program is right, but your function has changed the weights of the model.")
+        return wrong("the program is right, but your function has changed the model's weights.")
     return None
 
 
@@ -79,8 +79,8 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="What export refuses",
-    constraints="the loaded program takes batches of any size and predicts as the model does in eval "
-    "mode, and the model keeps its mode",
+    constraints="the loaded program takes batches of any size and predicts as the model does in "
+    "eval mode, and the model keeps its mode",
     reference=ship,
     trials=(takes_any_batch,),
     seconds=LONGEST,

@@ -21,7 +21,7 @@ from autograd_course.grader.sampling import normal
 from autograd_course.grader.trials.exporting import EXAMPLE, exported
 from autograd_course.grader.verdict import Verdict, wrong
 
-type Routine = Callable[[Tensor], Tensor]
+Routine = Callable[[Tensor], Tensor]
 
 
 def eight_bits(weight: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ def _scales(weight: Tensor) -> Tensor:
 
 
 def rows(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return weights whose largest magnitude in each row is positive, so that no form of w / s ties.
+    """Return weights whose largest magnitude in each row is positive, so that w / s never ties.
 
     It becomes 127.5 or a little less, and 127 in both cases.
     """

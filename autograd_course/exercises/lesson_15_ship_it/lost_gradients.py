@@ -76,9 +76,7 @@ def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Modul
 FIRST = ("0.weight", "0.bias")
 SPARE = "0.spare"
 
-UNUSED = (
-    "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
-)
+UNUSED = "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
 
 # A description, the net in eager mode, the net to export, the names that are lost, advice.
 CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (

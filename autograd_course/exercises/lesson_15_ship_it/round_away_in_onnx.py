@@ -4,8 +4,8 @@
    for each. One candidate rounds halves differently.
 2. Round the magnitude, and then multiply by the sign. For a magnitude v, floor(v + ½) rounds every
    half up, which is away from zero.
-3. op.Abs(x) / step, then op.Floor(… + 0.5), then times op.Sign(x), then times step. You can use +, *
-   and / between ONNX values and numbers, or op.Add, op.Mul and op.Div.
+3. op.Abs(x) / step, then op.Floor(… + 0.5), then times op.Sign(x), then times step. You can use +,
+   * and / between ONNX values and numbers, or op.Add, op.Mul and op.Div.
 """
 
 # No annotations from __future__: torch.library reads the types of an operator's arguments.
@@ -39,12 +39,12 @@ def round_away(x: Tensor, step: float) -> Tensor:
 
 # Likely mistakes, each with advice.
 SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
-    "ONNX's Round rounds halves to the even neighbor like PyTorch, but the operator rounds them away "
-    "from zero.": lambda x, step: step * (x / step).round(),
+    "ONNX's Round rounds halves to the even neighbor like PyTorch, but the operator rounds them "
+    "away from zero.": lambda x, step: step * (x / step).round(),
     "Floor after adding a half rounds negative halves up, toward zero.": (
         lambda x, step: step * (x / step + 0.5).floor()
     ),
-    "These are the multiples below x, not the nearest ones.": lambda x, step: step * (x / step).floor(),
+    "These multiples are below x, not nearest to x.": lambda x, step: step * (x / step).floor(),
     "The result has lost the sign of x.": lambda x, step: round_away(x.abs(), step),
     "These are multiples of 1. You do not use step.": lambda x, step: round_away(x, 1.0),
     "This is the number of steps. Multiply it by step.": (

@@ -76,8 +76,8 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
     share = float((scores.argmax(-1) == held_out.labels).double().mean())
     if share < ASKED:
         return wrong(
-            f"the loaded program classifies {share:.0%} of {HELD_OUT} held-out digits correctly, but "
-            f"this exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
+            f"the loaded program classifies {share:.0%} of {HELD_OUT} held-out digits correctly, "
+            f"but this exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
         )
     return None
 
@@ -109,8 +109,8 @@ def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
         return None
     return wrong(
         "the loaded program predicts well, but it cannot learn: the gradient of "
-        f"{' and '.join(asleep)} is zero. Which part of your levels is an operation of the graph, and "
-        "which part is Python code that export drops?"
+        f"{' and '.join(asleep)} is zero. Which part of your levels is an operation of the graph, "
+        "and which part is Python code that export drops?"
     )
 
 

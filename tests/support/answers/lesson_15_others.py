@@ -48,7 +48,9 @@ WRONG_TRANSLATIONS = [
     wrong_translation(
         "half up", "rounds negative halves up", lambda x, step: op().Floor(x / step + 0.5) * step
     ),
-    wrong_translation("floor", "multiples below x", lambda x, step: op().Floor(x / step) * step),
+    wrong_translation(
+        "floor", "multiples are below x", lambda x, step: op().Floor(x / step) * step
+    ),
     wrong_translation(
         "no sign", "has lost the sign of x", lambda x, s: op().Floor(op().Abs(x) / s + 0.5) * s
     ),
