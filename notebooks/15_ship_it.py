@@ -36,6 +36,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import copy
 import io
+import re
 import subprocess
 import sys
 import tempfile
@@ -460,11 +461,12 @@ path = folder / "model.pt2"  # the last file, with the custom operator
 code = f"""
 import torch
 from autograd_course.lesson import show_error
-with show_error(150):
+with show_error():
     torch.export.load({str(path)!r})
 """
 elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 print(elsewhere.stdout)
+print("in the log:", *re.findall(r"failed to resolve \S+", elsewhere.stderr)[:1])
 
 # %% [markdown]
 # | | values | gradient | what the user needs |
@@ -630,7 +632,7 @@ operator_program = export(operator_net, images[:8])
 try:
     to_onnx(operator_program)
 except torch.onnx.OnnxExporterError as error:
-    print(error.__cause__)
+    print(error.__cause__.__cause__)  # the first error of three
 
 # %% [markdown]
 # **Translate it** if ONNX's own operators can express it. A translation is a function that takes
