@@ -548,8 +548,8 @@ else:
 
 # %% [markdown]
 # Which of the two is faster depends on the device, so measure it. The next cell prints the timings
-# in `benchmarks/results` together with the device. It needs no GPU, and it tells you if nobody has
-# stored a timing yet.
+# in `benchmarks/results` together with the device. It needs no GPU, and it tells you if there are
+# none.
 
 # %%
 print(benchmark_results("decayed_sum"))

@@ -374,7 +374,8 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
 # %% [markdown]
 # In exact arithmetic both gradients are the same. But people write Functions where autograd's own
 # gradient is *not good enough*, for example at a kink, or to avoid $0 \cdot \infty$. Here a single
-# point at the origin is enough: after the next optimizer step every weight is `nan`.
+# point at the origin is enough: after the next optimizer step, all weights before the norm are
+# `nan`.
 #
 # ### Checkpoint 1
 #

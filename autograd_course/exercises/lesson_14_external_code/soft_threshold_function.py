@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="The whole thing, working",
-    constraints="save nothing but the output",
+    constraints="the Function saves nothing but the output",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), torch.tensor(0.5).double()),

@@ -129,7 +129,8 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=30,
     section="A C++ operator, built on the spot",
-    constraints="accept any layout and float32 and float64, and raise an error for other dtypes",
+    constraints="the operator accepts any layout, float32 and float64, and it raises an error for "
+    "other dtypes",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), 0.5),

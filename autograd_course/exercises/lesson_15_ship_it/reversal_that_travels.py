@@ -74,7 +74,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=8,
     section="Three ways to carry a gradient",
-    constraints="reverse the gradient in eager mode and in the exported program",
+    constraints="the gradient is reversed in eager mode and in the exported program",
     reference=reverse,
     samplers={
         "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),
