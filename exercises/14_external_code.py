@@ -3,21 +3,20 @@
 #
 # # 14 · External code: exercises
 #
-# Lesson 14 gave a gradient to a loop in C++. Here you write an operator in C++ yourself, and then the Function around it.
+# In lesson 14 you added a gradient to a loop in C++. Here you write an operator in C++ yourself, and then the Function around it. You may have solved `soft-threshold-function` in the lesson already.
 #
-# **Given:** the task, a complete operator to begin with, and the name and the signature of every class and function.
+# **Given:** the task, a complete operator to start from, and the signatures of all functions and methods.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
 # **Constraints for the Function:**
 #
-# - Keep tensors that backward needs with `ctx.save_for_backward`.
-# - Each gradient has the shape and the dtype of its input when it leaves `backward`.
+# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - `backward` returns each gradient with the shape and the dtype of its input.
 # - The output has the dtype and the device of the input.
-# - `backward` is a formula that you write down, not a call to autograd.
-# - Where a task says *twice*, the second derivative must be right as well.
+# - `backward` computes a formula that you derived. It does not call autograd.
 #
-# 5 points, about 40 minutes. The first exercise needs a C++ compiler. Without one, the grader says so, and you can still solve the second exercise.
+# 5 points, about 40 minutes. The first exercise needs a C++ compiler. Without a compiler, the grader tells you so, and you can still solve the second exercise.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -43,18 +42,18 @@ import torch
 from torch import Tensor
 
 from autograd_course import diagnose, grade, hint, progress
-from autograd_course.lesson import build
+from autograd_course.lesson import build, show_error
 
 # %% [markdown]
 # ## 1 · Soft threshold in C++: the operator (3 points · hard · 30 minutes)
 #
-# The soft threshold sets small numbers to 0, because they are noise, and makes all other numbers smaller by the same amount:
+# The *soft threshold* sets small numbers to 0, because they are probably noise. It moves all other numbers toward 0 by the same amount:
 #
 # $$y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0) .$$
 #
-# Sparse regressions and many denoisers use it. In PyTorch it takes five operations, and each of them reads all of the memory. In C++ it is one loop.
+# Sparse regression and many denoisers use it. In PyTorch you need five operations, and each of them reads and writes a whole tensor. In C++ you need one loop.
 #
-# Begin with this complete operator. It multiplies every number by a factor, and it cannot do everything that an operator should:
+# Start from this complete operator, which multiplies every number by a factor. It works only for some inputs:
 
 
 # %%
@@ -67,7 +66,7 @@ using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
 Tensor scaled(const Tensor& x, double factor) {
-  STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "scaled: x is to be float64");
+  STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "scaled: x must be float64");
   Tensor y = torch::stable::empty_like(x);
   const double* from = static_cast<const double*>(x.data_ptr());
   double* to = static_cast<double*>(y.data_ptr());
@@ -88,20 +87,23 @@ STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) {
 
 # %%
 x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-for given in (x.double(), x.double()[:, 0], x):
-    try:
-        print(given.tolist(), "→", build(MODEL, name="model").scaled(given, 10.0).tolist())
-    except RuntimeError as error:
-        print(given.tolist(), "→", str(error).splitlines()[0].rpartition(", ")[2])
+with show_error():
+    scaled = build(MODEL, name="model").scaled
+    for given in (x.double(), x.double()[:, 0], x):
+        print(given.tolist(), "→", scaled(given, 10.0).tolist())
 
 # %% [markdown]
-# The first result is right. The second is wrong: the input is a column, `data_ptr` is the address of its first element, and the loop reads the elements that follow in memory. The third call raises an error, because the input is float32.
+# The first result is right. The second result is wrong, because the input is a column of a matrix. `data_ptr` is the address of its first element, and the loop reads the elements that follow in memory. The third call raises an error, because the input is float32.
 
 
 # %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. (`float` in a schema is a `double` in C++.) `source()` returns it as text: begin with a copy of `MODEL`. The lesson's `decayed_sum.cpp` has the other pieces. The function below builds and calls it. To see what the compiler says, call `build(source())` in a new cell.
+# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. A `float` in a schema is a `double` in C++. `source()` returns the source as text, so start from a copy of `MODEL`. The source of `decayed_sum` in the lesson shows the other parts that you need. The function below builds the operator and calls it. To see the messages of the compiler, call `build(source())` in a new cell.
 #
-# **Constraints:** `x` may have any shape and any layout: transposed, every second column, expanded. It may be float32 or float64, and the result has its dtype. Any other dtype raises an error. `x` itself stays as it is.
+# **Constraints:**
+#
+# - `x` may have any shape and any memory layout. It may be transposed, a slice with every second column, or expanded.
+# - `x` may be float32 or float64, and the result has the same dtype. For any other dtype the operator raises an error.
+# - The operator does not change `x`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-operator", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -120,17 +122,25 @@ grade("soft-threshold-operator", soft_threshold)
 # %% [markdown]
 # ## 2 · Soft threshold in C++: the Function (2 points · medium · 10 minutes)
 #
-# No gradient passes through the operator alone. **Write** the Function around it. The threshold is now a tensor with a single number. It is learned, so it gets a gradient too, and both gradients are right *twice*. At $|x| = t$ there is no derivative, and any choice is fine.
+# No gradient passes through the operator alone. **Write** the Function around it. The threshold is now a tensor with a single number. The model learns it, so it gets a gradient, too. At $|x| = t$ the function has no derivative, and the grader accepts any value there.
 #
-# **Constraint:** save nothing but the output. What backward needs to know about `x` can be read from `y`.
+# If you have not solved exercise 1 yet, compute `y` with PyTorch's operations in `forward`. This exercise is about the gradient.
 #
-# If exercise 1 is still open, let `forward` compute `y` with PyTorch's operations: this exercise is about the gradient.
+# **Constraints:**
+#
+# - Save nothing but the output. It contains all that backward needs to know about `x`.
+# - The Function supports double backward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-function", "locked": false, "schema_version": 3, "solution": true, "task": false}
 class SoftThreshold(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, threshold: Tensor) -> Tensor:
+    def forward(x: Tensor, threshold: Tensor) -> Tensor:
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         # YOUR CODE HERE
         raise NotImplementedError
 
@@ -153,4 +163,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Look for a C++ or CUDA operator in one of your projects. Who wrote its backward, and has anybody tested it with a `grad_output` that is not contiguous?
+# Look for a C++ or CUDA operator in one of your projects. Is there a test of its `backward` with a `grad_output` that is not contiguous? If not, run `diagnose` on it.

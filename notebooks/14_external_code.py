@@ -3,17 +3,17 @@
 #
 # # 14 · External code: C++, CUDA, Triton
 #
-# **You will** build a C++ operator in this notebook, put it into a training where it silently stops
-# a layer from learning, and write the Function that repairs it.
+# **You will** build a C++ operator in this notebook, see how it silently stops a layer from
+# learning, and write the Function that repairs it.
 #
 # **You will learn** how to register an operator, which part of its gradient you must supply, what a
 # kernel may assume about memory, and which rules CUDA C++ and Triton kernels must follow.
 #
-# **You need** lesson 01 (a Function, `gradcheck`, `diagnose`). From lesson 13 it helps to know that
-# `backward` solves the transposed system. To build the operator you need a C++ compiler. Without
-# one, the cells say so and a loop in Python takes its place.
+# **You need** lessons 01 and 02. To build the operator you need a C++ compiler. Without a compiler,
+# the cells tell you so, and the lesson uses a Python loop instead.
 #
-# **It takes** about 35 minutes; the *extra* sections take another 15. The exercises come after it.
+# **It takes** about 40 minutes; the *extra* sections take another 15. You solve one exercise here.
+# The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -41,8 +41,9 @@ import warnings
 
 import torch
 from torch.autograd import Function, gradcheck, gradgradcheck
+from torch.nn.functional import softshrink
 
-from autograd_course import diagnose
+from autograd_course import diagnose, grade, hint  # noqa: F401
 from autograd_course.lesson import (
     BLUE,
     ORANGE,
@@ -53,7 +54,9 @@ from autograd_course.lesson import (
     figure,
     note,
     predict,
+    show_error,
     show_warning,
+    vote,
 )
 from autograd_course.visualize import jacobian_view, knowledge_check
 
@@ -61,16 +64,16 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 # ## A layer that never trains
 #
 # A room keeps nine tenths of its warmth each hour. If $x_t$ is the heat that enters in hour $t$,
-# the room's temperature above that of the street is
+# then the room is warmer than the street by
 #
 # $$y_t = x_t + 0.9\, y_{t-1} .$$
 #
-# Each step needs the step before, so this is a loop, and loops are slow in Python. Somebody has
-# written it in C++. The next cell compiles it, which takes some seconds the first time. If you have
-# no compiler, it uses `in_python` instead.
+# Each step needs the result of the step before. So this is a loop, and loops are slow in Python. A
+# colleague wrote this loop in C++. The next cell compiles it, which takes a few seconds the first
+# time, and runs it on four ones.
 
 
-# %%
+# %% jupyter={"source_hidden": true}
 @torch.no_grad()
 def in_python(x, a, reverse):
     """Compute the same as the C++ operator; the result has no graph either."""
@@ -82,81 +85,109 @@ def in_python(x, a, reverse):
 
 
 torch.set_default_dtype(torch.float64)
+
+# %%
 try:
     kernel = build(SOURCES / "decayed_sum.cpp")
     decayed_sum = kernel.decayed_sum
 except BuildError as error:
-    kernel, decayed_sum = None, in_python
+    kernel, decayed_sum = None, in_python  # the same loop in Python
     print(error)
-print(decayed_sum(torch.ones(4), 0.5, False).tolist(), "forward in time")
-print(decayed_sum(torch.ones(4), 0.5, True).tolist(), "backward in time")
+print("forward in time: ", decayed_sum(torch.ones(4), 0.5, False).tolist())
+print("backward in time:", decayed_sum(torch.ones(4), 0.5, True).tolist())
 
 # %% [markdown]
-# Now we train a small model on 200 hours of measurements. A linear layer computes the heat from
-# what is on in each hour: the sun, the radiator, the oven. Then comes the operator, and after it a
-# parameter for the error of the thermometer.
+# A small model should learn from 200 hours of measurements how much the sun, the radiator and the
+# oven heat the room. A linear layer computes the heat $x$, the operator computes the temperature
+# $y$, and a last parameter corrects a constant error of the thermometer. `train`, which the hidden
+# cell defines, runs 400 steps of Adam. It hides warnings, which would otherwise be lost among the
+# lines of a training log.
 
-# %%
+# %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(0)
 hours = (torch.rand(200, 3, generator=rng) < 0.3).double()  # sun, radiator, oven: on or off
 measured = decayed_sum(hours @ torch.tensor([0.5, 1.0, 0.2]), 0.9, False) + 2
 
 
 def train(operation, steps=400):
-    """Return the layer's weights and the thermometer's error, before and after, and the losses."""
+    """Train the model, print what it learned, and return the loss of each step."""
     weights = torch.tensor([0.1, 0.1, 0.1], requires_grad=True)
     error = torch.tensor(0.0, requires_grad=True)
     optimizer, losses = torch.optim.Adam([weights, error], lr=0.2), []
     for _ in range(steps):
         loss = (operation(hours @ weights) + error - measured).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return weights.tolist(), error.item(), losses
+    learned = ", ".join(f"{weight:.2f}" for weight in weights.tolist())
+    print(f"loss:    {losses[0]:.1f} at the first step, {losses[-1]:.1f} at the last")
+    print(f"weights: {learned}, should be 0.50, 1.00, 0.20")
+    print(f"error:   {error.item():.2f}, should be 2.00")
+    return losses
 
 
-with warnings.catch_warnings(record=True) as warned:
-    warnings.simplefilter("always")
-    weights, error, alone_losses = train(lambda heat: decayed_sum(heat, 0.9, False))
-print("weights: ", ", ".join(f"{weight:.2f}" for weight in weights), " right: 0.50, 1.00, 0.20")
-print(f"error of the thermometer: {error:.2f}  right: 2.00")
-print(f"loss: {alone_losses[0]:.1f} at the first step, {alone_losses[-1]:.1f} at the last")
+# %%
+alone_losses = train(lambda heat: decayed_sum(heat, 0.9, False))
 
 # %% [markdown]
-# The loss falls and nothing raises an error, but the layer's weights are still the 0.1 that they
-# started with. Only the thermometer's parameter has learned, and it has learned a wrong value to
-# make up for the layer.
-#
-# **Common belief: "it is a PyTorch operator, so it is differentiable."** Autograd records
-# operations on tensors. It cannot see a loop on pointers, and nobody has told it the derivative of
-# this one. The result even says that it requires a gradient:
+# The loss falls and PyTorch raises no error. But the weights are still 0.1, their initial value.
+# Only the parameter for the thermometer has learned, and it has learned a wrong value that makes up
+# for the layer. What happens to the gradient?
+
+# %%
+vote("14", "operator-gradient")
 
 # %%
 x = torch.ones(4, requires_grad=True)
 y = decayed_sum(x, 0.5, False)
 if kernel:
-    print("requires grad:", y.requires_grad)
+    print("y.requires_grad:", y.requires_grad)
     with show_warning():
         y.sum().backward()
     print("x.grad:", x.grad)
 
 # %% [markdown]
-# The graph contains a node that passes no gradient on. The only sign is a warning, and in a
-# training loop it scrolls away. (If you call C++ through NumPy or `ctypes`, there is no warning,
-# and the result has no `grad_fn` at all.)
+# Autograd records operations on tensors. It cannot see a loop on pointers, and nothing here defines
+# a derivative for this operator. So the graph contains a node that passes no gradient on. The only
+# sign is a warning. If you call C++ through NumPy or `ctypes`, there is not even a warning, because
+# the result has no `grad_fn`.
+#
+# **Your turn.** The heat $x_t$ raises the temperature by 1 in hour $t$, by 0.9 in the next hour, by
+# 0.81 in the hour after that, and so on. So the gradient of $x_t$ is $g_t + 0.9\,g_{t+1} +
+# 0.81\,g_{t+2} + \dots$ This is the same sum backward in time, and the operator can compute it.
+# Replace `grad_output` in the last line by a call of `decayed_sum`, and run the cell.
+
+
+# %%
+class Edited(Function):
+    @staticmethod
+    def forward(x, a):
+        return decayed_sum(x, a, False)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, ctx.a = inputs
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output, None  # change this line
+
+
+losses = train(lambda heat: Edited.apply(heat, 0.9))
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# A Function supplies the derivative. The loop solves a linear system with ones on the diagonal and
-# $-a$ just below it. `backward` solves the transposed system (lesson 13). There $-a$ is just above
-# the diagonal, so the loop runs backward in time:
+# In the complete Function the factor $a$ is a tensor that gets a gradient, too. The loop solves a
+# linear system for $y$. The matrix of this system has ones on the diagonal and $-a$ just below the
+# diagonal. `backward` therefore solves the *transposed* system, also called the *adjoint* system
+# (lesson 13). It has $-a$ just above the diagonal, so the loop runs backward in time:
 #
 # $$u_t = g_t + a\, u_{t+1}, \qquad \frac{\partial L}{\partial x_t} = u_t, \qquad
 # \frac{\partial L}{\partial a} = \sum_t u_t\, y_{t-1} .$$
-#
-# The operator has a switch for the direction, so it serves both passes:
 
 
 # %%
@@ -164,45 +195,57 @@ class DecayedSum(Function):
     """y[t] = x[t] + a·y[t-1]; u[t] = g[t] + a·u[t+1], ∂L/∂x = u, ∂L/∂a = Σ u[t]·y[t-1]."""
 
     @staticmethod
-    def forward(ctx, x, a, operator, reverse=False):
-        y = operator(x, a.item(), reverse)
-        ctx.save_for_backward(y, a)
-        ctx.call = operator, reverse
-        return y
+    def forward(x, a, operator, reverse=False):
+        return operator(x, a.item(), reverse)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, a, ctx.operator, ctx.reverse = inputs
+        ctx.save_for_backward(a, output)
 
     @staticmethod
     def backward(ctx, grad_output):
-        (y, a), (operator, reverse) = ctx.saved_tensors, ctx.call
-        u = DecayedSum.apply(grad_output, a, operator, not reverse)
+        a, y = ctx.saved_tensors
+        u = DecayedSum.apply(grad_output, a, ctx.operator, not ctx.reverse)
         grad_a = None
         if ctx.needs_input_grad[1]:
-            before, after = (u, y) if reverse else (y, u)
-            grad_a = (before[..., :-1] * after[..., 1:]).sum()
+            earlier, later = (u, y) if ctx.reverse else (y, u)
+            grad_a = (earlier[..., :-1] * later[..., 1:]).sum()
         return u, grad_a, None, None
 
 
 a = torch.tensor(0.9, requires_grad=True)
-weights, error, losses = train(lambda heat: DecayedSum.apply(heat, a, decayed_sum))
-print("weights: ", ", ".join(f"{weight:.2f}" for weight in weights), " right: 0.50, 1.00, 0.20")
-print(f"error of the thermometer: {error:.2f}  right: 2.00")
-
-x = torch.randn(2, 6, generator=rng, requires_grad=True)
-print("gradcheck:    ", gradcheck(DecayedSum.apply, (x, a, decayed_sum)))
-print("gradgradcheck:", gradgradcheck(DecayedSum.apply, (x, a, decayed_sum)))
+losses = train(lambda heat: DecayedSum.apply(heat, a, decayed_sum))
 
 # %% jupyter={"source_hidden": true}
 with figure(width=6.8, height=3.2) as (axes,):
     axes.semilogy(alone_losses, color=ORANGE)
     axes.semilogy(losses, color=BLUE)
-    axes.set(title="the training", xlabel="step", ylabel="loss")
+    axes.set(title="two runs of the same model", xlabel="step", ylabel="loss")
     note(axes, "the operator alone", (200, 2), ORANGE)
     note(axes, "the operator in a Function", (215, 1.2e-2), BLUE)
 
 # %% [markdown]
-# `backward` calls the Function itself, so the second derivative is right too. The picture below
-# shows the Jacobian of one row of six steps. On the left is what `forward` does. Each output
-# depends on its own input and on those before it, so the map is a triangle, and its entries are
-# powers of $a$. In the middle is what `backward` claims.
+# `backward` does not call the operator directly. It calls `DecayedSum.apply` with the other
+# direction. What does this change for the second derivative?
+
+# %%
+vote("14", "operator-twice")
+
+# %%
+x = torch.randn(2, 6, generator=rng, requires_grad=True)
+with show_error():
+    print("gradcheck:    ", gradcheck(DecayedSum.apply, (x, a, decayed_sum)))
+    print("gradgradcheck:", gradgradcheck(DecayedSum.apply, (x, a, decayed_sum)))
+
+# %% [markdown]
+# Autograd records the call in `backward`, because it is a Function with a derivative. If `backward`
+# called the operator directly, its result would pass no gradient on, and the second derivative
+# would be wrong.
+#
+# The next picture shows the Jacobian of one row of six steps. On the left is what `forward`
+# computes. Each output depends on its own input and on the earlier inputs, so the matrix is a
+# triangle, and its entries are powers of $a$. In the middle is what `backward` computes.
 
 # %%
 jacobian_view(DecayedSum, x[0], a, decayed_sum)
@@ -226,25 +269,61 @@ predict(..., x.grad[0])
 # 0.5$, and $u_0 = 0 + 0.5 \cdot 0.5 = 0.25$.
 #
 # </details>
+#
+# ### Exercise 1: soft threshold
+#
+# The *soft threshold* sets small numbers to 0 and moves all other numbers toward 0 by $t$: $y =
+# \operatorname{sign}(x) \cdot \max(|x| - t,\, 0)$. Here it is an operator without a gradient. Write
+# the Function around it. `threshold` is a tensor with a single number, and it gets a gradient, too.
+# Save nothing but the output, and support double backward. If you are stuck, run
+# `hint("soft-threshold-function")` in a new cell. In the exercise notebook you write this operator
+# in C++.
+
+
+# %%
+@torch.no_grad()
+def soft_threshold(x, threshold):
+    return softshrink(x, threshold)
+
+
+class SoftThreshold(Function):
+    @staticmethod
+    def forward(x, threshold):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        # YOUR CODE HERE
+        raise NotImplementedError
+
+
+# %%
+grade("soft-threshold-function", SoftThreshold)
 
 # %% [markdown]
 # ## A C++ operator, built on the spot
 #
-# When is C++ worth it? Not for code that composes tensor operations: those already run in C++. It
-# is worth it for a *loop* whose step needs the step before. You find such loops in filters, moving
-# averages, discounted rewards and linear recurrent networks.
+# When is C++ worth the effort? If your code composes tensor operations, it already runs in C++. But
+# C++ helps if each step of a *loop* needs the result of the step before. You find such loops in
+# filters, moving averages, discounted rewards and linear recurrent networks.
 #
-# Here is the source. It contains a loop on plain pointers, and around it a function of tensors,
-# which takes care of memory layout and dtype:
+# Here is the source. It contains a loop on plain pointers and a function of tensors, which takes
+# care of memory layout and dtype:
 
 # %%
 source = (SOURCES / "decayed_sum.cpp").read_text(encoding="utf-8")
 print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 
 # %% [markdown]
-# The source ends with the registration. A *schema* tells PyTorch what goes in and what comes out.
-# An implementation is registered for one *dispatch key*, and PyTorch chooses the key by the device
-# of the tensors. The source uses neither Python nor pybind11.
+# The source ends with the registration. A *schema* tells PyTorch the types of the inputs and of the
+# result. You register an implementation for one *dispatch key*, and PyTorch chooses the key by the
+# device of the tensors. The source needs neither Python nor pybind11.
 #
 # ```cpp
 # STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
@@ -257,20 +336,18 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 # ```
 #
 # `build` compiles the source with `torch.utils.cpp_extension.load` and keeps the result, so the
-# next call and the next session compile nothing. (A source that includes the better-known
-# `torch/extension.h` takes the compiler about twenty times as long, because that header contains
-# all of PyTorch. The headers under `torch/csrc/stable` contain only the part that stays the same
-# from version to version. A library that you built once keeps working.)
+# next session does not compile it again. The headers under `torch/csrc/stable` contain only the
+# part of PyTorch that does not change between versions. A library that you build with them works
+# with later versions of PyTorch. Most examples on the web include `torch/extension.h` instead. That
+# header contains all of PyTorch and takes much longer to compile.
 
 # %% [markdown]
 # ### What the operator saves
 #
-# *Extra: nodes and time, compared with a loop in Python.*
+# *Extra: the operator compared with a loop in Python, in nodes and in time.*
 #
-# In PyTorch the loop makes two operations per step. PyTorch calls and records each of them, and
-# calls it again in backward. The next cell counts the nodes of the graph for one row of a thousand
-# steps, and it measures the time. Times depend on the machine, so the cell asks only for their
-# ratio.
+# A loop in PyTorch calls two operations per step. Autograd records both and visits both again in
+# the backward pass. The next cell counts the nodes in the graph for one row of a thousand steps.
 
 
 # %%
@@ -283,7 +360,7 @@ def looped(x, a):
 
 
 def nodes(y):
-    """How many nodes the graph of y has, leaves not counted."""
+    """Return the number of nodes in the graph of y, without the leaves."""
     found, todo = set(), [y.grad_fn]
     while todo:
         node = todo.pop()
@@ -293,8 +370,20 @@ def nodes(y):
     return len(found)
 
 
+x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(1), requires_grad=True)
+difference = (looped(x, a) - DecayedSum.apply(x, a, decayed_sum)).abs().max()
+print(f"largest difference: {difference:.4f}")
+print("nodes of the loop:    ", nodes(looped(x, a)))
+print("nodes of the Function:", nodes(DecayedSum.apply(x, a, decayed_sum)))
+
+# %% [markdown]
+# The next cell measures the forward pass. The times depend on your machine, so this notebook does
+# not store them.
+
+
+# %% tags=["nbval-ignore-output"]
 def seconds(f, *inputs):
-    """The fastest of five forward passes."""
+    """Return the time of the fastest of five forward passes."""
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -303,35 +392,35 @@ def seconds(f, *inputs):
     return min(times)
 
 
-x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(1), requires_grad=True)
 if kernel:
-    faster = seconds(looped, x, a) / seconds(DecayedSum.apply, x, a, decayed_sum)
-    print("the same values:", torch.allclose(looped(x, a), DecayedSum.apply(x, a, decayed_sum)))
-    print("nodes of the loop:", nodes(looped(x, a)))
-    print("nodes of the Function:", nodes(DecayedSum.apply(x, a, decayed_sum)))
-    print("more than twenty times as fast:", faster > 20)
+    slow, fast = seconds(looped, x, a), seconds(DecayedSum.apply, x, a, decayed_sum)
+    print(f"loop: {1e6 * slow:.0f} µs, Function: {1e6 * fast:.0f} µs, ratio: {slow / fast:.0f}")
+    assert slow > 5 * fast
 
 # %% [markdown]
 # ## When the source is wrong
 #
-# `build` compiles in a separate process. If the compiler fails, `build` turns its output into one
-# sentence about *your* line. Here is a misspelled variable:
+# `build` compiles in a separate process. If the compiler fails, `build` raises a `BuildError` that
+# names the line of your source. Here is a misspelled variable:
 
 # %%
 misspelled = source.replace("sum = x[t]", "sun = x[t]")
 try:
     build(misspelled)
 except BuildError as error:
-    print(f"line {error.line}:", misspelled.splitlines()[(error.line or 1) - 1].strip())
+    if error.line:
+        print(f"line {error.line}:", misspelled.splitlines()[error.line - 1].strip())
 
 # %% [markdown]
-# (`print(error)` adds the compiler's own words, which differ between compilers.)
+# `print(error)` also shows the compiler's message, which differs between compilers.
 #
-# The compiler checks types. It does not check memory. `x.data_ptr()` is the address of the first
-# element, and the loop assumes that the second element comes right after it. The call of
-# `contiguous` guarantees this. Remove it and build again. `gradcheck` accepts the result, because
-# it tests only contiguous tensors. But in a real network `grad_output` is often a view, for
-# instance if a transpose or a `.sum()` follows the operator. And users slice their inputs:
+# The compiler checks types, but it does not check how you use memory. `x.data_ptr()` is the address
+# of the first element, and the loop assumes that the second element follows directly after it. The
+# call of `contiguous` guarantees this. The next cell removes the call, builds the source again, and
+# tests the result with `gradcheck` and with `diagnose`.
+
+# %%
+vote("14", "layout-gradcheck")
 
 # %%
 x = torch.randn(2, 6, generator=rng, requires_grad=True)
@@ -341,10 +430,16 @@ if kernel:
     print(diagnose(DecayedSum, (x, a, careless.decayed_sum)))
 
 # %% [markdown]
+# `gradcheck` accepts the result, because it tests only contiguous tensors. But in a real network
+# `grad_output` is often a view, for example if a transpose or a `.sum()` follows the operator. And
+# users pass slices as inputs.
+
+# %% [markdown]
 # ### Checkpoint 2
 #
-# The cell below keeps the `grad_output` that arrives at `y`, a tensor with 2 · 3 elements. How many
-# numbers does its memory hold, from which a kernel without `contiguous` would read six?
+# The cell below stores the `grad_output` that arrives at `y`, a tensor with 2 · 3 elements. A
+# kernel without `contiguous` would read six numbers from its memory. How many numbers does this
+# memory contain?
 
 # %%
 arrived = []
@@ -364,11 +459,40 @@ predict(..., arrived[0].untyped_storage().nbytes() // arrived[0].element_size())
 # </details>
 
 # %% [markdown]
+# ## Tensors without numbers
+#
+# A tensor on the `meta` device has a shape and a dtype, but no numbers. `torch.compile` and
+# `torch.export` trace a model with such tensors. This device exists on every machine, so you can
+# use it to see which device support is missing without a GPU.
+
+# %%
+vote("14", "meta-device")
+
+# %%
+if kernel:
+    without_numbers = torch.empty(2, 3, device="meta")
+    with show_error():
+        kernel.decayed_sum(without_numbers, 0.5, False)
+
+# %% [markdown]
+# We registered an implementation for `CPU` only. Each other device needs its own, and `meta` needs
+# a *fake* implementation, which returns a tensor of the right shape and dtype:
+
+# %%
+if kernel:
+
+    @torch.library.register_fake(f"{kernel.name}::decayed_sum")
+    def shape_only(x, a, reverse):
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+    print(kernel.decayed_sum(without_numbers, 0.5, False).shape)
+
+# %% [markdown]
 # ## On a GPU: CUDA C++ and Triton
 #
 # *Extra: for readers who write kernels for a GPU.*
 #
-# In CUDA C++ the operator differs only where it distributes the work. Each row gets one thread, and
+# In CUDA C++ only the distribution of the work is different. Each thread computes one row, and
 # `<<<blocks, threads, 0, stream>>>` starts the threads.
 
 # %%
@@ -377,14 +501,14 @@ begin, end = (cuda_source.index(mark) for mark in ("template", "STABLE_TORCH_LIB
 print(cuda_source[begin:end].rstrip())
 
 # %% [markdown]
-# The next cell needs a GPU and the CUDA toolkit. It builds the source with `nvcc`, runs the
-# Function of this lesson with it, and compares the result with the CPU. Without a GPU or the
-# toolkit it says so and does nothing. (The authors have compiled this source with CUDA 13.0. They
-# have not run it on a GPU. If you have one, this cell is the test.)
+# **The next cell needs** an NVIDIA GPU and the CUDA toolkit with `nvcc`. It builds the source, runs
+# the Function of this lesson with it, and compares the result with the CPU. Without a GPU or the
+# toolkit it only tells you so. We have compiled this source with CUDA 13.0, but we have not run it
+# on a GPU. If you have a GPU, this cell is the test.
 
 # %% tags=["nbval-ignore-output"]
 if not torch.cuda.is_available():
-    print("No GPU here: the cell would build decayed_sum.cu and compare it with the CPU.")
+    print("No GPU: this cell would build decayed_sum.cu and compare its result with the CPU.")
 else:
     try:
         on_gpu = build(SOURCES / "decayed_sum.cu", name="on_gpu").decayed_sum
@@ -395,12 +519,12 @@ else:
         print(error)
 
 # %% [markdown]
-# **Triton** compiles a kernel that you write in Python. The kernel works on whole blocks of numbers
-# instead of single threads. A loop over time would use one lane of many. But you can *join* two
-# stretches of time. A stretch multiplies what comes in by $A$ and adds $S$. If a stretch with $A'$
-# and $S'$ follows, the two together are a stretch with $A A'$ and $A' S + S'$. Joining is
-# associative, so you can join the stretches in pairs, in $\log_2 T$ rounds instead of $T$ steps.
-# This is called an *associative scan*.
+# **Triton** compiles a kernel that you write in Python. Such a kernel works on blocks of numbers
+# and not on single threads, so a loop over time would leave most of the GPU idle. But you can
+# *join* two stretches of time. A stretch multiplies its incoming value by $A$ and adds $S$. If a
+# stretch with $A'$ and $S'$ follows, the two together are a stretch with $A A'$ and $A' S + S'$.
+# This operation is associative, so the kernel can join the stretches in pairs, and then the pairs.
+# It needs $\log_2 T$ rounds instead of $T$ steps. The method is called an *associative scan*.
 
 # %%
 triton_source = (SOURCES.parent / "triton_decayed_sum.py").read_text(encoding="utf-8")
@@ -409,8 +533,8 @@ print(triton_source[begin:end].rstrip())
 
 # %% [markdown]
 # You use it like the other operators, in the same Function: `DecayedSum.apply(x, a,
-# triton_decayed_sum)`. The next cell needs a GPU and Triton, which comes with the CUDA builds of
-# PyTorch.
+# triton_decayed_sum)`. **The next cell needs** an NVIDIA GPU and Triton, which is part of the CUDA
+# builds of PyTorch.
 
 # %% tags=["nbval-ignore-output"]
 if torch.cuda.is_available() and importlib.util.find_spec("triton"):
@@ -420,12 +544,12 @@ if torch.cuda.is_available() and importlib.util.find_spec("triton"):
     y, truth = DecayedSum.apply(x, a, triton_decayed_sum), looped(x.cpu(), a)
     print("Triton agrees with the loop:", torch.allclose(y.cpu(), truth))
 else:
-    print("No GPU or no Triton here: the cell would run the kernel and compare it with the loop.")
+    print("No GPU or no Triton: this cell would run the kernel and compare it with the loop.")
 
 # %% [markdown]
-# Which of the two is faster depends on the device, so measure it. The cell below shows the figures
-# in `benchmarks/results`, each with the device on which it was measured. If there are none, it says
-# so:
+# Which of the two is faster depends on the device, so measure it. The next cell prints the timings
+# in `benchmarks/results` together with the device. It needs no GPU, and it tells you if there are
+# none.
 
 # %%
 print(benchmark_results("decayed_sum"))
@@ -433,46 +557,28 @@ print(benchmark_results("decayed_sum"))
 # %% [markdown]
 # ## Streams and devices
 #
-# *Reference: for operators that others will call, on a GPU or under `torch.compile`.*
+# *Reference: for operators that others call on a GPU or with `torch.compile`.*
 #
-# Other code runs before and after your kernel. PyTorch's own operators follow these rules, and
-# yours must follow them too:
+# Other code runs before and after your kernel. PyTorch's own operators follow these rules, and your
+# operator must follow them, too:
 #
-# | rule | where | otherwise |
+# | rule | how | otherwise |
 # | --- | --- | --- |
-# | use PyTorch's *current stream* | `aoti_torch_get_current_cuda_stream` | reads too early |
-# | run on the *tensor's* GPU | `DeviceGuard`, `torch.cuda.device(x.device)` | fails on GPU 1 |
-# | put outputs next to the inputs | `empty_like`, `device=x.device` | crashes on untested devices |
-# | ask for launch errors | `STD_CUDA_KERNEL_LAUNCH_CHECK` | they appear at some later call |
-# | do not wait | no `.item()`, no `.cpu()` | the GPU idles while Python waits |
-# | take memory from PyTorch | `empty_like`, not `cudaMalloc` | waits; the allocator does not know |
+# | use PyTorch's *current stream* | `aoti_torch_get_current_cuda_stream` | it reads too early |
+# | run on the *tensor's* GPU | `DeviceGuard`, `torch.cuda.device(x.device)` | it fails on GPU 1 |
+# | create outputs on the input's device | `empty_like`, `device=x.device` | it crashes on a GPU |
+# | check for launch errors | `STD_CUDA_KERNEL_LAUNCH_CHECK` | a later call raises them |
+# | do not wait | no `.item()`, no `.cpu()` | the GPU is idle while Python waits |
+# | allocate with PyTorch | `empty_like`, not `cudaMalloc` | it waits, and memory is not reused |
 #
-# The Function above breaks one of these rules: `a.item()` waits for the GPU if `a` is there. The
-# Triton kernel could take the tensor instead. A SciPy Function breaks most of them. On a GPU it is
-# right if it copies as in lesson 13, but it is slow.
-#
-# One device exists on every machine and shows missing rules without a GPU. Tensors on the `meta`
-# device have a shape and a dtype, and no numbers. `torch.compile` and `torch.export` trace with
-# such tensors. An operator that is implemented only for `CPU` cannot be called with them:
-
-# %%
-if kernel:
-    without_numbers = torch.empty(2, 3, device="meta")
-    try:
-        kernel.decayed_sum(without_numbers, 0.5, False)
-    except NotImplementedError as error:
-        print("…", str(error).split(": ")[1].split(". ")[0])
-
-    @torch.library.register_fake(f"{kernel.name}::decayed_sum")
-    def shape_only(x, a, reverse):
-        return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-    print(kernel.decayed_sum(without_numbers, 0.5, False).shape)
+# The Function above breaks one of these rules: if `a` is on a GPU, `a.item()` waits for the GPU.
+# The Triton kernel could take the tensor instead. A Function that calls SciPy breaks most of them.
+# It gives the right result on a GPU if it copies as in lesson 13, but it is slow.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Four questions. A wrong answer explains itself; try again.
+# Answer four questions. If an answer is wrong, you read why and can try again.
 
 # %%
 knowledge_check("14")
@@ -485,10 +591,12 @@ knowledge_check("14")
 #
 # class Loop(torch.autograd.Function):
 #     @staticmethod
-#     def forward(ctx, x, a):
-#         y = operators.loop(x, a.item(), False)       # in C++
-#         ctx.save_for_backward(y, a)
-#         return y
+#     def forward(x, a):
+#         return operators.loop(x, a.item(), False)    # in C++
+#
+#     @staticmethod
+#     def setup_context(ctx, inputs, output):
+#         ctx.save_for_backward(output, inputs[1])
 #
 #     @staticmethod
 #     def backward(ctx, grad_output):
@@ -500,17 +608,18 @@ knowledge_check("14")
 # %% [markdown]
 # | | |
 # | --- | --- |
-# | a C++ operator | no autograd, no layout, no meta device, unless you write them |
-# | an operator alone | its result requires grad, and backward stops there with a warning |
-# | `data_ptr()` | call `contiguous` first: behind `.sum()`, `grad_output` holds one number |
-# | a recurrence | transposed, it runs backward in time; on a GPU, an associative scan |
-# | on a GPU | current stream, tensor's device, ask for launch errors, do not wait |
+# | a C++ operator | has no autograd and no `meta` device unless you write them |
+# | an operator alone | its result requires grad, but backward stops there with a warning |
+# | double backward | `backward` calls the Function, not the operator |
+# | `data_ptr()` | call `contiguous` first: after `.sum()`, `grad_output` stores one number |
+# | a recurrence | its transpose runs backward in time; on a GPU, use an associative scan |
+# | on a GPU | use the current stream and the tensor's device, check for launch errors, never wait |
 
 # %% [markdown]
 # ## Where next
 #
-# [The exercises of this lesson](../exercises/14_external_code.ipynb): an operator in C++ that you
-# write yourself, and the Function around it.
+# [The exercises of this lesson](../exercises/14_external_code.ipynb): you write an operator in C++
+# and the Function around it.
 #
-# [Lesson 15](15_ship_it.ipynb) takes Functions out of Python altogether: export, ONNX, and what
-# becomes of a custom gradient on the way.
+# In [lesson 15](15_ship_it.ipynb) Functions leave Python. You export a model, convert it to ONNX,
+# and see what happens to a custom gradient.

@@ -3,13 +3,13 @@
 #
 # # 15 · Ship it: exercises
 #
-# Lesson 15 lost a gradient on the way to a sorter. Here you make the programs, and the tools that notice what is lost: two exports, a proof, a translation to ONNX, a quantizer, and at the end the sorter itself.
+# In lesson 15 a gradient got lost on the way to a sorter. Here you write the exports, a test that finds lost gradients, a translation to ONNX and a quantizer, and at the end the sorter itself. You may have solved `reversal-that-travels` in the lesson already.
 #
-# **Given:** the task, and the name and the arguments of every function. All exercises ask for plain functions.
+# **Given:** the task and the signatures of all functions. Every exercise asks for plain functions.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
 #
-# **How it is graded:** the grader calls your function with models that you do not see, saves what comes back, loads it, and runs it beside the model in eager. The first export after a restart takes some seconds. Where you try things out yourself, do it under `with quiet():`, as the lesson does.
+# **How it is graded:** the grader calls your function with models that you do not see. It saves and loads the result, and compares it with the model in eager mode. The first export after a restart takes a few seconds. For your own experiments, use `with quiet():` as in the lesson.
 #
 # 16 points, about 75 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
@@ -47,11 +47,15 @@ require_packages()  # says what to install if a package that only this lesson ne
 # %% [markdown]
 # ## 1 · A program for any batch (2 points · medium · 9 minutes)
 #
-# You are given a model in the middle of its training, and a batch of 8 examples. The model holds a custom Function, and a dropout. From now on, somebody else is to get predictions from it, for one image or for a thousand.
+# You get a model in the middle of its training, and a batch of 8 examples. The model contains a custom Function and a dropout layer. Other people need predictions from it, for one image or for a thousand.
 #
-# **Write** the function. It returns what `torch.export.export` returns: an `ExportedProgram`, not its `.module()`.
+# **Write** the function. It returns the result of `torch.export.export`, an `ExportedProgram`, and not its `.module()`.
 #
-# **Constraints:** saved and loaded, the program takes batches of any size, and predicts as the model does in eval mode. A program has no mode to change later. The training goes on after your function has returned, so the model keeps the mode that it had.
+# **Constraints:**
+#
+# - After it is saved and loaded, the program takes batches of any size.
+# - The program predicts as the model does in eval mode. A program has no mode that you can change later.
+# - The training continues after your function returns, so the model keeps the mode that it had.
 
 
 # %% nbgrader={"grade": false, "grade_id": "any-batch", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -69,16 +73,16 @@ grade("any-batch", ship)
 # %% [markdown]
 # ## 2 · What did not arrive (3 points · medium · 15 minutes)
 #
-# The test that the makers of the sorter did not run. `model` is the eager model, `shipped` a loaded program as a module, with the same names of parameters. With the same $g = \partial L/\partial y$ sent back through both (`grad_outputs` of `torch.autograd.grad`), which parameters get another gradient from `shipped` than from `model`?
+# This is the test that was missing for the sorter. `model` is the eager model. `shipped` is a loaded program as a module, and its parameters have the same names. Send the same $g = \partial L/\partial y$ back through both, as `grad_outputs` of `torch.autograd.grad`. Which parameters get different gradients?
 #
-# **Write** the function. It returns the list of their names, as `named_parameters()` spells them; an empty list is the proof.
+# **Write** the function. It returns the list of their names, as in `named_parameters()`. An empty list proves that no gradient was lost.
 #
 # **Constraints:**
 #
-# - It finds gradients of zeros, and gradients that arrive and are wrong. The models may end in anything, a softmax for example: so choose $g$ with care.
-# - Last digits may differ, since another order of the same sums rounds otherwise.
-# - A parameter that neither model uses has not been lost.
-# - Nobody's `.grad` is filled or changed.
+# - It finds gradients of zeros, and gradients that arrive and are wrong. The last layer may be anything, a softmax for example, so choose $g$ with care.
+# - The last digits may differ, because the two models may add in a different order.
+# - A parameter that neither model uses does not count as lost.
+# - The function does not fill or change any `.grad`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "lost-gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -102,15 +106,15 @@ grade("lost-gradients", lost_gradients)
 # %% [markdown]
 # ## 3 · A reversal that travels (2 points · medium · 8 minutes)
 #
-# Gradient reversal, for a domain classifier: with strength $\lambda$,
+# A gradient reversal with strength $\lambda$ trains features that a domain classifier cannot use:
 #
 # $$y = x, \qquad \frac{\partial L}{\partial x} = -\lambda \, \frac{\partial L}{\partial y} .$$
 #
-# Lesson 09 wrote it as a Function. Checkpoint 1 of lesson 15 exported that Function, and out came a gradient with the sign it had before.
+# Checkpoint 1 of lesson 15 exported it as a Function, and the exported gradient had the wrong sign.
 #
 # **Write** the function. `x` is a tensor of any shape, `strength` a Python float.
 #
-# **Constraint:** the gradient is turned around in eager *and* in the exported program, which has nothing but the operations of your forward.
+# **Constraint:** the gradient is reversed in eager mode *and* in the exported program, which contains only the operations of your forward.
 
 
 # %% nbgrader={"grade": false, "grade_id": "reversal-that-travels", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -127,11 +131,11 @@ grade("reversal-that-travels", reverse)
 # %% [markdown]
 # ## 4 · A rounding, translated ★ (3 points · medium · 9 minutes · needs "An operator of your own in ONNX")
 #
-# A vendor's chip rounds as the C language does: to the nearest multiple of a step, *halves away from zero*,
+# A vendor's chip rounds as the C language does. It rounds to the nearest multiple of a step, and it rounds *halves away from zero*:
 #
 # $$y = s \, \operatorname{sign}(x) \left\lfloor \frac{|x|}{s} + \tfrac12 \right\rfloor .$$
 #
-# In PyTorch it is a custom operator (played by PyTorch here):
+# In PyTorch the chip's rounding is a custom operator. Here PyTorch's own operations compute it:
 
 
 # %%
@@ -150,11 +154,11 @@ print("torch.round:", halves.round().tolist())
 print("the chip:   ", round_away(halves, 1.0).tolist())
 
 # %% [markdown]
-# ONNX has no word for it, so the exporter must be told what to write.
+# ONNX has no operator for it, so you must give the exporter a translation.
 #
-# **Write** the translation, as `custom_translation_table` takes it: a function of the operator's arguments that returns what the last ONNX operator returns. `op.Name(…)` is the ONNX operator of that name, as in `op.Mul(x, 2.0)`, for which you may also write `x * 2.0` (all are listed at [onnx.ai](https://onnx.ai/onnx/operators/)). `x` is a value in the ONNX graph, and no function of `torch` knows it; `step` is a Python float.
+# **Write** the translation for `custom_translation_table`. It takes the arguments of the operator and returns the result of the last ONNX operator. `op.Name(…)` calls the ONNX operator of this name, for example `op.Mul(x, 2.0)`. You may also write `x * 2.0`. [onnx.ai](https://onnx.ai/onnx/operators/) lists all operators. `x` is a value in the ONNX graph, so no function of `torch` accepts it. `step` is a Python float.
 #
-# **Constraint:** `onnx.checker` accepts the file, and ONNX Runtime computes with it what the operator computes, halves of both signs included.
+# **Constraint:** `onnx.checker` accepts the file, and ONNX Runtime computes the same values as the operator, halves of both signs included.
 
 
 # %% nbgrader={"grade": false, "grade_id": "round-away-in-onnx", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -171,7 +175,7 @@ def round_away_in_onnx(x, step: float):
 grade("round-away-in-onnx", round_away_in_onnx)
 
 # %% [markdown]
-# That is the whole road, if you want to see it run: a model with the operator, exported with your translation, and the file in ONNX Runtime.
+# The next cell shows all steps. It exports a model that calls the operator with your translation, and it runs the file in ONNX Runtime.
 
 
 # %%
@@ -196,24 +200,32 @@ except torch.onnx.OnnxExporterError:
     print("no file: the translation is not finished")
 
 # %% [markdown]
-# ## 5 · Eight bits by hand (2 points · easy · 6 minutes)
+# ## 5 · Eight bits that train (2 points · medium · 9 minutes)
 #
-# What torchao's `Int8WeightOnlyConfig` keeps of a weight matrix, one scale for each row $i$:
+# A model loses less accuracy if it already computes with rounded weights while it trains. Quantize a weight matrix to eight bits as torchao does, with one scale $s_i$ for each row, and convert the integers back:
 #
 # $$s_i = \max\!\Bigl(\frac{\max_j |w_{ij}|}{127.5},\ \varepsilon\Bigr), \qquad
-# q_{ij} = \operatorname{clamp}\!\Bigl(\operatorname{round}\frac{w_{ij}}{s_i},\ -128,\ 127\Bigr) .$$
+# \hat w_{ij} = s_i \operatorname{clamp}\!\Bigl(\operatorname{round}\frac{w_{ij}}{s_i},\ -128,\ 127\Bigr) .$$
 #
-# $\varepsilon$ is `torch.finfo(weight.dtype).eps`, so that a row of zeros does no harm.
+# $\varepsilon$ is `torch.finfo(weight.dtype).eps`, so that you do not divide by zero in a row of zeros. The gradient passes straight through the whole computation:
 #
-# **Write** the function. For a weight of shape `(rows, columns)` it returns two tensors: $s$, of shape `(rows, 1)` and the weight's dtype, then $q$, of the weight's shape and dtype `torch.int8`.
+# $$\frac{\partial L}{\partial w} := \frac{\partial L}{\partial \hat w} .$$
+#
+# **Write** the function. For a weight of shape `(rows, columns)` it returns $\hat w$.
+#
+# **Constraints:**
+#
+# - The gradient is right in eager mode *and* in the exported program.
+# - The weight does not change.
 
 
 # %% nbgrader={"grade": false, "grade_id": "eight-bits", "locked": false, "schema_version": 3, "solution": true, "task": false}
-def eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
+def eight_bits(weight: Tensor) -> Tensor:
     ### BEGIN SOLUTION
     eps = torch.finfo(weight.dtype).eps
     scales = (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=eps)
-    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+    rounded = scales * (weight / scales).round().clamp(-128, 127)
+    return (rounded - weight).detach() + weight
     ### END SOLUTION
 
 
@@ -223,18 +235,18 @@ grade("eight-bits", eight_bits)
 # %% [markdown]
 # ## 6 · A sorter that learns on (4 points · hard · 25 minutes)
 #
-# The sorter once more, and this time it arrives. You get the digits' images, `(1397, 64)` in float32 with values from -1 to 1, and their labels, `(1397,)`.
+# Now build a sorter that can learn after the export. You get the images of the digits, `(1397, 64)` in float32 with values from -1 to 1, and their labels, `(1397,)`.
 #
-# **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it, and returns the program. (`ship` of exercise 1 is at hand.)
+# **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it and returns the program. You can use `ship` of exercise 1.
 #
-# **Constraints**, all of the program that the grader has saved and loaded:
+# **Constraints** for the program that the grader has saved and loaded:
 #
-# - at least 90% of 400 held-out digits right;
-# - on four levels: whatever comes to a matrix product behind the first takes at most four different values;
-# - any batch;
-# - it learns on: a gradient that is not zero arrives at every weight matrix.
+# - It classifies at least 90% of 400 held-out digits correctly.
+# - It has four levels: the input of each matrix product after the first has at most four different values.
+# - It takes any batch size.
+# - It can learn: a gradient that is not zero arrives at every weight matrix.
 #
-# `split_digits()` gives what the grader uses; the grader's own run takes as long as your training.
+# `split_digits()` returns the data that the grader uses. The grader trains the net itself, which takes as long as your training.
 
 
 # %% nbgrader={"grade": false, "grade_id": "the-sorter", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -287,6 +299,6 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Keep `lost_gradients`: it is ten lines, it needs nothing of this course, and it belongs into the test suite of whatever you ship that will be trained on. Beside it goes the comparison of the numbers, on inputs and batch sizes that the example did not have.
+# Keep `lost_gradients`. It has ten lines and does not need this course. Add it to the tests of every model that somebody trains after the export. Also compare the values there, on inputs and batch sizes that the example does not have.
 #
-# That was the last exercise. For a harder one, take a Function that somebody relies on, and ship it.
+# This was the last exercise.

@@ -211,15 +211,15 @@ STATED: dict[str, dict[str, str]] = {
         "Do not invert a matrix": "inverted",
     },
     "soft-threshold-operator": {
-        "any layout": "memory read in order",
-        "the result has its dtype": "always float64",
-        "Any other dtype raises an error": "integers as numbers",
-        "`x` itself stays as it is": "writes into x",
+        "any memory layout": "memory read in order",
+        "the result has the same dtype": "always float64",
+        "For any other dtype": "integers as numbers",
+        "does not change `x`": "writes into x",
     },
     "soft-threshold-function": {
-        "it gets a gradient too": "threshold gets nothing",
-        "right *twice*": "once differentiable",
-        "save nothing but the output": "saves the input",
+        "it gets a gradient, too": "threshold gets nothing",
+        "supports double backward": "once differentiable",
+        "Save nothing but the output": "saves the input",
     },
     "any-batch": {
         "not its `.module()`": "its module",
@@ -231,27 +231,28 @@ STATED: dict[str, dict[str, str]] = {
         "It finds gradients of zeros": "compares outputs",
         "gradients that arrive and are wrong": "zeros only",
         "a softmax for example": "a g of ones",
-        "Last digits may differ": "to the last bit",
+        "The last digits may differ": "to the last bit",
         "A parameter that neither model uses": "None",
-        "Nobody's `.grad` is filled": "by backward",
+        "does not fill or change any `.grad`": "by backward",
     },
     "reversal-that-travels": {
-        "in eager *and* in the exported program": "a Function",
+        "in eager mode *and* in the exported program": "a Function",
     },
     "round-away-in-onnx": {
-        "no function of `torch` knows it": "torch",
+        "no function of `torch` accepts it": "torch",
         "`onnx.checker` accepts the file": "no such operator",
         "halves of both signs included": "half up",
     },
     "eight-bits": {
-        "a row of zeros does no harm": "no eps",
-        "of shape `(rows, 1)`": "one scale",
-        "dtype `torch.int8`": "floats",
+        "a row of zeros": "no eps",
+        "one scale $s_i$ for each row": "one scale",
+        "right in eager mode *and* in the exported program": "a Function",
+        "The weight does not change": "in place",
     },
     "the-sorter": {
         "at least 90% of 400 held-out digits": "untrained",
         "at most four different values": "no levels",
-        "any batch": "one batch",
+        "takes any batch size": "one batch",
         "a gradient that is not zero arrives": "a Function",
     },
 }
@@ -282,10 +283,10 @@ REASONS = {
     "attention-budget": ("The grader counts",),
     "split-rms-norm": ("PyTorch may generate its vmap rule",),
     "repair-autocast": ("The grader works on the CPU",),
-    "soft-threshold-operator": ("It may be float32 or float64",),
-    "soft-threshold-function": ("can be read from `y`", "If exercise 1 is still open"),
+    "soft-threshold-operator": ("every second column",),
+    "soft-threshold-function": ("all that backward needs", "If you have not solved exercise 1"),
     "any-batch": ("A program has no mode",),
-    "the-sorter": ("all of the program", "gives what the grader uses", "own run takes as long"),
+    "the-sorter": ("for the program that the grader", "data that the grader uses", "as long as"),
 }  # fmt: skip
 MISTAKES = {(wrong.exercise, wrong.mistake): wrong for wrong in WRONG}
 ROWS = [

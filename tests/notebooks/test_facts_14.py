@@ -1,4 +1,4 @@
-"""What lesson 14 teaches of operators in C++, pinned: a release that changes a fact fails here."""
+"""The facts about C++ operators that lesson 14 teaches. A release that changes one fails here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from builds import NEEDS_COMPILER
 from made import leaf, make
 from repository import ROOT
 from torch import Tensor
+from torch.autograd import Function, gradcheck, gradgradcheck
 
+from autograd_course import diagnose
 from autograd_course.external import SOURCES, build
 
 Stretch = tuple[float, float]
@@ -22,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 @NEEDS_COMPILER
-def test_a_result_of_an_operator_without_autograd_requires_grad_and_passes_nothing_on() -> None:
+def test_the_result_of_an_operator_without_autograd_requires_grad_but_gives_no_gradient() -> None:
     x = leaf(1.0, 2.0)
     y = build(SOURCES / "decayed_sum.cpp").decayed_sum(x, 0.5, False)
     with warnings.catch_warnings(record=True) as warned:
@@ -34,7 +36,49 @@ def test_a_result_of_an_operator_without_autograd_requires_grad_and_passes_nothi
     assert "an autograd kernel was not registered" in str(warned[0].message)
 
 
-def test_behind_a_sum_grad_output_is_one_number_expanded() -> None:
+@NEEDS_COMPILER
+@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
+def test_a_function_that_calls_itself_in_backward_supports_double_backward() -> None:
+    operator = build(SOURCES / "decayed_sum.cpp").decayed_sum
+    x = leaf(1.0, -2.0, 0.5)
+
+    assert gradgradcheck(Recurrent.apply, (x, operator, False))
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        gradgradcheck(OnceRecurrent.apply, (x, operator, False))
+
+
+class Recurrent(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, operator: Any, reverse: bool) -> Tensor:
+        ctx.call = operator, reverse
+        return operator(x, 0.5, reverse)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        operator, reverse = ctx.call
+        return Recurrent.apply(g, operator, not reverse), None, None
+
+
+class OnceRecurrent(Recurrent):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        operator, reverse = ctx.call
+        return operator(g, 0.5, not reverse), None, None
+
+
+@NEEDS_COMPILER
+def test_gradcheck_accepts_a_kernel_that_ignores_the_layout_and_diagnose_does_not() -> None:
+    source = (SOURCES / "decayed_sum.cpp").read_text(encoding="utf-8")
+    careless = build(source.replace("torch::stable::contiguous(given)", "given"), name="careless")
+    x = torch.randn(2, 6, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
+    inputs = (x, careless.decayed_sum, False)
+
+    assert gradcheck(Recurrent.apply, inputs)
+    found = {finding.rule for finding in diagnose(Recurrent, inputs).findings}
+    assert {"grad-output-layout", "input-layout"} <= found
+
+
+def test_after_a_sum_grad_output_is_one_number_expanded() -> None:
     seen: list[tuple[tuple[int, ...], int]] = []
 
     def backward(ctx: Any, g: Tensor) -> Tensor:

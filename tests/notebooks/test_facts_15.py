@@ -1,9 +1,11 @@
-"""What lesson 15 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""The facts about PyTorch that lesson 15 teaches. A release that changes one fails here."""
 
 from __future__ import annotations
 
 import io
 import shutil
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr
@@ -18,7 +20,7 @@ from torch import Tensor, nn
 from torch.autograd import Function, grad
 
 from autograd_course.functions import FakeQuantize, RoundSTE
-from autograd_course.ship import missing, quiet
+from autograd_course.ship import check_onnx, missing, quiet, run_onnx
 
 pytestmark = pytest.mark.slow
 
@@ -162,6 +164,16 @@ def test_a_custom_operator_is_one_node_and_keeps_its_gradient(tmp_path: Path) ->
     assert (module(x).item(), grad(module(x), x)[0].item()) == (1, 1)
 
 
+def test_a_process_without_the_registration_cannot_load_a_custom_operator(tmp_path: Path) -> None:
+    path = tmp_path / "p.pt2"
+    loaded(exported(nearest, torch.tensor([0.7])), path)
+    code = f"import torch; torch.export.load({str(path)!r})"
+    elsewhere = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    assert elsewhere.returncode == 1
+    assert "failed to resolve torch.ops.course_facts.nearest" in elsewhere.stderr
+
+
 # What export refuses
 
 
@@ -238,6 +250,22 @@ def test_an_operator_without_a_translation_is_refused_by_name() -> None:
 
     with quiet(), pytest.raises(Exception, match=r"No ONNX function found .*course_facts.nearest"):
         torch.onnx.export(program, dynamo=True, verbose=False)
+
+
+@needs_ship
+def test_the_checker_accepts_an_unknown_domain_and_the_runtime_does_not() -> None:
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph(
+        [helper.make_node("Levels", ["x"], ["y"], domain="course")], "g", [x], [y]
+    )
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("course", 1)]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+
+    assert check_onnx(model) is model
+    with pytest.raises(Exception, match="not a registered function/op"):
+        run_onnx(model, torch.ones(2))
 
 
 # Quantization

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-SECONDS = 120.0  # a compiler may have to be waited for
+SECONDS = 120.0  # compiling takes a while
 
 
 def soft_threshold(x: Tensor, threshold: float) -> Tensor:

@@ -1,12 +1,13 @@
 """Soft threshold in C++: the Function
 
-1. The operator takes a number, and the threshold is a tensor with one. Backward needs to know where
-   x was cut to 0, and elsewhere its sign. Which tensor shows both?
-2. The output does. Where it is not 0, x has slope 1 and the threshold slope -sign(y); where it is
-   0, both have 0. The threshold is one number for all elements, so what becomes of their
+1. The operator takes a number, but the threshold is a tensor with one element. Backward needs to
+   know which elements of x became 0, and it needs the sign of the others. Which tensor contains
+   both?
+2. The output contains both. Where y is not 0, the slope is 1 for x and -sign(y) for the threshold.
+   Where y is 0, both slopes are 0. All elements share one threshold, so how do you combine their
    contributions?
-3. y = soft_threshold(x, threshold.item()); save y and return it. backward returns grad_output * (y
-   != 0) and -(grad_output * y.sign()).sum().
+3. forward returns soft_threshold(x, threshold.item()), and setup_context saves the output.
+   backward returns grad_output * (y != 0) and -(grad_output * y.sign()).sum().
 """
 
 import torch
@@ -26,11 +27,11 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="The whole thing, working",
-    constraints="nothing but the output is kept",
+    constraints="the Function saves nothing but the output",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), torch.tensor(0.5).double()),
-        "three axes, one of length 1": lambda rng: (
+        "three dims, one of size 1": lambda rng: (
             around(rng, (-1.0, 1.0), 2, 1, 3),
             torch.tensor(1.0).double(),
         ),

@@ -1,12 +1,12 @@
 """Soft threshold in C++: the operator
 
-1. Begin with MODEL and change its name, wherever it stands, and its loop. Build it after each
-   change: build(source()) says in which line the compiler stumbles. What does MODEL refuse that you
-   are to take, and what does it take for granted?
-2. It takes for granted that the elements lie side by side: const Tensor x =
-   torch::stable::contiguous(given). And it refuses float32: make the loop a template, template
-   <typename T> void run(const T* x, T t, T* y, int64_t n), and call the one that x.scalar_type()
-   asks for.
+1. Start from MODEL. Change its name everywhere, and change its loop. Call build(source()) after
+   each change: if the compiler fails, the message names the line. Which input that you must accept
+   does MODEL reject, and what does it assume about memory?
+2. MODEL assumes that the elements are next to each other in memory. Write const Tensor x =
+   torch::stable::contiguous(given). MODEL also rejects float32. Turn the loop into a template,
+   template <typename T> void run(const T* x, T t, T* y, int64_t n), and choose T by
+   x.scalar_type().
 3. y[i] = x[i] > t ? x[i] - t : x[i] < -t ? x[i] + t : 0; with x contiguous and y = empty_like(x).
    if (x.scalar_type() == ScalarType::Float) run<float>(…); else {
    STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "…"); run<double>(…); }
@@ -29,45 +29,46 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def one_sided(x: Tensor, threshold: float) -> Tensor:
-    """Return ``max(x - threshold, 0)``: the positive half of it."""
+    """Return ``max(x - threshold, 0)``, which is right for positive numbers only."""
     return (x - threshold).clamp(min=0)
 
 
 def hard(x: Tensor, threshold: float) -> Tensor:
-    """Return ``x`` where it is beyond the threshold: cut, not shrunk."""
+    """Return ``x`` where its magnitude exceeds the threshold: the *hard* threshold."""
     return torch.where(x.abs() > threshold, x, 0.0)
 
 
 def example() -> Tensor:
-    """Return twelve numbers on both sides of ±0.5, and some between."""
+    """Return twelve numbers, some below -0.5, some above 0.5, and some between."""
     return torch.arange(-6, 6, dtype=torch.float64).add(0.25).div(4).reshape(3, 4)
 
 
 def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask for the same of tensors whose elements do not lie side by side in memory."""
+    """Check tensors whose elements are not next to each other in memory."""
     x = example()
     layouts = {
         "a transposed x": x.t(),
         "every second column of x": x[:, ::2],
-        "a row that is expanded": x[:1].expand(3, 4),
+        "an expanded row": x[:1].expand(3, 4),
     }
     for what, given in layouts.items():
         expected = soft_threshold(given, 0.5)
         got = routine(given, 0.5)
         if got.shape != expected.shape or not torch.allclose(got, expected):
             return wrong(
-                f"right where x is contiguous; of {what} it makes {_listed(got)}, and should make "
-                f"{_listed(expected)}. data_ptr() is the address of the first element; where the "
-                "second one lies, the strides say. Which function of the stable interface "
-                "puts all elements side by side, and is the output made like its result?"
+                f"the result is right if x is contiguous, but for {what} it is {_listed(got)} and "
+                f"should be {_listed(expected)}. data_ptr() is the address of the first element, "
+                "and the strides determine where the others are. Which function of the stable "
+                "interface copies all elements next to each other? Does the output have the layout "
+                "of that copy?"
             )
     return None
 
 
 def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask for float32; two elements, in front of others, so that a double's eight bytes are there.
+    """Check float32 with two elements of a longer tensor.
 
-    An operator that takes them for doubles then reads and writes no memory that is not its own.
+    An operator that reads them as doubles then still reads memory that belongs to the tensor.
     """
     x = torch.zeros(64, dtype=torch.float32)
     x[0], x[1] = -2.0, 3.0
@@ -76,14 +77,17 @@ def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
     if got.dtype == torch.float32 and torch.allclose(got, expected):
         return None
     return wrong(
-        f"right for float64; for float32 it gives {_listed(got)} ({_dtype(got)}), and should give "
-        f"{_listed(expected)} (float32). x.scalar_type() tells how the bytes are to be read, and "
-        "the loop is needed once for each of the two: a template has the type as its parameter."
+        f"the result is right for float64, but for float32 it is {_listed(got)} ({_dtype(got)}) "
+        f"and should be {_listed(expected)} (float32). x.scalar_type() is the dtype of the bytes. "
+        "You need the loop once for each of the two types, so make it a template."
     )
 
 
+READS_BYTES = "It reads the bytes of integers as floating-point numbers. "
+
+
 def refuses_integers(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that an operator does not take the bytes of integers for floating numbers."""
+    """Check that the operator does not read the bytes of integers as floating-point numbers."""
     x = torch.zeros(64, dtype=torch.int64)
     x[0], x[1] = -2, 3
     try:
@@ -92,22 +96,21 @@ def refuses_integers(routine: Callable[..., Any]) -> Verdict | None:
         return None
     bytes_read = not torch.equal(got.double(), soft_threshold(x[:2].double(), 1.0))
     return wrong(
-        f"right for float64 and float32; for an x of int64, [-2, 3], it returns {_listed(got)} and "
-        f"no error{': bytes of another dtype are read as floating numbers' if bytes_read else ''}. "
-        "A pointer has any type that you cast it to, so ask first: STD_TORCH_CHECK(condition, "
-        "message)."
+        "the result is right for float64 and float32, but for x = [-2, 3] in int64 the operator "
+        f"returns {_listed(got)} and raises no error. {READS_BYTES if bytes_read else ''}You can "
+        "cast a pointer to any type, so check the dtype first: STD_TORCH_CHECK(condition, message)."
     )
 
 
 def leaves_x_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Ask that the input's own memory is not written to."""
+    """Check that the operator does not write into its input."""
     x = example()
     routine(x, 0.5)
     if torch.equal(x, example()):
         return None
     return wrong(
-        "right, but x itself is changed: the operator writes into the memory of its input, and "
-        "its schema says that it does not. Write into a new tensor, torch::stable::empty_like(x)."
+        "the result is right, but the operator changes x: it writes into the memory of its input, "
+        "and its schema promises not to. Write into a new tensor, torch::stable::empty_like(x)."
     )
 
 
@@ -126,20 +129,19 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=30,
     section="A C++ operator, built on the spot",
-    constraints="any layout, float32 and float64 are taken, and other dtypes refused",
+    constraints="the operator accepts any layout, float32 and float64, and it raises an error for "
+    "other dtypes",
     reference=soft_threshold,
     samplers={
         "24 numbers": lambda rng: (around(rng, (-0.5, 0.5), 4, 6), 0.5),
         "a threshold of 0": lambda rng: (around(rng, (0.0,), 7), 0.0),
-        "three axes, one of length 1": lambda rng: (around(rng, (-1.0, 1.0), 2, 1, 3), 1.0),
+        "three dims, one of size 1": lambda rng: (around(rng, (-1.0, 1.0), 2, 1, 3), 1.0),
         "a single number (0-dim)": lambda rng: (around(rng, (-0.3, 0.3)), 0.3),
         "no number at all": lambda rng: (torch.zeros(0, 3, dtype=torch.float64), 0.5),
     },
     suspects={
-        "Nothing negative comes out. What is to become of x = -2?": one_sided,
-        "What lies beyond the threshold is to move toward 0 by it; this leaves it where it is.": (
-            hard
-        ),
+        "The result has no negative numbers. What should x = -2 become?": one_sided,
+        "Numbers beyond the threshold should move toward 0 by t, but they stay the same.": hard,
     },
     trials=(leaves_x_alone, reads_any_layout, takes_float32, refuses_integers),
     rtol=1e-12,

@@ -1,4 +1,4 @@
-"""Nets that are exported, and batches for them."""
+"""Nets that the exercises export, and batches for them."""
 
 import torch
 from torch import Tensor, nn
@@ -20,4 +20,4 @@ def weighted(net: nn.Module) -> nn.Module:
     return net
 
 
-LONGEST = 60.0  # seconds: the first export of a process imports the compiler's front end
+LONGEST = 60.0  # seconds: the first export in a process imports the front end of the compiler

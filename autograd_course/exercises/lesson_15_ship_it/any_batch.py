@@ -1,9 +1,9 @@
 """A program for any batch
 
-1. Three things go into the file as they are at that moment: the weights, the mode of the model, and
-   of the example every length that you do not say may vary.
-2. dynamic_shapes has one entry for each input, here a tuple of one: a dictionary from the number of
-   an axis to a torch.export.Dim. And a copy may change its mode freely.
+1. The program keeps three things as they are during the export: the weights, the mode of the model,
+   and each size of the example that you do not declare as dynamic.
+2. dynamic_shapes is a tuple with one entry for each input. An entry is a dictionary from the number
+   of a dim to a torch.export.Dim. You can change the mode of a copy without changing the model.
 3. torch.export.export(copy.deepcopy(model).eval(), (example,), dynamic_shapes=({0:
    Dim("batch")},)).
 """
@@ -22,7 +22,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def ship(model: nn.Module, example: Tensor) -> None:
-    """Say what the arguments are; the trial alone judges."""
+    """Declare the arguments. Only the trial judges the answer."""
 
 
 OTHERS = (5, 1, 12)  # batch sizes that the example does not have
@@ -35,7 +35,7 @@ def droppable() -> nn.Module:
 
 
 def takes_any_batch(ship: Callable[[nn.Module, Tensor], Any]) -> Verdict | None:
-    """Ask for a program of a net in training mode that predicts, for batches of any size."""
+    """Check the program of a net that is in training mode, with batches of several sizes."""
     net = droppable()
     shipped = delivered(ship(net, batch(EXAMPLE)))
     if isinstance(shipped, Verdict):
@@ -52,25 +52,24 @@ def _predicts(shipped: nn.Module) -> Verdict | None:
         once, again, expected = shipped(x), shipped(x), right(x)
     if not torch.allclose(once, again):
         return wrong(
-            "two calls on the same batch give different scores: the dropout is on, and stays on. "
-            "A program has no .eval(): it holds what the model did in the mode in which it was "
-            "exported."
+            "two calls with the same batch give different scores, because the dropout is on. A "
+            "program has no .eval(). It always computes what the model computed in the mode in "
+            "which you exported it."
         )
     if not torch.allclose(once, expected):
-        return wrong("the loaded program does not give the scores that the model gives in eager.")
+        return wrong("the loaded program and the model in eager mode give different scores.")
     return None
 
 
 def _left_alone(net: nn.Module) -> Verdict | None:
     if not net.training:
         return wrong(
-            "the program is right, but the model that you were given was in training mode and now "
-            "is not: whoever trains it on does so without dropout. Export a copy, or put its mode "
-            "back."
+            "the program is right, but the model was in training mode and now it is not. The rest "
+            "of its training would run without dropout. Export a copy, or restore the mode."
         )
     theirs, ours = net.state_dict(), droppable().state_dict()
     if any(not torch.equal(theirs[name], ours[name]) for name in ours):
-        return wrong("the program is right, but the model's own weights have been changed.")
+        return wrong("the program is right, but your function has changed the model's weights.")
     return None
 
 
@@ -80,8 +79,8 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="What export refuses",
-    constraints="saved and loaded it takes batches of any size, predicts as the model does in eval "
-    "mode, and the model is left in the mode that it had",
+    constraints="the loaded program takes batches of any size and predicts as the model does in "
+    "eval mode, and the model keeps its mode",
     reference=ship,
     trials=(takes_any_batch,),
     seconds=LONGEST,

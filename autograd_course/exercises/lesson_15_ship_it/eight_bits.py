@@ -1,27 +1,33 @@
-"""Eight bits by hand
+"""Eight bits that train
 
-1. One scale for each row: which axis disappears, and how is it kept for the division? And what is 0
-   / 0 in a row of zeros?
-2. The largest magnitude of a row, divided by 127.5, and never below eps. Divide, round, and before
-   the conversion see to it that no number is beyond what int8 holds.
-3. s = (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps), and
-   (weight / s).round().clamp(-128, 127).to(torch.int8).
+1. Compute one scale for each row: which dim do you reduce, and how do you keep it for the division?
+   Then compute the rounded weight. How did the lesson return the value of one tensor with the
+   gradient of another one?
+2. The scale is the largest magnitude of the row divided by 127.5, but at least eps. Divide, round,
+   clamp, and multiply by the scale. The result must have this value, and the gradient of the weight
+   itself.
+3. s = (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps), then
+   rounded = s * (weight / s).round().clamp(-128, 127), then (rounded - weight).detach() + weight.
 """
 
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from autograd_course.exercises.lesson_15_ship_it._nets import LONGEST, batch, weighted
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.sampling import normal
+from autograd_course.grader.trials.exporting import EXAMPLE, exported
 from autograd_course.grader.verdict import Verdict, wrong
 
+Routine = Callable[[Tensor], Tensor]
 
-def eight_bits(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``s = max|w| / 127.5`` of each row, and ``clamp(round(w / s), -128, 127)``."""
+
+def eight_bits(weight: Tensor) -> Tensor:
+    """Return ``s · clamp(round(w / s), -128, 127)`` with ``s = max|w| / 127.5`` for each row."""
     scales = _scales(weight)
-    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+    return scales * (weight / scales).round().clamp(-128, 127)
 
 
 def _scales(weight: Tensor) -> Tensor:
@@ -30,72 +36,128 @@ def _scales(weight: Tensor) -> Tensor:
 
 
 def rows(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return weights of which the largest of each row is positive, so that no form of w / s ties.
+    """Return weights whose largest magnitude in each row is positive, so that w / s never ties.
 
-    The largest goes to 127.5, or a last digit below it, and to 127 in both cases.
+    It becomes 127.5 or a little less, and 127 in both cases.
     """
     weight = normal(rng, *shape)
     return weight * weight.gather(1, weight.abs().argmax(1, keepdim=True)).sign()
 
 
 def with_a_row_of_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return three rows, the second of zeros."""
+    """Return three rows. The second one contains zeros."""
     weight = rows(rng, 3, 4)
     weight[1] = 0
     return (weight,)
 
 
 def deepest(rng: torch.Generator) -> tuple[Tensor]:
-    """Return rows of which the largest is negative; it goes to -127.5 exactly, and to -128."""
+    """Return rows whose largest magnitude is negative. It becomes exactly -127.5, and then -128."""
     weight = 0.9 * normal(rng, 3, 4).tanh()
     weight[:, 1] = -127.5 / 128
     return (weight,)
 
 
-def unclamped(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same without the clamp; as on most processors, 128 turns into -128."""
-    whole = (weight / _scales(weight)).round().to(torch.int64)
-    return _scales(weight), ((whole + 128) % 256 - 128).to(torch.int8)
+def unclamped(weight: Tensor) -> Tensor:
+    """Return the same without the clamp."""
+    return _scales(weight) * (weight / _scales(weight) + 1e-9).round()
 
 
-def truncated(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same, with the digits behind the point cut off."""
-    return _scales(weight), (weight / _scales(weight)).to(torch.int8)
+def truncated(weight: Tensor) -> Tensor:
+    """Return the same, but cut off the fraction instead of rounding."""
+    return _scales(weight) * (weight / _scales(weight)).trunc()
 
 
-def signed(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same with the largest element of a row for its largest magnitude."""
-    largest = weight.amax(1, keepdim=True)
-    scales = (largest / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
-    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+def signed(weight: Tensor) -> Tensor:
+    """Return the same, but use the largest element of a row instead of its largest magnitude."""
+    scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
+    return scales * (weight / scales).round().clamp(-128, 127)
 
 
-def by_127(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same with the largest integer, 127, for the largest magnitude."""
+def by_127(weight: Tensor) -> Tensor:
+    """Return the same, but map the largest magnitude to 127."""
     scales = _scales(weight) * 127.5 / 127
-    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+    return scales * (weight / scales).round().clamp(-128, 127)
 
 
-def leaves_the_weight(routine: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Verdict | None:
-    """Ask that the weight that is handed in holds the same numbers afterwards."""
+def integers(weight: Tensor) -> Tensor:
+    """Return the integers without their scales."""
+    return eight_bits(weight) / _scales(weight)
+
+
+def leaves_the_weight(routine: Routine) -> Verdict | None:
+    """Check that the function does not change the weight."""
     weight = rows(torch.Generator().manual_seed(0), 3, 4)
     given = weight.clone()
     routine(given)
     if torch.equal(given, weight):
         return None
     return wrong(
-        "right, but the weight itself is changed: who calls it with the weight of a net has lost "
-        "that. Operations whose name ends in _ write into their tensor."
+        "the result is right, but the function changes the weight, so the net loses its own "
+        "weights. Operations whose name ends in _ write into their tensor."
+    )
+
+
+class EightBitLinear(nn.Module):
+    """A linear layer that rounds its weight."""
+
+    def __init__(self, routine: Routine) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, 4))
+        self.routine = routine
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the product with the rounded weight."""
+        return x @ self.routine(self.weight).T
+
+
+def trains(routine: Routine) -> Verdict | None:
+    """Check the gradient of the weight in eager mode, and after an export."""
+    net = weighted(EightBitLinear(routine))
+    asked = _gradient(weighted(EightBitLinear(lambda weight: 1 * weight)))
+    if said := _off(_gradient(net), asked):
+        return wrong(f"the values are right, but the gradient of the weight {said}.")
+    if said := _off(_gradient(exported(net, batch(EXAMPLE))), asked):
+        return wrong(
+            "the gradient of the weight is right in eager mode, but after torch.export it "
+            f"{said}. Export records only the operations of forward, and neither a backward nor a "
+            "hook is an operation."
+        )
+    return None
+
+
+def _gradient(net: nn.Module) -> Tensor:
+    x = batch(EXAMPLE)
+    y, weight = net(x), net.get_parameter("weight")
+    if not y.requires_grad:
+        return torch.zeros_like(weight)
+    g = normal(torch.Generator().manual_seed(2), *y.shape)
+    (gradient,) = torch.autograd.grad(y, weight, g, materialize_grads=True)
+    return gradient
+
+
+def _off(found: Tensor, asked: Tensor) -> str:
+    """Say how a gradient differs from the one that the exercise asks for."""
+    if torch.allclose(found, asked):
+        return ""
+    if not found.any():
+        return "is zero everywhere, because the derivative of a rounding is zero"
+    at = int((found - asked).abs().argmax())
+    return (
+        f"is {found.flatten()[at]:.4g} at element {at}, should be {asked.flatten()[at]:.4g}. It "
+        "should be the gradient of the rounded weight, unchanged"
     )
 
 
 EXERCISE = RoutineExercise(
     answer="eight_bits",
     points=2,
-    difficulty="easy",
-    minutes=6,
+    difficulty="medium",
+    minutes=9,
     section="Fewer bits",
-    constraints="the weight stays as it is",
+    needs_sections=("The whole thing, working",),
+    constraints="the gradient passes straight through in eager mode and in the exported program, "
+    "and the weight does not change",
     reference=eight_bits,
     samplers={
         "a 3×5 matrix": lambda rng: (rows(rng, 3, 5),),
@@ -107,16 +169,15 @@ EXERCISE = RoutineExercise(
         "rows with a negative number of the largest magnitude": deepest,
     },
     suspects={
-        "The largest weight of a row has become the most negative integer: 127.5 is rounded to "
-        "128, one more than eight bits hold.": unclamped,
-        "A conversion to integers cuts off what is behind the point; it does not round.": (
-            truncated
+        "The largest weight of a row becomes 128 steps, and a signed integer of eight bits ends at "
+        "127. Clamp after you round.": unclamped,
+        "Your result cuts off the fraction instead of rounding it.": truncated,
+        "The element with the largest magnitude may be negative: take the absolute values first.": (
+            signed
         ),
-        "The largest number of a row need not be the one of the largest magnitude: take the "
-        "absolute values first.": signed,
-        "That scale takes the largest magnitude to 127. Asked for is the one that spreads the "
-        "two signs over all 255 steps.": by_127,
+        "This scale maps the largest magnitude to 127, but the exercise asks for 127.5.": by_127,
+        "These are the integers. Multiply them by the scale of their row.": integers,
     },
-    trials=(leaves_the_weight,),
-    atol=0.0,  # eps is tiny
+    trials=(leaves_the_weight, trains),
+    seconds=LONGEST,
 )

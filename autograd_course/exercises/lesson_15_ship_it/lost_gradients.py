@@ -1,12 +1,12 @@
 """What did not arrive
 
-1. Send the same g back through both models and compare, parameter by parameter. Which g sees
-   everything? One of all ones does not.
-2. torch.autograd.grad takes g as grad_outputs. A parameter that nothing uses has no gradient on
-   either side: allow_unused=True gives None for it, materialize_grads=True gives zeros.
+1. Send the same g back through both models, and compare the gradients of each parameter. Which g
+   finds every difference? A g of ones does not.
+2. torch.autograd.grad takes g as grad_outputs. A parameter that the model does not use has no
+   gradient: allow_unused=True returns None for it, and materialize_grads=True returns zeros.
 3. y = model(x); g = torch.randn_like(y); names, parameters = zip(*model.named_parameters());
-   torch.autograd.grad(y, parameters, g, materialize_grads=True); the same with shipped, and the
-   same g; the names of those pairs that are not torch.allclose.
+   torch.autograd.grad(y, parameters, g, materialize_grads=True). Do the same with shipped and the
+   same g. Return the names for which torch.allclose is false.
 """
 
 import copy
@@ -23,11 +23,11 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def lost_gradients(model: nn.Module, shipped: nn.Module, x: Tensor) -> None:
-    """Say what the arguments are; the trial alone judges."""
+    """Declare the arguments. Only the trial judges the answer."""
 
 
 class Rounding(torch.autograd.Function):
-    """Round to tenths; straight through."""
+    """Round to tenths, with a straight-through gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Rounding(torch.autograd.Function):
 
 
 class Turning(Rounding):
-    """Leave the values, turn the gradient around."""
+    """Keep the values and reverse the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -55,13 +55,13 @@ class Turning(Rounding):
 
 
 def detached(x: Tensor) -> Tensor:
-    """Round, straight through, in plain autograd; the last digits differ from ``Rounding``'s."""
+    """Do the same as ``Rounding`` in plain autograd, except for the last digits."""
     q = (10 * x).round() / 10
     return (7 * x + 7 * (q - x).detach()) / 7
 
 
 class Spare(nn.Linear):
-    """A layer with a parameter that nothing uses."""
+    """A layer with a parameter that it does not use."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__(inputs, outputs)
@@ -76,47 +76,45 @@ def net_of(activation: Callable[[Tensor], Tensor], *last: nn.Module) -> nn.Modul
 FIRST = ("0.weight", "0.bias")
 SPARE = "0.spare"
 
-UNUSED = (
-    "No gradient arrives at it on either side, since neither model uses it: None on both sides."
-)
+UNUSED = "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
 
-# What is shipped, the net in eager, the net that was exported, what is lost, a word on it.
+# A description, the net in eager mode, the net to export, the names that are lost, advice.
 CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
     (
-        "a rounding Function in eager, its surrogate in plain autograd exported",
+        "a rounding Function in eager mode and its surrogate in plain autograd after export",
         lambda: net_of(Rounding.apply),
         lambda: net_of(detached),
         (),
-        "They are the same but for rounding in the last digits. Was the same g sent through both, "
-        "and are they compared with a tolerance?",
+        "The gradients differ only in the last digits. Do you send the same g through both models, "
+        "and do you compare with a tolerance?",
     ),
     (
-        "a rounding Function, exported",
+        "an exported rounding Function",
         lambda: net_of(Rounding.apply),
         lambda: net_of(Rounding.apply),
         FIRST,
-        "Below the rounding, eager gets a gradient and the exported net gets zeros.",
+        "Before the rounding, the eager net gets a gradient and the exported net gets zeros.",
     ),
     (
-        "a Function that turns the gradient around, exported",
+        "an exported Function that reverses the gradient",
         lambda: net_of(Turning.apply),
         lambda: net_of(Turning.apply),
         FIRST,
-        "A gradient does arrive below it, and it has the wrong sign: compare the values.",
+        "A gradient arrives before the Function, but it has the wrong sign. Compare the values.",
     ),
     (
-        "a rounding Function and a softmax at the end, exported",
+        "an exported rounding Function with a softmax at the end",
         lambda: net_of(Rounding.apply, nn.Softmax(-1)),
         lambda: net_of(Rounding.apply, nn.Softmax(-1)),
         FIRST,
-        "The outputs of a softmax add up to 1: the gradient of their sum is 0 on every way, right "
-        "or wrong. Send a g back that is not the same for all outputs.",
+        "The outputs of a softmax add up to 1, so the gradient of their sum is 0 in both nets. Use "
+        "a g that is not the same for all outputs.",
     ),
 )
 
 
 def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
-    """Ask for the lost gradients of nets of which it is known."""
+    """Check nets whose lost gradients are known."""
     for what, model, other, expected, word in CASES:
         net, shipped = model(), exported(copy.deepcopy(other()), batch(EXAMPLE))
         names = _names(lost(net, shipped, batch(EXAMPLE)))
@@ -125,7 +123,8 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
         if names != set(expected):
             word = UNUSED if names == {SPARE, *expected} else word
             return wrong(
-                f"with {what}, it names {_listed(names)}; lost is {_listed(expected)}. {word}"
+                f"for {what}, your function returns {_listed(names)}, should be "
+                f"{_listed(expected)}. {word}"
             )
         if verdict := _filled(net) or _filled(shipped):
             return verdict
@@ -135,13 +134,13 @@ def finds_what_is_lost(lost: Callable[..., Any]) -> Verdict | None:
 def _names(answer: Any) -> set[str] | Verdict:
     if not isinstance(answer, list):
         return wrong(
-            f"the function returns {described(answer)}; this exercise asks for a list of the names "
+            f"the function returns {described(answer)}, but this exercise asks for a list of names "
             "of parameters."
         )
     if other := [name for name in answer if not isinstance(name, str)]:
         return wrong(
-            f"the list holds {described(other[0])}; this exercise asks for the names of parameters "
-            "as named_parameters() gives them."
+            f"the list contains {described(other[0])}, but this exercise asks for the names in "
+            "named_parameters()."
         )
     return set(answer)
 
@@ -155,13 +154,13 @@ def _filled(model: nn.Module) -> Verdict | None:
     if not filled:
         return None
     return wrong(
-        f"the names are right, but the .grad of {filled[0]} has been filled on the way: the next "
-        "training step would add to it. torch.autograd.grad returns gradients and fills none."
+        f"the names are right, but the function fills the .grad of {filled[0]}, and the next "
+        "training step would add to it. torch.autograd.grad returns gradients and fills no .grad."
     )
 
 
 def _changed(lost: Callable[..., Any]) -> Verdict | None:
-    """Ask once more, with a model that is between backward and the optimizer's step."""
+    """Check a model that is between backward and the step of the optimizer."""
     net = net_of(Rounding.apply)
     shipped = exported(copy.deepcopy(net), batch(EXAMPLE))
     for parameter in net.parameters():
@@ -170,9 +169,9 @@ def _changed(lost: Callable[..., Any]) -> Verdict | None:
     for name, parameter in net.named_parameters():
         if parameter.grad is None or not bool((parameter.grad == 1).all()):
             return wrong(
-                f"the names are right, but the .grad that {name} had before is lost: zero_grad "
-                "also wipes what the training still needs. torch.autograd.grad returns gradients "
-                "and touches no .grad."
+                f"the names are right, but {name} has lost its old .grad, which the training still "
+                "needs. zero_grad also erases these. torch.autograd.grad does not change any "
+                ".grad."
             )
     return None
 
@@ -183,7 +182,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=15,
     section="What the graph holds",
-    constraints="it finds what is lost, blames nothing else, and fills nobody's .grad",
+    constraints="it returns exactly the parameters with a lost gradient and fills no .grad",
     reference=lost_gradients,
     trials=(finds_what_is_lost,),
     seconds=LONGEST,

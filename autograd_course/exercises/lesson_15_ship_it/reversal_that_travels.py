@@ -1,10 +1,10 @@
 """A reversal that travels
 
-1. detach is an operation of the graph, and backward is not. Write the result as a sum of two parts:
-   one that autograd takes for a constant, and one that it differentiates.
-2. The differentiated part is -strength · x, whose derivative is what you want. Its value you do not
-   want: what must the constant part add to make the sum x?
-3. With r = -strength * x: the result is r + (x - r).detach().
+1. detach is an operation of the graph, but backward is not. Write the result as a sum of two parts:
+   a part that autograd treats as a constant, and a part that it differentiates.
+2. The second part is -strength · x, because it has the right derivative. But it has the wrong
+   value. What must the constant part be, so that the sum is x?
+3. Let r = -strength * x. The result is r + (x - r).detach().
 """
 
 from collections.abc import Callable
@@ -20,19 +20,18 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def reverse(x: Tensor, strength: float) -> Tensor:
-    """Return the values of ``x``; what becomes of its gradient is for the trial."""
+    """Return the values of ``x``. The trial judges the gradient."""
     return x.clone()
 
 
 def reverses_on_both_sides(reverse: Callable[[Tensor, float], Tensor]) -> Verdict | None:
-    """Ask for the gradient of a reversal in eager, and behind an export."""
+    """Check the gradient of a reversal in eager mode, and after an export."""
     for strength in (1.0, 0.3):
         net = _before(reverse, strength)
         if (came := _passed(net)) != -strength:
             return wrong(
-                f"its values are right; but with strength {strength} the gradient in front of it "
-                f"is {came:g} times the one behind it, should be {-strength:g} times, and nothing "
-                "has been exported yet."
+                f"the values are right, but with strength {strength} the gradient of x is {came:g} "
+                f"times grad_output, should be {-strength:g} times, and this is still eager mode."
             )
         try:
             program = exported(net, batch(EXAMPLE))
@@ -40,26 +39,27 @@ def reverses_on_both_sides(reverse: Callable[[Tensor, float], Tensor]) -> Verdic
             if "constant's list" not in str(error):
                 raise
             return wrong(
-                "in eager it is right; torch.export cannot record it, since some tensor did not "
-                "come out of a recorded operation. .data does that; detach is an operation."
+                "the gradient is right in eager mode, but torch.export cannot record your code, "
+                "because a tensor does not come from a recorded operation. The attribute .data "
+                "causes this. detach is an operation, so use it instead."
             )
         if (came := _passed(program)) != -strength:
             return wrong(
-                f"in eager it is right; behind torch.export, with strength {strength}, the "
-                f"gradient in front of it is {came:g} times the one behind it, should be "
-                f"{-strength:g} times. What turns it around is not among the operations of the "
-                "graph: no backward is, and no hook."
+                f"the gradient is right in eager mode, but after torch.export with strength "
+                f"{strength} the gradient of x is {came:g} times grad_output, should be "
+                f"{-strength:g} times. Export records only the operations of forward, and neither "
+                "a backward nor a hook is an operation."
             )
     return None
 
 
 def _before(reverse: Callable[[Tensor, float], Tensor], strength: float) -> nn.Module:
-    """Return a layer with a reversal behind it."""
+    """Return a layer that is followed by a reversal."""
     return weighted(nn.Sequential(nn.Linear(4, 2), Applied(lambda x: reverse(x, strength))))
 
 
 def _passed(net: nn.Module) -> float:
-    """Return which multiple of g arrives at the bias of the first layer."""
+    """Return the multiple of g that arrives at the bias of the first layer."""
     out = net(batch(EXAMPLE))
     bias = net.get_parameter("0.bias")
     if not out.requires_grad:
@@ -74,7 +74,7 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=8,
     section="Three ways to carry a gradient",
-    constraints="the gradient is turned around in eager and behind torch.export alike",
+    constraints="the gradient is reversed in eager mode and in the exported program",
     reference=reverse,
     samplers={
         "strength 1": lambda rng: (normal(rng, 3, 5), 1.0),

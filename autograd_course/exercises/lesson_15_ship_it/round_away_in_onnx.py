@@ -1,11 +1,11 @@
 """A rounding, translated
 
-1. Write the operator's formula down once more, as operations on whole tensors: which of them has
-   ONNX, under which name? One candidate treats halves in another way.
-2. Round the magnitude, then give it the sign back. For a magnitude, floor(v + ½) takes every half
-   up, and that is away from zero.
-3. op.Abs(x) / step, then op.Floor(… + 0.5), then times op.Sign(x), then times step. The signs +, *
-   and / work between ONNX values and numbers; or use op.Add, op.Mul, op.Div.
+1. Write the formula of the operator as operations on whole tensors, and look up the ONNX operator
+   for each. One candidate rounds halves differently.
+2. Round the magnitude, and then multiply by the sign. For a magnitude v, floor(v + ½) rounds every
+   half up, which is away from zero.
+3. op.Abs(x) / step, then op.Floor(… + 0.5), then times op.Sign(x), then times step. You can use +,
+   * and / between ONNX values and numbers, or op.Add, op.Mul and op.Div.
 """
 
 # No annotations from __future__: torch.library reads the types of an operator's arguments.
@@ -25,7 +25,7 @@ from autograd_course.ship import MissingExtraError, check_onnx, quiet, require_p
 
 
 def translate(x: Any, step: float) -> None:
-    """Say what the arguments are; the trial alone judges."""
+    """Declare the arguments. Only the trial judges the answer."""
 
 
 OPSET = 18
@@ -33,34 +33,34 @@ STEPS = (1.0, 0.25)  # powers of two: halves of a step are exact
 
 
 def round_away(x: Tensor, step: float) -> Tensor:
-    """Return the multiple of ``step`` nearest to ``x``, of two the one farther from zero."""
+    """Return the nearest multiple of ``step``. If there are two, return the larger magnitude."""
     return step * x.sign() * (x.abs() / step + 0.5).floor()
 
 
-# What people write instead, and what to tell them.
+# Likely mistakes, each with advice.
 SUSPECTS: Mapping[str, Callable[[Tensor, float], Tensor]] = {
-    "ONNX's Round, like PyTorch's, takes a half to the even neighbor; the operator takes it away "
-    "from zero.": lambda x, step: step * (x / step).round(),
-    "Floor after adding a half takes negative halves up, toward zero.": (
+    "ONNX's Round rounds halves to the even neighbor like PyTorch, but the operator rounds them "
+    "away from zero.": lambda x, step: step * (x / step).round(),
+    "Floor after adding a half rounds negative halves up, toward zero.": (
         lambda x, step: step * (x / step + 0.5).floor()
     ),
-    "Those are the multiples below x, not the nearest.": lambda x, step: step * (x / step).floor(),
-    "The sign of x has been lost.": lambda x, step: round_away(x.abs(), step),
-    "Those are multiples of 1: step is not used.": lambda x, step: round_away(x, 1.0),
-    "That is how many steps it is; they are still to be multiplied by step.": (
+    "These multiples are below x, not nearest to x.": lambda x, step: step * (x / step).floor(),
+    "The result has lost the sign of x.": lambda x, step: round_away(x.abs(), step),
+    "These are multiples of 1. You do not use step.": lambda x, step: round_away(x, 1.0),
+    "This is the number of steps. Multiply it by step.": (
         lambda x, step: round_away(x, step) / step
     ),
 }
 
 
 def numbers(step: float) -> Tensor:
-    """Return numbers of both signs in float32: between two multiples, on one, in the middle."""
+    """Return float32 numbers of both signs: multiples, halves, and numbers between them."""
     plain = torch.tensor([0.2, 0.7, 1.3, 2.0, 3.9, -0.2, -0.7, -1.3, -2.0, -3.9, 0.0])
     return step * torch.cat((plain, torch.arange(-3.5, 4.0)))
 
 
 def is_translated(translation: Callable[..., Any]) -> Verdict | None:
-    """Run a translation step by step, and once its numbers are right, as part of a file."""
+    """Run a translation step by step. If its values are right, run it as part of a file."""
     try:
         require_packages("onnx", "onnxruntime", "onnxscript")
     except MissingExtraError as error:
@@ -72,7 +72,7 @@ def is_translated(translation: Callable[..., Any]) -> Verdict | None:
 
 
 def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
-    """Let onnxscript evaluate the translation's operators one by one, which is quick."""
+    """Evaluate the operators of the translation one by one with onnxscript, which is fast."""
     x, symbol = numbers(step), import_module("onnxscript.tensor").Tensor
     try:
         result = translation(symbol(x.numpy()), step)
@@ -80,13 +80,13 @@ def _evaluated(translation: Callable[..., Any], step: float) -> Verdict | None:
         if "must be Tensor, not" not in str(error):
             raise
         return wrong(
-            "it calls a function of torch. x is a value in an ONNX graph and no PyTorch tensor: "
-            "only ONNX's operators, op.Abs, op.Mul and so on, can make others of it."
+            "it calls a function of torch. x is a value in an ONNX graph and not a PyTorch tensor. "
+            "Only ONNX operators such as op.Abs and op.Mul accept it."
         )
     if not isinstance(result, symbol):
         return wrong(
-            f"it returns {described(result)}; this exercise asks for what the last ONNX "
-            "operator returns."
+            f"it returns {described(result)}, but this exercise asks for the result of the last "
+            "ONNX operator."
         )
     return _compared(torch.from_numpy(result.value), x, step)
 
@@ -95,7 +95,7 @@ def _compared(y: Tensor, x: Tensor, step: float) -> Verdict | None:
     expected = round_away(x, step)
     if y.shape != x.shape or y.dtype != x.dtype:
         found = f"shape {tuple(y.shape)} and dtype {y.dtype}"
-        return wrong(f"the result has {found}; x has {tuple(x.shape)} and {x.dtype}.")
+        return wrong(f"the result has {found}, but x has {tuple(x.shape)} and {x.dtype}.")
     off = (~torch.isclose(y, expected)).nonzero()
     if not len(off):
         return None
@@ -115,7 +115,7 @@ class Rounded(nn.Module):
         self.operator = operator
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the operator does with the last of the steps."""
+        """Return the result of the operator for the last of the steps."""
         rounded: Tensor = self.operator(x, STEPS[-1])
         return rounded
 
@@ -129,7 +129,7 @@ def operator() -> Any:
 
 
 def _in_a_file(translation: Callable[..., Any]) -> Verdict | None:
-    """Export the operator by the translation, check the file, run it in ONNX Runtime."""
+    """Export the operator with the translation, check the file, and run it in ONNX Runtime."""
     x, model = numbers(STEPS[-1]), Rounded(operator())
     table: dict[Callable[..., Any], Callable[..., Any]] = {
         torch.ops.course_grader.round_away.default: translation
@@ -152,8 +152,8 @@ EXERCISE = RoutineExercise(
     difficulty="medium",
     minutes=9,
     section="An operator of your own in ONNX",
-    constraints="onnx.checker accepts the file, and ONNX Runtime computes with it what the "
-    "operator computes, halves of both signs included",
+    constraints="onnx.checker accepts the file, and ONNX Runtime computes the same values as the "
+    "operator, halves of both signs included",
     reference=translate,
     trials=(is_translated,),
     seconds=120.0,

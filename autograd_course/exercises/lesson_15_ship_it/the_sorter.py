@@ -1,13 +1,13 @@
 """A sorter that learns on
 
-1. The lesson's sorter had all of this but one: its first layers got only zeros once it was
-   exported. Which spelling of the levels travels with its gradient?
-2. An nn.Module with two or three linear layers and levels in between; a training loop with Adam and
-   cross entropy; then exercise 1. Behind the first layer, values between 0 and 1 should be common:
-   a larger learning rate finds that by itself.
-3. levels(x): h = x.clamp(0, 1); q = (h * 3).round() / 3; return (q - h).detach() + h.
-   Linear(64, 32), levels, Linear(32, 32), levels, Linear(32, 10); Adam with a learning rate
-   of 0.005, 100 steps on all images at once.
+1. The sorter in the lesson met all constraints except one: after the export its first layers got
+   gradients of zero. Which implementation of the levels keeps its gradient?
+2. Write an nn.Module with two or three linear layers and levels between them, and a training loop
+   with Adam and cross entropy. Then call the function of exercise 1. If the accuracy is too low,
+   use more steps or a larger learning rate.
+3. four_levels(x): h = x.clamp(0, 1); q = (h * 3).round() / 3; return (q - h).detach() + h. The net:
+   Linear(64, 32), levels, Linear(32, 32), levels, Linear(32, 10). Train it with Adam, a learning
+   rate of 0.005, for 100 steps on all images at once.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ LEVELS = 4
 
 
 def deliver(images: Tensor, labels: Tensor) -> None:
-    """Say what the arguments are; the trial alone judges, so no training is given away."""
+    """Declare the arguments. Only the trial judges the answer."""
 
 
-LAST_DIGITS = 1e-4  # x + (q - x) is q but for these
+LAST_DIGITS = 1e-4  # x + (q - x) differs from q in these
 
 
 def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
-    """Have a sorter made, load it, and look at all that was asked for."""
+    """Call the answer, load its program, and check all constraints."""
     shown, held_out = split_digits()
     shipped = delivered(deliver(*shown))
     if isinstance(shipped, Verdict):
@@ -52,15 +52,15 @@ def _not_on_levels(shipped: nn.Module, images: Tensor) -> Verdict | None:
     arriving = list(data_used(shipped, images[:half], images[half : 2 * half]))
     if len(arriving) < 2:
         return wrong(
-            "the program has no hidden layer: between two products with weights, the values are to "
-            f"be brought to {LEVELS} levels."
+            "the program has no hidden layer. It should round the values between two products with "
+            f"weights to {LEVELS} levels."
         )
     for number, values in enumerate(arriving[1:], 2):
         found = (values / LAST_DIGITS).round().unique() * LAST_DIGITS
         if len(found) > LEVELS:
             return wrong(
-                f"the values that come to product {number} of the net take {len(found)} different "
-                f"values, from {found[0]:.2g} to {found[-1]:.2g}; this exercise asks for {LEVELS}."
+                f"the input of product {number} of the net has {len(found)} different values, from "
+                f"{found[0]:.2g} to {found[-1]:.2g}, but this exercise asks for at most {LEVELS}."
             )
     return None
 
@@ -70,14 +70,14 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
         scores = shipped(held_out.images)
     if scores.shape != (HELD_OUT, 10):
         return wrong(
-            f"for {HELD_OUT} images the program returns the shape {tuple(scores.shape)}; this "
+            f"for {HELD_OUT} images the program returns the shape {tuple(scores.shape)}, but this "
             f"exercise asks for scores of shape {(HELD_OUT, 10)}, one for each digit."
         )
     share = float((scores.argmax(-1) == held_out.labels).double().mean())
     if share < ASKED:
         return wrong(
-            f"the loaded program gets {share:.0%} of {HELD_OUT} held-out digits right; this "
-            f"exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
+            f"the loaded program classifies {share:.0%} of {HELD_OUT} held-out digits correctly, "
+            f"but this exercise asks for {ASKED:.0%}. {_advice(shipped, held_out)}"
         )
     return None
 
@@ -85,14 +85,14 @@ def _not_right(shipped: nn.Module, held_out: Digits) -> Verdict | None:
 def _advice(shipped: nn.Module, held_out: Digits) -> str:
     if asleep := _asleep(shipped, held_out):
         return (
-            f"In the program no gradient other than zeros arrives at {' and '.join(asleep)}: did "
-            "one arrive while the net was trained?"
+            f"In the program, the gradient of {' and '.join(asleep)} is zero. Was it zero during "
+            "the training, too?"
         )
-    return "Is it the trained net that was exported? Do more steps help, or a larger learning rate?"
+    return "Did you export the trained net? Do more steps or a larger learning rate help?"
 
 
 def _asleep(shipped: nn.Module, held_out: Digits) -> list[str]:
-    """Ask every weight matrix of the loaded program for a gradient; name those without."""
+    """Return the names of the weight matrices of the loaded program that get no gradient."""
     weights = {n: p for n, p in shipped.named_parameters() if p.dim() > 1}
     asking = {name: weight for name, weight in weights.items() if weight.requires_grad}
     loss = nn.functional.cross_entropy(shipped(held_out.images), held_out.labels)
@@ -108,9 +108,9 @@ def _not_learning(shipped: nn.Module, held_out: Digits) -> Verdict | None:
     if not asleep:
         return None
     return wrong(
-        "the loaded program predicts well and cannot learn on: no gradient other than zeros "
-        f"arrives at {' and '.join(asleep)}. Which part of your "
-        "levels is an operation of the graph, and which was Python around it?"
+        "the loaded program predicts well, but it cannot learn: the gradient of "
+        f"{' and '.join(asleep)} is zero. Which part of your levels is an operation of the graph, "
+        "and which part is Python code that export drops?"
     )
 
 
@@ -120,8 +120,8 @@ EXERCISE = RoutineExercise(
     difficulty="hard",
     minutes=25,
     section="The whole thing, working",
-    constraints=f"the loaded program gets at least {ASKED:.0%} of {HELD_OUT} held-out digits right "
-    f"on {LEVELS} levels, takes any batch, and a gradient arrives at each of its weights",
+    constraints=f"the loaded program classifies at least {ASKED:.0%} of {HELD_OUT} held-out digits "
+    f"correctly on {LEVELS} levels, takes any batch, and a gradient arrives at each weight",
     reference=deliver,
     trials=(delivers_a_sorter,),
     seconds=60.0,

@@ -1,4 +1,4 @@
-// A decayed running sum along the last axis: y[t] = x[t] + a · y[t-1]; reversed, + a · y[t+1].
+// A decayed running sum along the last dim: y[t] = x[t] + a · y[t-1], or + a · y[t+1] if reversed.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -25,14 +25,14 @@ void run(const Tensor& x, double a, bool reverse, Tensor& y) {
 }
 
 Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
-  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs an axis to run along");
+  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs at least one dim");
   const Tensor x = torch::stable::contiguous(given);  // the loops above read memory in order
   Tensor y = torch::stable::empty_like(x);
   if (x.scalar_type() == ScalarType::Float) {
     run<float>(x, a, reverse, y);
   } else {
     const bool fits = x.scalar_type() == ScalarType::Double;
-    STD_TORCH_CHECK(fits, "decayed_sum: x is to be float32 or float64");
+    STD_TORCH_CHECK(fits, "decayed_sum: x must be float32 or float64");
     run<double>(x, a, reverse, y);
   }
   return y;

@@ -1,4 +1,4 @@
-// The decayed running sum on a GPU: every row has a thread of its own, which goes through time.
+// A decayed running sum on a GPU: one thread computes each row, forward or backward in time.
 #include <cuda_runtime.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
@@ -22,16 +22,16 @@ __global__ void run(const T* x, T a, bool reverse, T* y, int64_t rows, int64_t l
 template <typename T>
 void launch(const Tensor& x, double a, bool reverse, Tensor& y, cudaStream_t stream) {
   const int64_t length = x.size(x.dim() - 1), rows = length ? x.numel() / length : 0;
-  if (rows == 0) return;  // a grid of no blocks is an error
+  if (rows == 0) return;  // CUDA raises an error for a grid without blocks
   const unsigned threads = 128, blocks = unsigned((rows + threads - 1) / threads);
   run<T><<<blocks, threads, 0, stream>>>(
       static_cast<const T*>(x.data_ptr()), static_cast<T>(a), reverse,
       static_cast<T*>(y.data_ptr()), rows, length);
-  STD_CUDA_KERNEL_LAUNCH_CHECK();  // a launch that fails says so only when it is asked
+  STD_CUDA_KERNEL_LAUNCH_CHECK();  // raise an error here if the launch failed
 }
 
 Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
-  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs an axis to run along");
+  STD_TORCH_CHECK(given.dim() > 0, "decayed_sum: x needs at least one dim");
   const int32_t device = given.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);  // the tensor's GPU, not GPU 0
   void* stream = nullptr;  // PyTorch's current stream, not the default one
@@ -42,7 +42,7 @@ Tensor decayed_sum(const Tensor& given, double a, bool reverse) {
     launch<float>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   } else {
     const bool fits = x.scalar_type() == ScalarType::Double;
-    STD_TORCH_CHECK(fits, "decayed_sum: x is to be float32 or float64");
+    STD_TORCH_CHECK(fits, "decayed_sum: x must be float32 or float64");
     launch<double>(x, a, reverse, y, static_cast<cudaStream_t>(stream));
   }
   return y;

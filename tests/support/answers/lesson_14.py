@@ -20,7 +20,7 @@ operator = SOLVED["soft_threshold"]
 
 
 def operator_of_torch(x: Any, threshold: float) -> Any:
-    """No C++ at all: what it has to do is what counts."""
+    """Use no C++ at all. The grader judges only the result."""
     if not x.is_floating_point():
         raise TypeError("floating numbers only")
     return torch.nn.functional.softshrink(x, threshold)
@@ -65,7 +65,7 @@ def writes_into_x(x: Any, threshold: float) -> Any:
 
 
 def takes_the_bytes(x: Any, threshold: float) -> Any:
-    """What an operator without any check returns: the bytes of integers, read as numbers."""
+    """Do what an operator without any check does: read the bytes of integers as doubles."""
     return operator(x if x.is_floating_point() else x.view(torch.float64), threshold)
 
 
@@ -85,7 +85,7 @@ def hard(x: Any, threshold: float) -> Any:
     return torch.where(operator(x, threshold) != 0, x, 0)
 
 
-class ThresholdSavesTheInput(RIGHT["soft-threshold-function"]):  # type: ignore[misc, valid-type]
+class ThresholdSavesTheInput(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, threshold: Any) -> Any:
         ctx.save_for_backward(x, threshold)
@@ -114,7 +114,7 @@ WRONG = [
     Wrong(
         OPERATOR,
         "memory read in order",
-        "of every second column of x it makes",
+        "but for every second column of x it is",
         built("torch::stable::contiguous(given)", "given"),
     ),
     Wrong(
@@ -125,12 +125,12 @@ WRONG = [
             "Tensor y = torch::stable::empty_like(x);", "Tensor y = torch::stable::empty_like(x)"
         ),
     ),
-    Wrong(OPERATOR, "positive half only", "Nothing negative comes out", one_sided),
-    Wrong(OPERATOR, "cut, not shrunk", "this leaves it where it is", hard),
-    Wrong(OPERATOR, "writes into x", "x itself is changed", writes_into_x),
-    Wrong(OPERATOR, "always float64", "for float32 it gives", always_double),
-    Wrong(OPERATOR, "integers, right", "and no error. A pointer", takes_integers),
-    Wrong(OPERATOR, "integers as numbers", "bytes of another dtype", takes_the_bytes),
+    Wrong(OPERATOR, "positive half only", "The result has no negative numbers", one_sided),
+    Wrong(OPERATOR, "cut, not shrunk", "but they stay the same", hard),
+    Wrong(OPERATOR, "writes into x", "the operator changes x", writes_into_x),
+    Wrong(OPERATOR, "always float64", "but for float32 it is", always_double),
+    Wrong(OPERATOR, "integers, right", "raises no error. You can", takes_integers),
+    Wrong(OPERATOR, "integers as numbers", "reads the bytes of integers", takes_the_bytes),
     backward(
         FUNCTION, "threshold gets nothing", "missing-gradient", lambda _, y, g: (g * (y != 0), None)
     ),

@@ -247,19 +247,19 @@ WRONG = [
     Wrong("any-batch", "a trace", "a module of torch.jit", ships_a_trace),
     Wrong("any-batch", "every axis may vary", "Constraints violated", ships_every_axis),
     Wrong("lost-gradients", "a g of ones", "not the same for all outputs", lost_by_ones),
-    Wrong("lost-gradients", "zeros only", "compare the values", lost_where_zero),
+    Wrong("lost-gradients", "zeros only", "Compare the values", lost_where_zero),
     Wrong("lost-gradients", "to the last bit", "with a tolerance", lost_to_the_last_bit),
-    Wrong("lost-gradients", "a g for each", "the same g sent", lost_with_two_vectors),
+    Wrong("lost-gradients", "a g for each", "send the same g", lost_with_two_vectors),
     Wrong("lost-gradients", "unused", "not have been used", lost_that_trips_over_the_unused),
     Wrong("lost-gradients", "by backward", "the .grad of 0.weight", lost_that_fills),
-    Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also wipes", lost_that_wipes),
-    Wrong("lost-gradients", "None", "neither model uses it", lost_without_a_gradient),
+    Wrong("lost-gradients", "by backward and zero_grad", "zero_grad also erases", lost_that_wipes),
+    Wrong("lost-gradients", "None", "Neither model uses", lost_without_a_gradient),
     Wrong("lost-gradients", "a tuple", "something of type tuple", lost_as_a_tuple),
     Wrong("lost-gradients", "a count", "something of type int", lost_as_a_count),
-    Wrong("lost-gradients", "compares outputs", "it names nothing", lost_outputs),
+    Wrong("lost-gradients", "compares outputs", "returns nothing", lost_outputs),
     Wrong("reversal-that-travels", ".data", "detach is an operation", reverses_by_data),
-    Wrong("reversal-that-travels", "a Function", "no backward is, and no hook", Reverse.apply),
-    Wrong("reversal-that-travels", "a hook", "no backward is, and no hook", reverses_by_hook),
+    Wrong("reversal-that-travels", "a Function", "nor a hook is an operation", Reverse.apply),
+    Wrong("reversal-that-travels", "a hook", "nor a hook is an operation", reverses_by_hook),
     Wrong(
         "reversal-that-travels", "the values too", "is wrong at", lambda x, strength: -strength * x
     ),
@@ -267,7 +267,7 @@ WRONG = [
     Wrong(
         "reversal-that-travels",
         "strength forgotten",
-        "is -1 times the one behind it, should be -0.3",
+        "is -1 times grad_output, should be -0.3",
         lambda x, strength: 2 * x.detach() - x,
     ),
     *WRONG_TRANSLATIONS,
@@ -279,9 +279,6 @@ KNOWN = [
     (
         "eight-bits",
         (double(0.5, -0.9, 1, 0, 0, 0).reshape(2, 3),),
-        (
-            double(1 / 127.5, torch.finfo(torch.float64).eps).reshape(2, 1),
-            torch.tensor([[64, -115, 127], [0, 0, 0]], dtype=torch.int8),
-        ),
+        double(64 / 127.5, -115 / 127.5, 127 / 127.5, 0, 0, 0).reshape(2, 3),
     ),
 ]

@@ -24,7 +24,7 @@ def op() -> Any:
 
 
 def translates_by_signs(x: Any, step: float) -> Any:
-    """With the signs of arithmetic, and the sign by Where."""
+    """Use Python's arithmetic, and Where for the sign."""
     o = op()
     up = o.Floor(o.Abs(x) / step + 0.5) * step
     return o.Where(x < 0.0, -up, up)
@@ -46,20 +46,22 @@ WRONG_TRANSLATIONS = [
         "Round", "to the even neighbor", lambda x, step: op().Mul(op().Round(x / step), step)
     ),
     wrong_translation(
-        "half up", "takes negative halves up", lambda x, step: op().Floor(x / step + 0.5) * step
+        "half up", "rounds negative halves up", lambda x, step: op().Floor(x / step + 0.5) * step
     ),
-    wrong_translation("floor", "multiples below x", lambda x, step: op().Floor(x / step) * step),
     wrong_translation(
-        "no sign", "sign of x has been lost", lambda x, s: op().Floor(op().Abs(x) / s + 0.5) * s
+        "floor", "multiples are below x", lambda x, step: op().Floor(x / step) * step
+    ),
+    wrong_translation(
+        "no sign", "has lost the sign of x", lambda x, s: op().Floor(op().Abs(x) / s + 0.5) * s
     ),
     wrong_translation(
         "no step",
-        "step is not used",
+        "You do not use step",
         lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) + 0.5),
     ),
     wrong_translation(
         "not multiplied",
-        "still to be multiplied by step",
+        "Multiply it by step",
         lambda x, step: op().Sign(x) * op().Floor(op().Abs(x) / step + 0.5),
     ),
     wrong_translation("torch", "calls a function of torch", lambda x, s: torch.round(x / s) * s),
@@ -75,46 +77,68 @@ ALSO_TRANSLATED = {
 # Eight bits
 
 
-def eight_bits(weight: Any, whole: Any, axis: int = 1, divisor: float = 127.5) -> Any:
+def straight_through(weight: Any, rounded: Any) -> Any:
+    return weight + (rounded - weight).detach()
+
+
+def eight_bits(weight: Any, whole: Any = torch.round, dim: int = 1, divisor: float = 127.5) -> Any:
     """Multiplies by the inverse; takes maximum and minimum for the magnitude."""
-    largest = torch.maximum(weight.amax(axis, True), -weight.amin(axis, True))
-    scales = (largest / divisor).clamp(min=torch.finfo(weight.dtype).eps)
-    return scales, whole(weight * (1 / scales)).clamp(-128, 127).to(torch.int8)
+    largest = torch.maximum(weight.amax(dim, True), -weight.amin(dim, True))
+    scales = (largest / divisor).clamp(min=torch.finfo(weight.dtype).eps).detach()
+    return straight_through(weight, scales * whole(weight * (1 / scales)).clamp(-128, 127))
 
 
 def of_the_whole_matrix(weight: Any) -> Any:
     scale = weight.abs().max() / 127.5
-    return scale, (weight / scale).round().clamp(-128, 127).to(torch.int8)
+    return straight_through(weight, scale * (weight / scale).round().clamp(-128, 127))
 
 
 def without_clamp(weight: Any) -> Any:
-    scales = eight_bits(weight, torch.round)[0]
-    whole = (weight / scales).round().to(torch.int32)  # a float beyond int8 converts as it likes
-    return scales, whole.to(torch.int8)
+    scales = (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=1e-16)
+    return straight_through(weight, scales * (weight / scales + 1e-9).round())
 
 
 def without_eps(weight: Any) -> Any:
     scales = weight.abs().amax(1, keepdim=True) / 127.5
-    return scales, (weight / scales).round().clamp(-128, 127).nan_to_num(0).to(torch.int8)
+    return straight_through(weight, scales * (weight / scales).round().clamp(-128, 127))
 
 
 def by_the_largest_number(weight: Any) -> Any:
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
-    return scales, (weight / scales).round().clamp(-128, 127).to(torch.int8)
+    return straight_through(weight, scales * (weight / scales).round().clamp(-128, 127))
 
 
-def floats(weight: Any) -> Any:
-    scales, whole = eight_bits(weight, torch.round)
-    return scales, whole.double()
+def scales_of(weight: Any) -> Any:
+    return (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
+
+
+def only_integers(weight: Any) -> Any:
+    return (weight / scales_of(weight)).round().clamp(-128, 127)
+
+
+def without_surrogate(weight: Any) -> Any:
+    return (scales_of(weight) * only_integers(weight)).detach()
+
+
+def through_the_scales(weight: Any) -> Any:
+    """Detaches the integers only, so that the gradient passes through the scales."""
+    return scales_of(weight) * only_integers(weight).detach()
+
+
+class EightBits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Any) -> Any:
+        return scales_of(weight) * only_integers(weight)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
 
 
 def into_the_weight(weight: Any) -> Any:
-    scales = eight_bits(weight, torch.round)[0]
-    return scales, weight.div_(scales).round_().clamp_(-128, 127).to(torch.int8)
-
-
-def the_other_order(weight: Any) -> Any:
-    return eight_bits(weight, torch.round)[::-1]
+    rounded = eight_bits(weight.detach())
+    weight.data.copy_(rounded)
+    return straight_through(weight, rounded)
 
 
 def wrong_bits(mistake: str, says: str, answer: Any) -> Wrong:
@@ -122,21 +146,22 @@ def wrong_bits(mistake: str, says: str, answer: Any) -> Wrong:
 
 
 WRONG_BITS = [
-    wrong_bits("one scale", "has shape (); this exercise asks for (3, 1)", of_the_whole_matrix),
-    wrong_bits("columns", "has shape (1, 5)", lambda w: eight_bits(w, torch.round, axis=0)),
-    wrong_bits("no clamp", "has become the most negative", without_clamp),
-    wrong_bits("cut off", "cuts off what is behind", lambda w: eight_bits(w, torch.trunc)),
-    wrong_bits("127", "takes the largest", lambda w: eight_bits(w, torch.round, divisor=127.0)),
+    wrong_bits("one scale", "is wrong at", of_the_whole_matrix),
+    wrong_bits("columns", "is wrong at", lambda w: eight_bits(w, dim=0)),
+    wrong_bits("no clamp", "Clamp after you round", without_clamp),
+    wrong_bits("cut off", "cuts off the fraction", lambda w: eight_bits(w, torch.trunc)),
+    wrong_bits("127", "asks for 127.5", lambda w: eight_bits(w, divisor=127.0)),
     wrong_bits("no abs", "absolute values first", by_the_largest_number),
-    wrong_bits("no eps", "At [1, 0] it is 0, should be 2.22e-16.", without_eps),
-    wrong_bits("floats", "has dtype torch.float64; this exercise asks for torch.int8", floats),
-    wrong_bits("in place", "the weight itself is changed", into_the_weight),
-    wrong_bits("the other order", "right, but in the wrong order", the_other_order),
-    wrong_bits("integers only", "has 1 value;", lambda w: eight_bits(w, torch.round)[1]),
+    wrong_bits("no eps", "nan", without_eps),
+    wrong_bits("integers only", "the scale of their row", only_integers),
+    wrong_bits("in place", "changes the weight", into_the_weight),
+    wrong_bits("no gradient", "is zero everywhere", without_surrogate),
+    wrong_bits("through the scales", "unchanged", through_the_scales),
+    wrong_bits("a Function", "after torch.export", EightBits.apply),
 ]
 
 
-ALSO_BITS = {"eight bits: by the inverse": ("eight-bits", lambda w: eight_bits(w, torch.round))}
+ALSO_BITS = {"eight bits: by the inverse": ("eight-bits", eight_bits)}
 
 
 # Sorters
@@ -210,14 +235,14 @@ ALSO_SORTERS = {
     "sorter: straight through all of x": ("the-sorter", sorter(unclipped)),
 }
 WRONG_SORTERS = [
-    wrong_sorter("a Function", "other than zeros arrives at first.weight.", sorter(Levels.apply)),
-    wrong_sorter("frozen", "at first.weight and last.weight", sorter(detached, asking=False)),
-    wrong_sorter("no levels", "this exercise asks for 4", sorter(lambda x: x.clamp(0, 1))),
+    wrong_sorter("a Function", "the gradient of first.weight is zero", sorter(Levels.apply)),
+    wrong_sorter("frozen", "of first.weight and last.weight", sorter(detached, asking=False)),
+    wrong_sorter("no levels", "asks for at most 4", sorter(lambda x: x.clamp(0, 1))),
     wrong_sorter("one batch", "an error for a batch of 400", sorter(detached, any_batch=False)),
-    wrong_sorter("untrained", "the trained net that was exported?", sorter(detached, steps=0)),
+    wrong_sorter("untrained", "Did you export the trained net?", sorter(detached, steps=0)),
     wrong_sorter(
         "trained without a surrogate",
-        "did one arrive while the net was trained",
+        "Was it zero during the training",
         sorter(lambda x: Levels.apply(x.detach()), steps=1),
     ),
     wrong_sorter(
