@@ -826,7 +826,7 @@ predict(..., summed / net.last.bias.grad)
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer six questions. If an answer is wrong, you read why and can try again.
+# Answer six questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("11")

@@ -1049,7 +1049,7 @@ print(*[name for name in names if name in ("mul", "sin", "add", "grads", "accumu
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer six questions. If an answer is wrong, you read why and can try again. Two questions are
+# Answer six questions. If an answer is wrong, you see why and can try again. Two questions are
 # about reference sections.
 
 # %%

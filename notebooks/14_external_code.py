@@ -578,7 +578,7 @@ print(benchmark_results("decayed_sum"))
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer four questions. If an answer is wrong, you read why and can try again.
+# Answer four questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("14")

@@ -621,8 +621,8 @@ print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 # %% [markdown]
 # ## An operator of your own in ONNX
 #
-# *Extra: exercise 4 needs this section. It converts a custom operator, and shows what the checker
-# does not check.*
+# *Extra: you need this section for exercise 4. It converts a custom operator, and shows what the
+# checker does not check.*
 #
 # The custom operator is one node of the exported program, and ONNX does not know its name:
 
@@ -861,7 +861,7 @@ with show_error(160):
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer ten questions. If an answer is wrong, you read why and can try again.
+# Answer ten questions. If an answer is wrong, you see why and can try again.
 
 # %%
 knowledge_check("15")
