@@ -136,7 +136,7 @@ def test_where_several_are_right_there_are_boxes(page: Page) -> None:
     letters = "".join(sorted(SEVERAL.right))
     choose(page, letters[0])
     press(page, "Check")
-    expect(question(page).get_by_role("status")).to_contain_text("something is missing")
+    expect(question(page).get_by_role("status")).to_contain_text("at least one answer is missing")
     choose(page, letters[1])
     press(page, "Check")
     expect(question(page).get_by_role("status")).to_have_text("✓ Right.")

@@ -547,7 +547,7 @@ def test_what_cannot_be_set(name: str, value: Any, said: str) -> None:
 
 @pytest.mark.colab
 def test_the_forward_of_own_functions_cannot_be_changed() -> None:
-    with pytest.raises(TraceError, match="Functions of your own"):
+    with pytest.raises(TraceError, match="your own Functions"):
         ste_lab(RoundSTE).quantizer = "sign"
 
 
