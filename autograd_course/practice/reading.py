@@ -20,7 +20,7 @@ from autograd_course.practice.targets import Target, TargetError
 class Task:
     """An answer and its position: ``above`` lines of ``file`` come before it.
 
-    ``file`` is the script. For a notebook it is a made-up name, because each cell has its own lines.
+    ``file`` is the script. For a notebook it is a made-up name, because each cell starts at line 1.
     """
 
     answer: Answer
