@@ -33,7 +33,7 @@ class Prediction:
 
     def __str__(self) -> str:
         if self.expected is None:
-            return "Replace ... with the number that you expect, and run the cell again."
+            return "Your turn: replace ... with the number that you expect, and run the cell again."
         if self.right:
             return f"Yes: {self.outcome:.4g}."
         if not self.revealed:
@@ -70,7 +70,7 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
         >>> predict(4, 2 * 2)
         Yes: 4.
         >>> predict(..., 2 * 2)
-        Replace ... with the number that you expect, and run the cell again.
+        Your turn: replace ... with the number that you expect, and run the cell again.
     """
     if not isinstance(expected, (int, float, EllipsisType)):
         raise TypeError(f"the first argument of predict must be a number, not {expected!r}")

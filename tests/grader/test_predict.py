@@ -48,7 +48,7 @@ def test_the_second_wrong_number_is_answered_with_the_result() -> None:
     assert first == same
     assert "Change the number" in first
     assert "42" not in first
-    assert second == "You expected 7; the run gives 42. The explanation is below."
+    assert second == "You expected 7, but the run gives 42. The explanation is below."
 
 
 def test_each_checkpoint_has_its_own_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
