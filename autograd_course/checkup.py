@@ -1,4 +1,4 @@
-"""Is everything in place? What lesson 00 shows before the course begins."""
+"""The check of the installation in lesson 00."""
 
 import sys
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what was found, and the repair if it will not do.
+    """The result of one check: what was found, and the repair if there is a problem.
 
-    The course works without what is ``optional``; its repair says what it is needed for.
+    The course works without what is ``optional``; its repair says what needs it.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Check:
 
     @property
     def state(self) -> str:
-        """The word in front of it in a table."""
+        """The word at the start of its line in the table."""
         return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Check:
 
 @dataclass(frozen=True, repr=False)
 class Checkup:
-    """All checks, shown as a table with a last line that says whether to go on."""
+    """All checks, as a table whose last line says whether everything works."""
 
     checks: tuple[Check, ...]
 
@@ -49,7 +49,8 @@ class Checkup:
         last = (
             "All set."
             if self.ok
-            else "Do what each REPAIR says, restart the kernel, and run this cell again."
+            else "Follow the advice below each REPAIR line, restart the kernel, and run this cell "
+            "again."
         )
         return "\n".join([*map(str, self.checks), "", last])
 
@@ -57,10 +58,10 @@ class Checkup:
 def checkup() -> Checkup:
     """Check that this installation can run the course.
 
-    It looks at Python, the packages that the course needs, the accelerator, doctor and grader.
+    It checks Python, the packages that the course needs, the accelerator, doctor and grader.
 
     Returns:
-        A table with one line for each check. A line ``REPAIR`` is followed by what to do.
+        A table with one line for each check. Below a ``REPAIR`` line is what to do.
 
     Example:
         >>> checkup()  # doctest: +ELLIPSIS
@@ -71,16 +72,16 @@ def checkup() -> Checkup:
 
 
 def python() -> Check:
-    """Look at the version of Python."""
+    """Check the version of Python."""
     found = ".".join(map(str, sys.version_info[:3]))
     fits = sys.version_info[:2] >= _PYTHON
     return Check("Python", found, "" if fits else "the course needs Python 3.11 or newer")
 
 
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
-    """Yield the packages that a learner may ask about, and every other that does not fit.
+    """Yield the most important packages, and every other package with a wrong version.
 
-    ``repair`` says how one is installed, with ``{}`` in the place of its name and version.
+    ``repair`` says how to install a package, with ``{}`` for its name and version.
     """
     for line in requires("autograd-course") or ():
         requirement = Requirement(line)
@@ -100,29 +101,29 @@ def _package(requirement: Requirement, repair: str) -> Check:
 
 
 def accelerator() -> Check:
-    """Look for a GPU or the like."""
+    """Look for a GPU or another accelerator."""
     import torch
 
     found = torch.accelerator.is_available()
-    return Check("accelerator", "found" if found else "none, and none is needed")
+    return Check("accelerator", "found" if found else "none (the course does not need one)")
 
 
 def doctor() -> Check:
-    """Examine a Function that is right."""
+    """Examine a correct Function."""
     import torch
     from autograd_doctor import diagnose
 
     from autograd_course.functions import Square
 
     answers = diagnose(Square, (torch.linspace(-1, 1, 3),)).ok
-    repair = "" if answers else "it blames a correct Function: install the course again"
+    repair = "" if answers else "diagnose reports a correct Function as wrong: reinstall the course"
     return Check("doctor", "examines a correct Function and finds nothing wrong", repair)
 
 
 def grader() -> Check:
-    """Read the catalogue, write the progress as it is."""
+    """Read the list of exercises, and write the progress file without a change."""
     from autograd_course.grader.store import update
     from autograd_course.index import INDEX
 
     saved = update(lambda state: state)
-    return Check("grader", f"knows {len(INDEX)} exercises and keeps progress", saved.note)
+    return Check("grader", f"knows {len(INDEX)} exercises and saves progress", saved.note)

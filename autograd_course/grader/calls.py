@@ -1,4 +1,4 @@
-"""A call of an answer: what its arguments and its result are."""
+"""The arguments and the result of a call of an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exercise of the course by its id, each imported when somebody asks for it."""
+"""All exercises of the course by id. Each is imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results beside those of a reference: number, type, shape, dtype, then values."""
+"""Compare results with those of a reference: number, type, shape, dtype, then values."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs
 
 
 def agrees(guess: float, outcome: float) -> bool:
-    """Whether a number that a learner expected is the outcome, to three significant digits."""
+    """Whether the number that a learner expects is the outcome, to three significant digits."""
     return math.isclose(guess, outcome, rel_tol=5e-3, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where results come from, as a message names it, and the verb for how many there are."""
+    """The origin of results in a message, and the verb for their number."""
 
     name: str
     verb: Literal["returns", "has"]
@@ -43,7 +43,7 @@ FORWARD = Source("`forward`", "returns")
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence that says it, a hint, and for a value its index and the two numbers."""
+    """A sentence and a hint. For a value also its index and the two numbers."""
 
     message: str
     hint: str = BY_HAND
@@ -57,7 +57,7 @@ def difference(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference between results and those asked for, ``None`` without one."""
+    """Return the first difference from the expected results, ``None`` without one."""
     what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
@@ -79,7 +79,7 @@ def difference(
 def _in_other_order(
     actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
 ) -> bool:
-    """Whether results would be right if they were given in an order that is not the one asked."""
+    """Whether the results are right in another order."""
 
     def agree(given: tuple[Any, ...]) -> bool:
         pairs = zip(given, expected, strict=True)
@@ -97,12 +97,12 @@ def recognized(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> str:
-    """Return the sentence on the first suspect that gives these very results, or nothing.
+    """Return the sentence on the first suspect that gives the same results, or ``""``.
 
-    The tolerances are those by which the results were found wrong: by larger ones a suspect that
-    is right on these inputs would be recognized in them.
+    Pass the tolerances with which the results are wrong. With larger tolerances, a suspect that is
+    right on these inputs would match.
 
-    A suspect whose own results are wrong by a nan or an infinity is recognized by it.
+    A suspect whose own results contain nan or infinity matches them too.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:
@@ -132,7 +132,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
 def _value_difference(
     name: str, got: Tensor, right: Tensor, rtol: float, atol: float
 ) -> Difference | None:
-    """Return the difference at the element that is farthest off, NaN before all others."""
+    """Return the difference at the element with the largest error; NaN counts as the largest."""
     close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
     if bool(close.all()):
         return None

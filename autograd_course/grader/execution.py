@@ -1,4 +1,4 @@
-"""Run an answer: in isolation, forward or backward, and note what it printed and what it raised."""
+"""Run forward or backward of an answer in isolation, and record what it prints and raises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOST_PRINTED = 2000  # characters of one pass that are kept
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Run a block as in a fresh process, drop what it prints, and restore all global state."""
+    """Run a block as in a new process, drop what it prints, and restore all global state."""
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
@@ -54,10 +54,10 @@ def isolated() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Raised:
-    """A call came to no result.
+    """A call that raised.
 
-    ``told`` says in one sentence why. ``unwritten`` is the part that is a stub, if that is why: the
-    name of a method, or :data:`WHOLE`. ``separate``: ``setup_context`` is separate from forward.
+    ``told`` is a sentence with the reason. If a stub raised, ``unwritten`` is the name of the
+    method, or :data:`WHOLE`. ``separate`` says that ``setup_context`` is separate from forward.
     """
 
     told: str
@@ -66,15 +66,15 @@ class Raised:
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
-    """Return what an exception out of a method of an answer tells."""
+    """Return a description of an exception from a method of an answer."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
     return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
 
 def differentiable(inputs: Inputs) -> Inputs:
-    """Return ``inputs`` with each float or complex tensor copied and asking for a gradient.
+    """Return ``inputs`` with a copy of each float or complex tensor that requires grad.
 
-    The copies are no leaves, so that a Function may work in place on them, as on a hidden layer.
+    The copies are not leaves, so that a Function may modify them in place, like a hidden layer.
     """
     return tuple(
         value.detach().requires_grad_().clone() if is_float(value) else value for value in inputs
@@ -87,7 +87,7 @@ def applied(function: type[Function], inputs: Inputs) -> Any:
 
 
 def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
-    """Run forward; return what it returns, or how it raised."""
+    """Run forward; return its result or its exception."""
     try:
         return as_tuple(applied(answer, differentiable(inputs)))
     except (Exception, SystemExit) as error:
@@ -95,7 +95,7 @@ def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
 
 
 def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
-    """Run forward and backward; return how backward raised."""
+    """Run forward and backward; return the exception of backward, if any."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:
@@ -107,9 +107,9 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
 
 
 def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs for a fixed random ``grad_output``, none if it raises.
+    """Return the gradients of the inputs for a fixed random ``grad_output``, or none if it raises.
 
-    Which inputs: those that ask for a gradient, or all where none does, as in ``diagnose``.
+    The inputs are those that require grad, or all inputs if none does, as in ``diagnose``.
     """
     given = [value.detach().clone() if is_float(value) else value for value in inputs]
     leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
@@ -132,14 +132,14 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 class Bounded(io.StringIO):
-    """A stream that keeps the first characters that are written to it, and counts the others."""
+    """A stream that keeps the first characters, and counts the others."""
 
     def __init__(self, most: int = MOST_PRINTED) -> None:
         super().__init__()
         self._most, self._left_out = most, 0
 
     def write(self, text: str) -> int:
-        """Keep what fits."""
+        """Keep as many characters as fit."""
         kept = text[: self._most - self.tell()]
         super().write(kept)
         self._left_out += len(text) - len(kept)
@@ -147,7 +147,7 @@ class Bounded(io.StringIO):
 
     @property
     def text(self) -> str:
-        """What was written, and how much of it is left out."""
+        """The text, and how many characters are missing."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self.getvalue() + rest
 
@@ -161,14 +161,14 @@ class Printed:
 
     @contextlib.contextmanager
     def during(self, inputs: Any = None) -> Iterator[None]:
-        """Keep what the block prints, in place of what was printed for these inputs before."""
+        """Record what the block prints, in place of the earlier output for these inputs."""
         self._latest = self._on[id(inputs)] = Bounded()
         with contextlib.redirect_stdout(self._latest):
             yield
 
     @property
     def latest(self) -> str:
-        """What the latest pass printed; of a pass that was stopped, what it printed until then."""
+        """What the latest pass printed, even if it was stopped."""
         return self._latest.text
 
     def on(self, inputs: Any) -> str:
@@ -182,9 +182,9 @@ class Printed:
 
 
 def is_unfinished(error: BaseException, answer: Any) -> bool:
-    """Whether a stub raised ``error``, or torch did for a method that is missing.
+    """Whether a stub raised ``error``, or PyTorch because of a missing method.
 
-    A compiled operation may raise NotImplementedError too, but not by a ``raise`` statement.
+    A compiled operation may raise NotImplementedError too, but not with a ``raise`` statement.
     """
     if not isinstance(error, NotImplementedError):
         return False
@@ -199,7 +199,7 @@ def unfinished_part(error: BaseException) -> str:
 
 
 def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
-    """Return one sentence: which method raised what, and the learner's own line."""
+    """Return a sentence with the method, the exception, and the line of the learner's code."""
     if isinstance(error, BuildError):
         return _built(error)
     who = "it" if method == WHOLE else f"`{method}`"
@@ -207,7 +207,7 @@ def told(error: BaseException, answer: Any, method: str = WHOLE) -> str:
 
 
 def said(error: BaseException) -> str:
-    """Return the first line of what an exception says, without the paths that torch tells."""
+    """Return the first line of an exception's message, without the paths that PyTorch adds."""
     line = first_line(error)
     line = re.sub(r" \(with implementation in <.*?>\)", "", line)
     return re.sub(r"^opcheck\(op, \.\.\.\): \w+ failed with | \(scroll up.*", "", line)
@@ -236,13 +236,13 @@ def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str
 
 
 def _built(error: BuildError) -> str:
-    """Return what a build says: the learner's own line is one of the C++, not the call's."""
+    """Return the message of a failed build, with the line of the learner's C++ code."""
     sentence, _, line = str(error).partition("\n")
     return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 
 
 def _raises_here(error: BaseException) -> bool:
-    """Whether the innermost Python frame raised ``error`` itself, by a ``raise`` statement."""
+    """Whether the innermost Python frame raised ``error`` with a ``raise`` statement."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next

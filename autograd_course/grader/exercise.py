@@ -1,4 +1,4 @@
-"""What an exercise is, and the kinds there are."""
+"""The kinds of exercises, and what an exercise declares."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UNTOLD = ("wasted-gradient",)
 
 
 class Section(str):
-    """A heading in a lesson, which as a text is ``lesson 01, "What backward returns"``."""
+    """A heading in a lesson; as text, ``lesson 01, "What backward returns"``."""
 
     lesson: int
     heading: str
 
     def __new__(cls, lesson: int, heading: str) -> Section:
-        """Return the heading of the lesson of a number."""
+        """Return the heading in the lesson with this number."""
         section = super().__new__(cls, f'lesson {lesson:02}, "{heading}"')
         section.lesson, section.heading = lesson, heading
         return section
@@ -45,24 +45,23 @@ class Section(str):
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """What all exercises have.
+    """The fields of all exercises.
 
-    ``id`` is kebab-case and is what a learner passes to ``grade`` and ``hint``. ``hints`` are
-    three, from a nudge to nearly the answer. These two, ``lesson`` and ``title`` are not declared:
-    they come from the place of the module and from its docstring (:func:`declared`).
+    ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
+    from a nudge to nearly the answer. These two, ``lesson`` and ``title`` are not declared. They
+    come from the path of the module and from its docstring (:func:`declared`).
 
-    ``answer`` is the name of what a learner writes, and hands to ``grade``. An exercise is *easy*
+    ``answer`` is the name of what a learner writes and passes to ``grade``. An exercise is *easy*
     if it applies one pattern of the lesson, *medium* if it needs an idea of the learner's own or
     several conditions at once, and *hard* if it needs a derivation or a design of several steps.
-    ``minutes`` says how long it takes a learner who has just read the lesson; they have to agree
-    with the model in ``tools/minutes.py``. ``section`` is the
-    heading in the lesson to reread; ``section_is_on_backward`` says that it does not help with
-    forward. ``needs_sections`` are the other headings that the exercise needs, in its lesson or in
-    one before. An exercise that needs an extra section gets a star. ``optional`` says that the
-    exercise is for more practice and not part of the core path.
-    ``constraints`` says in words what is asked beyond right values.
-    ``needs`` returns the sentence that says what this machine lacks, ``None`` where an answer can
-    be judged here.
+    ``minutes`` is how long a learner needs who has just read the lesson. It must agree with the
+    model in ``tools/minutes.py``. ``section`` is the heading in the lesson to reread, and
+    ``section_is_on_backward`` says that this section does not help with forward. ``needs_sections``
+    are the other headings that the exercise needs, in its lesson or in an earlier one. An exercise
+    that needs an extra section gets a star, and an ``optional`` one is for more practice and not
+    part of the core path. ``constraints`` describes what the exercise requires in
+    addition to right values, as a sentence without its period. ``needs`` returns a sentence about
+    what this machine lacks, or ``None`` if an answer can be graded here.
     """
 
     id: str = ""
@@ -90,12 +89,12 @@ class Exercise:
 class Sampled(Exercise):
     """An exercise whose answer is compared with a reference on random inputs.
 
-    ``reference`` has the arguments of what is asked for. ``samplers`` draw the inputs: each is
-    ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), named by its
-    key, the plainest first. ``suspects`` are mistakes that people make, each a callable with the
-    arguments of the reference: an answer that gives what one of them gives is told its key, a
-    sentence. ``seconds`` is the time that judging one sample, or a trial, may take; ``None`` is the
-    grader's usual limit.
+    ``reference`` has the same arguments as the answer. ``samplers`` draw the inputs. Each is
+    ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), and its key is
+    its name. The simplest comes first. ``suspects`` are common mistakes, each a callable with the
+    arguments of the reference. If an answer gives the same results as a suspect, the learner sees
+    its key, a sentence. ``seconds`` is the time limit for one sample or trial, or ``None`` for the
+    usual limit.
     """
 
     reference: Callable[..., Any]
@@ -104,7 +103,7 @@ class Sampled(Exercise):
     seconds: float | None = None
 
     def samples(self, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-        """Draw the inputs of every sampler: the same ones each time, whatever the random state."""
+        """Draw the inputs of each sampler, which do not depend on the random state."""
         seed = zlib.crc32(self.id.encode()) if seed is None else seed
         return {
             name: draw(torch.Generator().manual_seed(seed + i))
@@ -113,7 +112,7 @@ class Sampled(Exercise):
 
     @property
     def arguments(self) -> str:
-        """The arguments that are asked for, as in ``x, ceiling=6.0``."""
+        """The arguments of the answer, as in ``x, ceiling=6.0``."""
         parameters = inspect.signature(self.reference).parameters.values()
         plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
         return ", ".join(map(str, plain))
@@ -121,20 +120,21 @@ class Sampled(Exercise):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionExercise(Sampled):
-    """A ``torch.autograd.Function`` is to be written.
+    """The learner writes a ``torch.autograd.Function``.
 
-    The values of ``reference`` and its own autograd are the truth; of a straight-through estimator
-    the autograd of ``surrogate``, a callable with the same arguments, is. ``intentional`` names
-    rules that are by design. ``asked`` names rules that fail the answer even where the doctor only
-    warns, in addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings say nothing
-    against an answer to this exercise. ``double_backward=True`` asks for right second derivatives
-    too; ``False`` says that they are not asked for, and that no warning about them is shown.
-    ``gradient_suspects`` are ``suspects`` whose gradients are those of a mistake. ``checks`` look,
-    once the gradients are right, for what only this exercise asks: each is
-    ``(Function, inputs) -> Finding | None``. ``modeled_on`` names the public bug that a repair is
-    modeled on; it is told with the pass, when it gives nothing away anymore. ``methods`` are those
-    that are asked for besides forward and backward, of ``"setup_context"``, ``"vmap"`` and
-    ``"jvp"``. An exercise that does not ask for ``setup_context`` accepts answers with and without.
+    The ground truth are the values of ``reference`` and its gradients by autograd. For a
+    straight-through estimator, the gradients are those of ``surrogate``, a callable with the same
+    arguments. ``intentional`` names rules that the exercise breaks on purpose. ``asked`` names
+    rules that fail the answer even if the doctor only warns, in addition to :data:`CONTRACT`.
+    ``accepted`` names rules whose warnings do not matter for this exercise.
+    ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
+    not required and that the learner sees no warning about them. ``gradient_suspects`` are
+    ``suspects`` whose gradients are those of a mistake. ``checks`` run once the gradients are right
+    and test the constraints of this exercise: each is ``(Function, inputs) -> Finding | None``.
+    ``modeled_on`` names the public bug on which a repair exercise is modeled. The learner sees it
+    after passing. ``methods`` are the required methods besides forward and backward:
+    ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in ``methods``, the
+    exercise accepts answers with and without it.
     """
 
     surrogate: Callable[..., Any] | None = None
@@ -148,7 +148,7 @@ class FunctionExercise(Sampled):
     methods: tuple[str, ...] = ()
 
     def signature(self, *, separate: bool = False) -> str:
-        """Return the first line of the forward that is asked for, as in ``forward(ctx, x)``.
+        """Return the first line of the required forward, as in ``forward(ctx, x)``.
 
         ``separate``: the answer has a ``setup_context``, so its forward takes no ctx.
         """
@@ -156,24 +156,24 @@ class FunctionExercise(Sampled):
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:
-        """Whether a finding makes the answer wrong: an error, or a warning that is asked about."""
+        """Whether a finding fails the answer: an error, or a warning of a required rule."""
         if finding.severity == "error":
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
 
     def warns_of(self, finding: Finding) -> bool:
-        """Whether a learner who passed is shown a finding."""
+        """Whether a learner who passed sees a finding."""
         return finding.severity == "warning" and finding.rule not in {*UNTOLD, *self.accepted}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoutineExercise(Sampled):
-    """A plain function is to be written, such as a Hessian-vector product or a training run.
+    """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    Its results are compared with those of ``reference``, to ``rtol`` and ``atol``. ``container`` is
-    the type that holds several results, where the exercise says which. ``trials`` are
-    experiments with it, run once the results are right: each is ``routine -> Verdict | None``.
-    An exercise with trials only has no samplers.
+    Its results are compared with those of ``reference``, within ``rtol`` and ``atol``.
+    ``container`` is the type that must hold several results, if the exercise specifies it.
+    ``trials`` are experiments that run once the results are right: each is
+    ``routine -> Verdict | None``. An exercise with only trials has no samplers.
     """
 
     container: type | None = None
@@ -186,11 +186,11 @@ class RoutineExercise(Sampled):
 class LocatingExercise(Exercise):
     """The learner says which line of a given Function is wrong, and which experiment shows it.
 
-    The statement numbers the lines and letters the experiments. ``wrong_lines`` holds the numbers
-    that count as right, mostly one, and ``lines`` says of each other line why it is right.
-    ``experiment`` is the letter of the experiment that shows the mistake, and ``experiments`` says
-    of the others why a correct Function gives the same result there. ``rule`` is what ``diagnose``
-    calls the mistake.
+    In the statement, lines have numbers and experiments have letters. ``wrong_lines`` contains the
+    numbers that count as right answers, usually one. ``lines`` says why each other line is right.
+    ``experiment`` is the letter of the experiment that shows the mistake. ``experiments`` says for
+    each other experiment why a correct Function gives the same result. ``rule`` is the name of the
+    mistake in ``diagnose``.
     """
 
     rule: str
@@ -204,8 +204,8 @@ class LocatingExercise(Exercise):
 class PredictionExercise(Exercise):
     """The learner predicts numbers, one for each question, before a run gives them.
 
-    ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` says why people
-    expect another number, by the place of the question, from 1, and that number.
+    ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` explains common
+    wrong numbers. Its keys are the number of the question, from 1, and the wrong number.
     """
 
     outcome: Callable[[], Sequence[float]]

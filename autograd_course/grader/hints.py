@@ -15,7 +15,7 @@ from autograd_course.index import UnknownExerciseError
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """One hint: ``number`` of ``total`` for an exercise; 0 of 0 where there is no such exercise."""
+    """One hint: ``number`` of ``total`` for an exercise; 0 of 0 for an unknown exercise."""
 
     exercise: str
     title: str
@@ -46,8 +46,8 @@ class Hint:
 def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
-    The progress file remembers how many hints you have seen. After the last hint, the last one is
-    repeated.
+    The progress file remembers how many hints you have seen. After the last hint, the function
+    returns the last one again.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.

@@ -25,7 +25,7 @@ HEADINGS = ("", "time", "peak memory", "best time so far", "runs")
 
 @dataclass(frozen=True)
 class Row:
-    """One entrant: what it took now, ``None`` where it raised, and every run so far."""
+    """One entrant: the current run, ``None`` if it raised, and every run so far."""
 
     name: str
     now: Measurement | None
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Leaderboard:
-    """Rows in the order of their peak memory; text when printed, a table in a notebook."""
+    """Rows in the order of their peak memory: text when printed, a table in a notebook."""
 
     title: str
     rows: tuple[Row, ...]
@@ -78,8 +78,8 @@ def leaderboard(
     """Measure forward and backward of each attention, and of PyTorch's own.
 
     The inputs are random ``q``, ``k`` and ``v`` of shape ``(1, heads, length, width)``, float32, on
-    the GPU if there is one. Time is the best of three passes. Memory is the peak of what tensors
-    take in addition to the inputs. The progress file keeps every run, so that the table also shows
+    the GPU if there is one. Time is the best of three passes. Memory is the peak size of all
+    tensors except for the inputs. The progress file saves each run, so that the table also shows
     your best time so far.
 
     Args:
@@ -127,7 +127,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Return what a forward and a backward take, or in words why there is no number."""
+    """Return the cost of a forward and a backward pass, or why there is none."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

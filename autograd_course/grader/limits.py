@@ -1,4 +1,4 @@
-"""Each sample within the time limit, the first fault only."""
+"""Run a step on each sample within the time limit, up to the first fault."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = Callable[[tuple[Any, ...]], Verdict | None]
 
 
 def limit_in_seconds() -> float:
-    """Return the limit: ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds, 5 by default, 0 for none."""
+    """Return ``AUTOGRAD_COURSE_TIME_LIMIT`` in seconds: 5 by default, 0 for no limit."""
     try:
         return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
     except ValueError:
@@ -36,7 +36,7 @@ def prepare() -> None:
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:
-    """Return the first verdict that a step gives on a sample, each within the time limit."""
+    """Return the first verdict that a step gives, with a time limit for each sample."""
     for name, inputs in samples.items():
         with time_limit(limit_in_seconds() if seconds is None else seconds):
             verdict = step(inputs)
@@ -46,9 +46,9 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
 
 
 def seconds_for(exercise: Exercise) -> float:
-    """Return how long one pass of an answer to this exercise may take; 0 is no limit.
+    """Return the time limit for one pass of an answer to this exercise; 0 is no limit.
 
-    What takes long by its nature may take longer, but never longer than a limit of 0 seconds says.
+    An exercise can declare a longer time. If the user sets a limit of 0, there is no limit.
     """
     usual = limit_in_seconds()
     own = exercise.seconds if isinstance(exercise, Sampled) else None

@@ -1,4 +1,4 @@
-"""Where on the web the course says more: a lesson, a rule's page."""
+"""Web addresses of lessons and of the pages of rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson of a :class:`Section`, of any other text nothing."""
+    """Return the address of the lesson of a :class:`Section`, or ``""`` for another text."""
     number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
     stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""
 
 
 def to_rule(rule: str) -> str:
-    """Return the address of a rule's page, or nothing."""
+    """Return the address of a rule's page, or ``""``."""
     return f"{_FILES}/docs/rules.md#{rule}" if rule in RULES else ""

@@ -70,7 +70,7 @@ from autograd_course.index import UnknownExerciseError
 
 
 class _Nothing:
-    """The default of an argument, which shows that the caller left it out."""
+    """The default of an argument, which shows that the caller did not pass it."""
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
@@ -87,8 +87,8 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
-        and a forgotten argument are results too. A second wrong answer is told more than the first
-        one, and after the third hint the result shows the change that repairs the answer.
+        and a missing argument give a result too. After a second wrong answer, the result says more.
+        After the third hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -120,7 +120,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
 
     Args:
         exercise: The exercise.
-        answer: What was handed in.
+        answer: What the learner passed.
         seed: Draws other inputs than the exercise's usual ones.
     """
     printed = Printed()
@@ -154,7 +154,7 @@ def _judge_kind(exercise: Exercise, answer: Any, seed: int | None, printed: Prin
 
 
 def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Reason:
-    """Blame the answer only where its own code was running when the time was up."""
+    """Blame the answer only if its own code was running when the time was up."""
     seconds = seconds_for(exercise)
     line = place(stop, answer)
     return Stopped(seconds, line) if line else OutOfTime(seconds, VARIABLE)
@@ -167,9 +167,9 @@ def result_of(
     kept: bool = False,
     stage: Stage = "cause",
 ) -> Result:
-    """Return what a learner is shown of a verdict."""
+    """Return the result of a verdict, which a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # Of a Function that could not be judged, no lesson says more than the sentence does.
+    # If a Function could not be judged, the sentence says more than any lesson.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
     section = section_to_read(exercise, rule) if is_judged else None
     return Result(
@@ -192,13 +192,13 @@ def result_of(
 
 
 def _stage(record: Record) -> Stage:
-    """Return how much a learner is told after these attempts and hints."""
+    """Return how much a learner sees after these attempts and hints."""
     if record.hints >= 3:
         return "repair"
     return "cause" if record.attempts >= 2 or record.hints >= 2 else "rule"
 
 
 def _refused(sentence: str, exercise_id: Any = "") -> Result:
-    """Return the result of a call that names no exercise, or hands in nothing."""
+    """Return the result of a call without a known exercise or without an answer."""
     title = exercise_id if isinstance(exercise_id, str) and exercise_id else "grade"
     return Result(title, title, "not attempted", sentence, 0, 0)

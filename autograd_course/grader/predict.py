@@ -1,4 +1,4 @@
-"""Say first, run after: the small checkpoints inside a lesson."""
+"""``predict``: the small checkpoints inside a lesson."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 
 @dataclass(frozen=True)
 class Prediction:
-    """A number that a learner expected (``None``: not given yet) and the one that came out.
+    """The number that a learner expects (``None``: not given yet), and the outcome.
 
-    ``revealed`` tells whether a wrong guess is answered with the outcome.
+    ``revealed`` says whether the answer to a wrong number shows the outcome.
     """
 
     expected: float | None
@@ -28,21 +28,21 @@ class Prediction:
 
     @property
     def right(self) -> bool:
-        """Whether the expectation came true, to three significant digits."""
+        """Whether the expected number is the outcome, to three significant digits."""
         return self.expected is not None and agrees(self.expected, self.outcome)
 
     def __str__(self) -> str:
         if self.expected is None:
-            return "Your turn: put the number you expect in place of ... and run the cell again."
+            return "Your turn: replace ... with the number that you expect, and run the cell again."
         if self.right:
             return f"Yes: {self.outcome:.4g}."
         if not self.revealed:
             return (
-                f"It is not {self.expected:.4g}. Try once more: change the number and run the cell "
-                "again. If you are stuck, read the explanation below."
+                f"It is not {self.expected:.4g}. Change the number and run the cell again. If you "
+                "are stuck, read the explanation below."
             )
         return (
-            f"You expected {self.expected:.4g}; the run gives {self.outcome:.4g}. "
+            f"You expected {self.expected:.4g}, but the run gives {self.outcome:.4g}. "
             "The explanation is below."
         )
 
@@ -52,15 +52,16 @@ class Prediction:
 def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Prediction:
     """Compare the number that you expect with the number that a run gives.
 
-    Replace ``...`` by your number and run the cell again. If your first number is wrong, you can
-    try again. After the second one you see the outcome. The lesson explains it below the cell.
+    Replace ``...`` with your number and run the cell again. If your first number is wrong, you can
+    try again. After a second wrong number you see the outcome, which the lesson explains below the
+    cell.
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
         outcome: What the run gives: a number, or a tensor of one element.
 
     Returns:
-        A sentence. It accepts a number that agrees with the outcome to three digits.
+        A sentence. A number is right if it agrees with the outcome to three significant digits.
 
     Raises:
         TypeError: ``expected`` is not a number.
@@ -69,10 +70,10 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
         >>> predict(4, 2 * 2)
         Yes: 4.
         >>> predict(..., 2 * 2)
-        Your turn: put the number you expect in place of ... and run the cell again.
+        Your turn: replace ... with the number that you expect, and run the cell again.
     """
     if not isinstance(expected, (int, float, EllipsisType)):
-        raise TypeError(f"predict wants a number in the first place, not {expected!r}")
+        raise TypeError(f"the first argument of predict must be a number, not {expected!r}")
     made = Prediction(None if expected is ... else float(expected), float(outcome))
     if made.expected is None or made.right:
         return made

@@ -1,4 +1,4 @@
-"""``progress``: what comes next, what is passed in each lesson, what to look at again."""
+"""``progress``: the next exercise, what you have passed in each lesson, what to review."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 
 
 class Part(NamedTuple):
-    """A line of the report and the rows below it; ``share`` is the part of a bar that is filled.
+    """A line of the report and the rows below it; ``share`` is the filled fraction of its bar.
 
     Plain text shows the rows of a lesson that is ``current``.
     """
@@ -40,9 +40,9 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """The learner's state: first the next exercise, then what is passed in each lesson.
+    """The learner's progress: the next exercise, then what is passed in each lesson.
 
-    Printed, it is text, and lists the exercises of the lessons that are begun. In a notebook it is
+    When printed, it is text and lists the exercises of the started lessons. In a notebook it is
     HTML, in which a click on a lesson lists its exercises.
     """
 
@@ -119,9 +119,10 @@ class Progress:
         return _MARK[record.status], name, title, _told(record)
 
     def _checks(self) -> Part:
-        """Return each knowledge check's mark, lesson, title and how many are right.
+        """Return the mark, lesson, title and number of right answers of each knowledge check.
 
-        Of the course's bank, those count that were drawn and answered. Votes change no mark.
+        In the bank of the course, only questions that were drawn or answered count. Votes do not
+        change a mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
@@ -181,7 +182,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, whether an answer after the one that passed was wrong, and the hints."""
+    """Return the attempts, the hints, and whether a later answer than the passed one was wrong."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -212,9 +213,9 @@ def progress() -> Progress:
 
 
 def reset(exercise_id: str) -> Progress:
-    """Forget the attempts, the result and the hints of one exercise, to start it afresh.
+    """Delete the attempts, the result and the hints of one exercise.
 
-    Raises :class:`~autograd_course.index.UnknownExerciseError` for an id that is none.
+    Raises :class:`~autograd_course.index.UnknownExerciseError` for an unknown id.
     """
     exercise = known(exercise_id)
     kept = update(lambda state: state.without(exercise.id))

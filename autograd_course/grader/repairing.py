@@ -1,4 +1,4 @@
-"""The change that makes a wrong answer right: searched for, and verified by the exercise itself."""
+"""Search for the change that makes a wrong answer right, and verify it with the exercise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
     Args:
         exercise: A :class:`FunctionExercise` or :class:`RoutineExercise`; others have no repair.
         answer: The answer.
-        verdict: That on the answer, which is wrong.
+        verdict: The verdict on the answer, which is wrong.
     """
     match exercise:
         case FunctionExercise():

@@ -1,4 +1,4 @@
-"""What a learner is shown of a grading."""
+"""What a learner sees after grading."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ class Result:
 
     @property
     def _only_kept(self) -> bool:
-        """Whether there is no answer now, and an earlier one passed."""
+        """Whether there is no answer now, but an earlier one passed."""
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
         """Yield what is shown below the headline, as (label, text).
 
-        A notebook asks for a hint by a call, a shell by a command.
+        A notebook calls a function for a hint, and a shell runs a command.
         """
         rule = self.finding.rule if self.finding else ""
         yield Heading(rule, to_rule(rule)) if rule else "", sentence(self._message)
@@ -122,14 +122,14 @@ class Result:
         if self.status == "wrong" and self.kept:
             yield "note", "An earlier answer passed; your points are kept."
         if self.status == "grader failed":
-            yield "next", "this is not about your answer; run the cell again, or report it"
+            yield "next", "your answer is not the cause; run the cell again, or report the problem"
         for warning in self.warnings:
             yield "warning", f'{_short(warning)} (explain("{warning.rule}"))'
         yield "note", self.note
 
     @property
     def _message(self) -> str:
-        """The message, without what was derived in the first stage."""
+        """The message. In the first stage it does not contain derived facts."""
         said = FIRST.get(self.finding.rule) if self.finding and self.stage == "rule" else None
         if said is None or self.finding is None or "input" not in self.finding.evidence:
             return self.message
@@ -137,7 +137,7 @@ class Result:
         return said.format(name, name)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
-        """Yield the doctor's example, line and hint; what to reread, the exercise says itself."""
+        """Yield the doctor's example, line and hint. The exercise says what to reread."""
         if self.finding:
             (finding,) = without_search([self.finding])
             yield from (
@@ -145,7 +145,7 @@ class Result:
             )
 
     def repair_rows(self) -> Iterator[tuple[str, str]]:
-        """Yield where the answer is to be changed, and in the last stage how.
+        """Yield the line of the answer to change, and in the last stage the change.
 
         The first use searches for it, for a second at most.
         """

@@ -1,4 +1,4 @@
-"""What to look at again: the rules that answers missed, the questions that were not got right."""
+"""What to review: the rules that answers broke, and the questions with a wrong last answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 5  # rules that are shown
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which exercises that are not passed yet."""
+    """A rule that answers broke: how often, and in which exercises that are not passed."""
 
     rule: str
     times: int
@@ -25,19 +25,19 @@ class Missed:
 
     @property
     def read(self) -> str:
-        """The section to reread: the rule's, else that of the exercise where it was missed."""
+        """The section to reread: that of the rule, or of the exercise."""
         exercise = CATALOGUE[self.exercises[0]]
         return str(SECTIONS[self.rule][0]) if self.rule in SECTIONS else exercise.read
 
     @property
     def told(self) -> str:
-        """How often and where it was missed, and how to read more."""
+        """How often and where answers broke it, and how to read more."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 
 
 def missed_rules(state: State) -> list[Missed]:
-    """Return the rules missed most in exercises not passed yet, at most :data:`MOST`."""
+    """Return the rules broken most often in exercises that are not passed, at most :data:`MOST`."""
     tried = {name: state[name] for name in INDEX if state[name].status != "passed"}
     rules = dict.fromkeys(rule for record in tried.values() for rule in record.rules)
     every = []
@@ -59,7 +59,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 
 
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what is to be reviewed: mark, name, where to read, and what was missed."""
+    """Yield what to review: mark, name, where to read, and details."""
     for missed in missed_rules(state):
         yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():

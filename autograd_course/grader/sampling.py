@@ -1,4 +1,4 @@
-"""Random inputs for exercises, in float64, from a generator of their own."""
+"""Random inputs for exercises, in float64, from a separate generator."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from autograd_course.grader.exercise import Sampler
 
-CLEARANCE = 0.05  # far wider than any step of a numerical derivative
+CLEARANCE = 0.05  # much larger than any step of a finite difference
 
 
 def normal(rng: torch.Generator, *shape: int) -> Tensor:
@@ -21,9 +21,9 @@ def positive(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
-    """Return numbers on every side of the ``kinks``, none closer to one than ``CLEARANCE``.
+    """Return numbers on each side of the ``kinks``, at a distance of at least ``CLEARANCE``.
 
-    The sides take turns, so that a tensor with more elements than kinks has some on each.
+    The sides alternate, so that a tensor with more elements than kinks has elements on each side.
     """
     edges = (kinks[0] - 1.5, *kinks, kinks[-1] + 1.5)
     low, high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])
@@ -34,18 +34,18 @@ def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tenso
 
 
 def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
-    """Return a matrix of numbers of both signs, with a zero in each row."""
+    """Return a matrix with numbers of both signs, and a zero in each row."""
     x = normal(rng, 2, 4)
     x[:, 1] = 0
     return (x,)
 
 
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
-    """Return samplers of ``count`` tensors of one shape each: a matrix, a vector, 3-d, 0-dim."""
+    """Return samplers of ``count`` tensors of the same shape: a matrix, a vector, 3-dim, 0-dim."""
     shapes = {
         "a 3×5 matrix": (3, 5),
         "a vector": (5,),
-        "three axes, one of length 1": (2, 1, 3),
+        "three dims, one of size 1": (2, 1, 3),
         "a single number (0-dim)": (),
     }
 

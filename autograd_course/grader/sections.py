@@ -40,11 +40,11 @@ _OF_FORWARD = ("forward-mismatch", "forward-raises")
 
 
 def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
-    """Return what to reread: where the lessons up to the exercise's treat the rule.
+    """Return the section to reread: the last section on the rule up to the exercise's lesson.
 
-    If the first of these is a later lesson, it is that one. A rule that no lesson treats, or none
-    at all, leads to the section that the exercise names; but a wrong forward does not lead to a
-    section about backward.
+    If only later lessons treat the rule, it is the first of these. If no lesson treats the rule, it
+    is the section that the exercise names. But a wrong forward does not lead to a section about
+    backward.
     """
     if rule in _OF_FORWARD and exercise.section_is_on_backward:
         return None

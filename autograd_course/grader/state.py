@@ -1,4 +1,4 @@
-"""What is remembered of a learner's work, as immutable data and as JSON."""
+"""The saved progress of a learner, as immutable data and as JSON."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class UnreadableStateError(CourseError, ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """One exercise: the best status so far, the latest one, and how it was come by.
+    """One exercise: the best status so far, the latest status, and the attempts.
 
-    ``attempts`` counts the answers that were judged, ``hints`` the hints shown, ``rules`` how often
-    each rule was missed.
+    ``attempts`` counts the judged answers, ``hints`` the hints that were shown, and ``rules`` how
+    often answers broke each rule.
     """
 
     status: str = ""
@@ -52,8 +52,8 @@ class Record:
 class Answered:
     """One question of a knowledge check: the letters chosen last, or the text of an essay.
 
-    ``right`` says whether it was ever answered rightly, of an essay whether one was written;
-    ``latest`` the same of the last answer. ``attempts`` counts the answers.
+    ``right`` says whether any answer was right, or whether an essay was written. ``latest`` says
+    the same of the last answer. ``attempts`` counts the answers.
     """
 
     chosen: str = ""
@@ -65,7 +65,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one run of something took."""
+    """The cost of one run."""
 
     milliseconds: float
     peak_bytes: int
@@ -73,10 +73,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class State:
-    """All exercises that were touched, by id, and all questions, by lesson and id: ``01/vjp``.
+    """All attempted exercises by id, and all answered questions by lesson and id: ``01/vjp``.
 
-    ``measurements`` are the runs of what was measured, by its name, the latest last.
-    ``unknown`` is what else the file holds, of a version that knows more; it is kept as it is.
+    ``measurements`` are measured runs by name, the latest last. ``unknown`` is the content of the
+    file that only a newer version understands; it does not change.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -88,10 +88,10 @@ class State:
         return self.exercises.get(exercise_id, Record())
 
     def graded(self, exercise_id: str, status: str, rule: str) -> State:
-        """Return the state after one more grading; what was once passed stays passed.
+        """Return the state after one more grading. An exercise that has passed stays passed.
 
-        A grading that found no answer does not replace the latest verdict on one: an untouched
-        notebook that is run again says nothing new.
+        A grading without an answer does not replace the latest verdict, because running an
+        untouched notebook again gives no new information.
         """
         old = self[exercise_id]
         judged = status != "not attempted"
@@ -108,30 +108,30 @@ class State:
         )
 
     def hinted(self, exercise_id: str, most: int) -> State:
-        """Return the state after one more hint, of ``most``."""
+        """Return the state after one more hint of ``most``."""
         old = self[exercise_id]
         return self._with(exercise_id, replace(old, hints=min(old.hints + 1, most)))
 
     def without(self, exercise_id: str) -> State:
-        """Return the state in which an exercise was never touched."""
+        """Return the state without an exercise."""
         rest = {k: v for k, v in self.exercises.items() if k != exercise_id}
         return replace(self, exercises=rest)
 
     def question(self, lesson: str, question_id: str) -> Answered:
-        """Return what is remembered of a question, whatever number its lesson had then."""
+        """Return the saved answer to a question, even if the number of its lesson has changed."""
         keys = (f"{number}/{question_id}" for number in (lesson, *_EARLIER.get(lesson, ())))
         return next((self.questions[key] for key in keys if key in self.questions), Answered())
 
     def answered(
         self, lesson: str, question_id: str, *, right: bool, chosen: str = "", text: str = ""
     ) -> State:
-        """Return the state after one more answer; what was once right stays right."""
+        """Return the state after one more answer. A question that was right stays right."""
         old = self.question(lesson, question_id)
         new = Answered(chosen, text, old.right or right, right, old.attempts + 1)
         return replace(self, questions={**self.questions, f"{lesson}/{question_id}": new})
 
     def measured(self, name: str, run: Measurement) -> State:
-        """Return the state after one more run of something; of many, the latest are kept."""
+        """Return the state after one more measured run. Only the latest runs are kept."""
         runs = (*self.measurements.get(name, ()), run)[-_RUNS:]
         return replace(self, measurements={**self.measurements, name: runs})
 

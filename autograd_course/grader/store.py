@@ -1,4 +1,4 @@
-"""The learner's progress file: small, never half-written, never overwritten unread."""
+"""The learner's progress file, which is replaced atomically and never overwritten unread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _pending: dict[Path, list[Change]] = {}  # what this process could not write yet
 
 @dataclass(frozen=True)
 class Kept:
-    """The state after reading or writing, and one sentence where something is to be said of it."""
+    """The state after reading or writing, and a note about a problem, if there is one."""
 
     state: State
     note: str = ""
@@ -39,12 +39,12 @@ def progress_path() -> Path:
 
 
 def load() -> Kept:
-    """Read the progress; a file that cannot be read counts as none, and stays where it is."""
+    """Read the progress. A file that cannot be read counts as empty and is not changed."""
     path = progress_path()
     try:
         kept = Kept(_read(path))
     except UnreadableStateError as why:
-        kept = Kept(State(), f"The progress file {path} {why}. The next grading moves it aside.")
+        kept = Kept(State(), f"The progress file {path} {why}. The next grading renames it.")
     except OSError as error:
         kept = Kept(State(), _cannot(path, error))
     return replace(kept, state=_with_pending(path, kept.state))
@@ -53,8 +53,8 @@ def load() -> Kept:
 def update(change: Change) -> Kept:
     """Change the progress under a lock, so that two kernels never lose each other's results.
 
-    It never raises and never waits for long: what cannot be written is remembered by this process,
-    which writes it with the next change, and the note says so.
+    It never raises and never waits for long. If the file cannot be written, this process remembers
+    the change and writes it together with the next change, and the note says so.
     """
     path = progress_path()
     _pending.setdefault(path, []).append(change)
@@ -91,7 +91,7 @@ def _read_or_set_aside(path: Path) -> Kept:
         os.replace(path, aside)
         return Kept(
             State(),
-            f"The progress file {why}. It was moved to {aside}, and a new file was started.",
+            f"The progress file {why}. The grader renamed it to {aside} and started a new file.",
         )
 
 
@@ -103,7 +103,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, state: State) -> None:
-    """Write beside the file, flush to the disk, then put it in place in one step."""
+    """Write a second file, flush it to the disk, then replace the progress file with it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

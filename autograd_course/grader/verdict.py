@@ -1,7 +1,7 @@
-"""What the grader found out about one answer: a status, the reason for it, and what shows it.
+"""The verdict on one answer: a status, the reason for it, and what shows it.
 
-A :class:`Reason` is data. The grader decides by its type, and never by its words:
-:func:`describe` makes the sentence at the end, and no code reads it.
+A :class:`Reason` is data. The grader decides by its type and never by its text. At the end,
+:func:`describe` writes the sentence, and no code reads it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from autograd_doctor import Finding
-from autograd_doctor.formatting import distinguish, listed, number
+from autograd_doctor.formatting import distinguish, listed, number, sentence
 from autograd_doctor.repair import Repair
 
 from autograd_course.grader.comparison import Difference
@@ -39,19 +39,19 @@ class Passed(Reason):
 
 
 class NotAttempted(Reason):
-    """The answer is still to be written."""
+    """The answer is not written yet."""
 
     status: ClassVar[Status] = "not attempted"
 
 
 class Wrong(Reason):
-    """The answer cannot be right."""
+    """The answer is wrong."""
 
     status: ClassVar[Status] = "wrong"
 
 
 class GraderFailed(Reason):
-    """The grader itself could not do its work; the answer is not the cause."""
+    """The grader itself failed; the answer is not the cause."""
 
     status: ClassVar[Status] = "grader failed"
 
@@ -68,7 +68,7 @@ class FunctionAgrees(Passed):
 
 @dataclass(frozen=True)
 class RoutineAgrees(Passed):
-    """A routine returns what the reference does, and passes the trials; there may be no samples."""
+    """A routine returns what the reference returns, and passes the trials. Samples are optional."""
 
     constraints: str
     samples: tuple[str, ...]
@@ -87,7 +87,7 @@ class Located(Passed):
 
 @dataclass(frozen=True)
 class Predicted(Passed):
-    """Every predicted number agrees with the one that the run gives."""
+    """Each predicted number agrees with that of the run."""
 
     outcome: tuple[float, ...]
     constraints: str
@@ -95,7 +95,7 @@ class Predicted(Passed):
 
 @dataclass(frozen=True)
 class NothingHandedIn(NotAttempted):
-    """The placeholder was handed in; ``what`` is to be written."""
+    """The answer is still the placeholder; the learner has to write ``what``."""
 
     exercise: str
     what: Literal["class", "function", "suspect", "prediction"]
@@ -103,15 +103,15 @@ class NothingHandedIn(NotAttempted):
 
 @dataclass(frozen=True)
 class BaseClassHandedIn(NotAttempted):
-    """``torch.autograd.Function`` itself was handed in."""
+    """The answer is ``torch.autograd.Function`` itself."""
 
 
 @dataclass(frozen=True)
 class Unwritten(NotAttempted):
     """A part is a stub: a method by its name, or :data:`WHOLE`, the function itself.
 
-    ``signature`` is the first line to write. ``forward`` is what was seen of forward before: it is
-    right, or has a fault, or was not looked at (``None``).
+    ``signature`` is the first line to write. ``forward`` is the verdict on forward: ``"right"``, a
+    fault, or ``None`` if it was not examined.
     """
 
     part: str
@@ -121,7 +121,7 @@ class Unwritten(NotAttempted):
 
 @dataclass(frozen=True)
 class NotAttemptedBecause(NotAttempted):
-    """In the words of an exercise's own trial, or of whoever looked for the answer."""
+    """A sentence from a trial of the exercise, or from the code that looked for the answer."""
 
     text: str
 
@@ -135,13 +135,13 @@ class RuleBroken(Wrong):
 
 @dataclass(frozen=True)
 class ResultDiffers(Wrong):
-    """A routine returns other results than the reference; ``mistake`` is one that does the same."""
+    """The results of a routine differ from the reference; ``mistake`` gives the same results."""
 
     difference: Difference
     mistake: str = ""
 
 
-# What can be handed in instead of an answer.
+# What a learner can pass instead of an answer.
 Kind = Literal[
     "apply",
     "Function instance",
@@ -157,7 +157,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class WrongKind(Wrong):
-    """Something was handed in that is no answer; ``name`` is its name, or its type."""
+    """The learner passed something that is not an answer; ``name`` is its name or its type."""
 
     kind: Kind
     name: str
@@ -174,7 +174,7 @@ class WrongArguments(Wrong):
 
 @dataclass(frozen=True)
 class CodeRaised(Wrong):
-    """The answer's own code raised an exception; ``told`` says which, and in which line."""
+    """The answer's own code raised an exception; ``told`` names it and the line."""
 
     told: str
     in_float32: bool = False
@@ -182,7 +182,7 @@ class CodeRaised(Wrong):
 
 @dataclass(frozen=True)
 class Stopped(Wrong):
-    """The answer's own code was running when the time was up; ``line`` is where."""
+    """The answer's own code was running when the time was up, at ``line``."""
 
     seconds: float
     line: str
@@ -191,7 +191,7 @@ class Stopped(Wrong):
 
 @dataclass(frozen=True)
 class NoSuchChoice(Wrong):
-    """The answer names no line and experiment of the exercise, whose last ones are given."""
+    """The answer does not name a line and an experiment of the exercise."""
 
     typed: str
     last_line: str
@@ -208,7 +208,7 @@ class LineIsRight(Wrong):
 
 @dataclass(frozen=True)
 class ExperimentIsBlind(Wrong):
-    """The line is wrong, as the learner says, and the experiment does not show it."""
+    """The line is wrong, as the learner says, but the experiment does not show it."""
 
     line: str
     experiment: str
@@ -234,14 +234,14 @@ class Mispredicted(Wrong):
 
 @dataclass(frozen=True)
 class WrongBecause(Wrong):
-    """In the words of an exercise's own trial, or of whoever ran the answer."""
+    """A sentence from a trial of the exercise, or from the code that ran the answer."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class OutOfTime(GraderFailed):
-    """Grading took too long, and not because of the answer; ``variable`` sets another limit."""
+    """Grading took too long, but not because of the answer; ``variable`` sets another limit."""
 
     seconds: float
     variable: str = ""
@@ -256,7 +256,7 @@ class CannotExamine(GraderFailed):
 
 @dataclass(frozen=True)
 class MissingRequirement(GraderFailed):
-    """The answer raised where something is missing that it needs to run."""
+    """The answer raised, because something that it needs is not installed."""
 
     missing: str
     in_sandbox: bool = False
@@ -272,14 +272,14 @@ class InternalError(GraderFailed):
 
 @dataclass(frozen=True)
 class Hindered(GraderFailed):
-    """The grader fails on this answer, and not on a right one."""
+    """The grader fails on this answer, but not on a right one."""
 
     reason: Reason
 
 
 @dataclass(frozen=True)
 class GraderFailedBecause(GraderFailed):
-    """In the words of an exercise's own trial, or of whoever ran the answer."""
+    """A sentence from a trial of the exercise, or from the code that ran the answer."""
 
     text: str
 
@@ -324,16 +324,16 @@ _NOTHING = {
 
 
 def describe(reason: Reason) -> str:  # one case for each reason
-    """Return the sentence for a reason: its first letter may be a small one."""
+    """Return the sentence for a reason. Its first letter may be lower case."""
     match reason:
         case FunctionAgrees(truth, constraints, samples, model):
             modeled = f" Modeled on {model}." if model else ""
-            return f"{_TRUTHS[truth]}{_and(constraints)}.{_tried_on(samples)}{modeled}"
+            return f"{_TRUTHS[truth]}.{_also(constraints)}{_tried_on(samples)}{modeled}"
         case RoutineAgrees(constraints, samples):
-            right = "its results agree with the reference's" if samples else "it passes every trial"
-            return f"{right}{_and(constraints)}.{_tried_on(samples)}"
+            right = "the results agree with the reference" if samples else "it passes every trial"
+            return f"{right}.{_also(constraints)}{_tried_on(samples)}"
         case Located(line, experiment, rule, meaning, constraints):
-            called = f"`diagnose` calls the mistake `{rule}`: {meaning}{_and(constraints)}."
+            called = f"`diagnose` calls the mistake `{rule}`: {meaning}.{_also(constraints)}"
             return f"line {line} is wrong, and experiment {experiment} shows it. {called}"
         case NothingHandedIn(exercise, what):
             return _NOTHING[what].format(exercise=exercise)
@@ -355,7 +355,7 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"stopped after {seconds:g} s in {code}{line}. Is there an endless loop?"
         case Predicted(outcome, constraints):
             given = listed([number(it) for it in outcome], most=len(outcome))
-            return f"the run gives {given}{_and(constraints)}."
+            return f"the run gives {given}.{_also(constraints)}"
         case WrongCount(typed, asked):
             return f"hand in {asked} numbers, one for each question. These are {typed}."
         case Mispredicted(place, typed, because):
@@ -382,7 +382,9 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"{error} inside the grader: {text}"
         case Hindered(hindrance):
             how = describe(hindrance)
-            return f"the grader cannot examine this answer, as it can a right one: {how}"
+            return (
+                f"the grader cannot examine this answer, although it can examine a right one: {how}"
+            )
         case NotAttemptedBecause(text) | WrongBecause(text) | GraderFailedBecause(text):
             return text
     raise TypeError(f"there is no sentence for {type(reason).__name__}")
@@ -394,7 +396,7 @@ def _describe_unwritten(reason: Unwritten) -> str:
         case "right":
             return f"`forward` is right. You have not written {part} yet."
         case Reason() as fault:
-            return f"you have not written {part} yet, and {describe(fault)}"
+            return f"you have not written {part} yet. {sentence(describe(fault))}"
     signature = f": {reason.signature}" if reason.signature else ""
     return f"you have not written {part} yet{signature}."
 
@@ -403,8 +405,8 @@ def _part(name: str) -> str:
     return "the function" if name == WHOLE else f"`{name}`"
 
 
-def _and(constraints: str) -> str:
-    return f", and {constraints}" if constraints else ""
+def _also(constraints: str) -> str:
+    return f" {sentence(constraints)}." if constraints else ""
 
 
 def _tried_on(samples: tuple[str, ...]) -> str:
@@ -412,7 +414,7 @@ def _tried_on(samples: tuple[str, ...]) -> str:
 
 
 def _element(difference: Difference) -> str:
-    """Return the element that is farthest off, as `` At [1, 0] it is 2, should be 3.``."""
+    """Return the element with the largest error, as `` At [1, 0] it is 2, should be 3.``."""
     evidence = difference.evidence
     if "index" not in evidence:
         return ""
@@ -433,11 +435,11 @@ _RAISES = ("forward-raises", "backward-raises")  # rules that say that an answer
 class Verdict:
     """The reason for a status, and what shows it.
 
-    ``sample`` names the kind of input that the fault was seen on. ``warnings`` are what the doctor
-    warns of in an answer that passed. ``printed`` is what the answer printed in one forward and one
-    backward pass. ``remarks`` are for the instructor: what the code has that no answer needs;
-    ``grade`` makes none. ``search`` finds the change that makes a wrong answer right, in the
-    process that judged it.
+    ``sample`` names the kind of input that shows the fault. ``warnings`` are the doctor's warnings
+    about an answer that passed. ``printed`` is what the answer printed in one forward and one
+    backward pass. ``remarks`` tell the instructor about code that no answer needs; ``grade`` makes
+    no remarks. ``search`` finds the change that makes a wrong answer right, in the process that
+    judged it.
     """
 
     reason: Reason
@@ -470,20 +472,20 @@ class Verdict:
 
 
 def wrong(text: str) -> Verdict:
-    """Return the verdict of an exercise's own trial on an answer that cannot be right."""
+    """Return the verdict of a trial on a wrong answer."""
     return Verdict(WrongBecause(text))
 
 
 def unfinished(text: str) -> Verdict:
-    """Return the verdict of an exercise's own trial on an answer that is still to be written."""
+    """Return the verdict of a trial on an answer that is not written yet."""
     return Verdict(NotAttemptedBecause(text))
 
 
 def failed(text: str) -> Verdict:
-    """Return the verdict of an exercise's own trial that could not do its work."""
+    """Return the verdict of a trial that failed itself."""
     return Verdict(GraderFailedBecause(text))
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Return the verdict that a finding makes, ``None`` where there is none."""
+    """Return the verdict for a finding, or ``None`` without a finding."""
     return None if finding is None else Verdict(RuleBroken(finding))

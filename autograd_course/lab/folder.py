@@ -11,14 +11,14 @@ GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
 class LabError(CourseError):
-    """JupyterLab cannot be started as asked; the message is one sentence for the learner."""
+    """JupyterLab cannot start; the message is one sentence for the learner."""
 
 
 def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
     """Return the course folder: the nearest of ``start`` and its parents, else ``repository``.
 
-    A course folder is one that holds ``notebooks/00_start_here.ipynb``. ``repository`` is where an
-    editable install lives. Raises :class:`LabError` where none of them is one.
+    A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
+    editable install. Raises :class:`LabError` if there is no course folder.
     """
     start = start.resolve()
     for folder in (start, *start.parents, repository):
@@ -31,9 +31,9 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
 
 
 def notebook_in(folder: Path, notebook: Path) -> Path:
-    """Return ``notebook`` relative to ``folder``; as typed, it is relative to either cwd or folder.
+    """Return ``notebook`` relative to ``folder``. The typed path is relative to the cwd or to it.
 
-    Raises :class:`LabError` where the file does not exist, or lies outside the course folder.
+    Raises :class:`LabError` if the file does not exist, or is outside of the course folder.
     """
     found = next((path for path in (notebook, folder / notebook) if path.is_file()), None)
     if found is None:

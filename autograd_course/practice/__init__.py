@@ -1,1 +1,1 @@
-"""Working through exercise files in an editor: graded from a shell, watched, put back."""
+"""Commands for exercise files in an editor: ``grade``, ``watch`` and ``reset``."""

@@ -43,7 +43,7 @@ Exercises = Annotated[
 
 
 def target_or_exit(what: str, exercises: list[str] | None) -> Target:
-    """Return what is named; where nothing is, the command ends."""
+    """Return the target of a name, or end the command if there is none."""
     try:
         return target(what, exercises or ())
     except TargetError as error:
@@ -109,11 +109,13 @@ def watch(what: TargetWord, exercises: Exercises = None) -> None:
     except KeyboardInterrupt:
         pass
     if seen:
-        typer.echo("What you wrote is in your file; autograd-course status shows where you are.")
+        typer.echo(
+            "Your answers are in your file. Run autograd-course status to see your progress."
+        )
 
 
 def _results(path: Path, wanted: Target) -> Iterator[Graded]:
-    """Yield the result of each answer; where the file cannot be read the command ends."""
+    """Yield the result of each answer, or end the command if the file cannot be read."""
     with importing():
         from autograd_course.classroom.notebooks import UnreadableError
         from autograd_course.practice.reading import reading

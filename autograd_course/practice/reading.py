@@ -1,4 +1,4 @@
-"""An exercise file to the answers in it, as code that is still to be run."""
+"""Read the answers in an exercise file, as code that has not run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from autograd_course.practice.targets import Target, TargetError
 
 @dataclass(frozen=True)
 class Task:
-    """An answer, and where its lines stand: ``above`` of them in ``file`` come before it.
+    """An answer and its position: ``above`` lines of ``file`` come before it.
 
-    ``file`` is the script, or a made-up name where the cell of a notebook counts its own lines.
+    ``file`` is the script. For a notebook it is a made-up name, because each cell starts at line 1.
     """
 
     answer: Answer
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """A file's answers in the course's order, and a sentence for each cell that is not Python."""
+    """The answers of a file in the order of the course, and a sentence for each invalid cell."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -39,7 +39,7 @@ class Reading:
 
 
 def reading(path: Path, data: bytes, wanted: Target) -> Reading:
-    """Read the answers that are asked for. Raises UnreadableError and TargetError."""
+    """Read the requested answers. Raises UnreadableError and TargetError."""
     _refuse_half(path, data)
     notebook = read(data)
     lesson = wanted.lesson or lesson_of(notebook, path.name)

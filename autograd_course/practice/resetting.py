@@ -1,4 +1,4 @@
-"""Put exercise files back as they were shipped, and keep what was there under a new name.
+"""Restore exercise files as they were shipped, and keep the learner's version under a new name.
 
 A shipped notebook is made from its solution, without saved outputs. A cloned copy of the course has
 the outputs in Git, and gives back the very bytes if the notebook is the same.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def same_inputs(notebook: NotebookNode, other: NotebookNode) -> bool:
-    """Whether two notebooks are equal but for outputs and execution counts."""
+    """Whether two notebooks are equal except for outputs and execution counts."""
     return _inputs(notebook) == _inputs(other)
 
 
@@ -46,7 +46,7 @@ _SOLUTIONS = "solutions"
 
 
 class NotShippedError(CourseError, RuntimeError):
-    """The notebook cannot be made here; the message is one sentence that says what to do."""
+    """The notebook cannot be built here; the message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,17 @@ _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 @dataclass(frozen=True)
 class Change:
-    """A file that was put back, and the name under which the old one is kept, if there was one."""
+    """A restored file, and the name of the copy of the old file, if there was one."""
 
     path: Path
     kept: Path | None
 
 
 def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> Iterator[Change]:
-    """Write the files that differ from the shipped ones, each after a copy of it was made.
+    """Restore the files that differ from the shipped ones, after a copy of each file.
 
-    With ``only``, the answer cells of these exercises alone are replaced. All that is to be written
-    is known before the first file is touched. Raises NotShippedError and OSError.
+    With ``only``, replace only the answer cells of these exercises. The function computes all new
+    contents before it writes the first file. Raises NotShippedError and OSError.
     """
     wanted = {path: _content(path, new, only) for path in files}
     for path, content in wanted.items():

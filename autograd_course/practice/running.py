@@ -1,8 +1,8 @@
-"""Grade one answer in a process of its own, which can be ended at any time.
+"""Grade one answer in a separate process, which can be ended at any time.
 
-On Linux the process is forked, so that PyTorch is imported already. Elsewhere it is a fresh Python:
-macOS has ``fork``, and system libraries that do not survive it. What comes of the answer crosses
-back as plain data.
+On Linux the process is forked, so that PyTorch is already imported. Elsewhere it is a new Python
+process, because system libraries of macOS do not survive ``fork``. The result comes back as plain
+data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST = 2_000  # characters of what the code printed, the last ones
 
 @dataclass(frozen=True)
 class Graded:
-    """An exercise's result as a notebook shows it, and what the cell printed on the way."""
+    """The result of an exercise as a notebook shows it, and what the cell printed."""
 
     exercise: str
     status: Status
@@ -84,7 +84,7 @@ class Graded:
 
 
 def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> Graded:
-    """Return a result as data, with what is to be said of how the answer was found in its file."""
+    """Return a result as data, with a note about the answer in its file."""
     noted = tuple(("note", note) for note in notes)
     return Graded(
         exercise=result.exercise,
@@ -99,7 +99,7 @@ def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> G
 
 
 def without_next(graded: Graded) -> Graded:
-    """Return the result without the row on hints, for where a key gives them."""
+    """Return the result without the row on hints, for a terminal with a key for hints."""
     return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
 
 
@@ -112,9 +112,9 @@ class _CellError(Exception):
 
 
 def graded(task: Task) -> Graded:
-    """Run an answer and grade it; the outcome is kept as ``grade`` keeps it in a notebook.
+    """Run an answer and grade it. The result is saved, as by ``grade`` in a notebook.
 
-    An answer that does not run was never handed to ``grade``: it is no attempt.
+    An answer that does not run does not count as an attempt, because it never reaches ``grade``.
     """
     exercise, printed = CATALOGUE[task.answer.exercise], io.StringIO()
     if not task.answer.found:
@@ -141,13 +141,13 @@ def _result(exercise: Exercise, task: Task) -> Result:
 
 
 def ended(task: Task, how: str) -> Graded:
-    """Return the result where the process that ran the answer is gone without one."""
+    """Return the result if the process ended without one."""
     verdict = Verdict(WrongBecause(how))
     return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict), task.answer.problems)
 
 
 def broken(task: Task, error: Exception) -> Graded:
-    """Return the result where the grader raised."""
+    """Return the result if the grader raised."""
     verdict = Verdict(InternalError(type(error).__name__, first_line(error)))
     return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict))
 
@@ -203,7 +203,7 @@ class Grading:
         self._began = time.monotonic()
 
     def wait(self, seconds: float | None = None) -> Graded | None:
-        """Return the result, or ``None`` where there is none after so many seconds."""
+        """Return the result, or ``None`` if there is none after this number of seconds."""
         left = self._left(seconds)
         if self.connection.poll(left):
             return self._received()
@@ -212,13 +212,13 @@ class Grading:
             spent = f"{self._seconds:g} s"
             return ended(
                 self.task,
-                f"stopped after {spent}. Your code could not be interrupted, so its process was "
-                "ended.",
+                f"stopped after {spent}. The grader could not interrupt your code, so it ended the "
+                "process.",
             )
         return None
 
     def stop(self) -> None:
-        """End the process, and all that it has started."""
+        """End the process and all processes that it has started."""
         if self._process.is_alive():
             _kill(self._process)
         self._process.join()

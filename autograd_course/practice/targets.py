@@ -1,4 +1,4 @@
-"""What a learner names on a command line: an exercise file, a lesson's number, an exercise."""
+"""The target of a command: an exercise file, the number of a lesson, or an exercise."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SUFFIXES = (".py", ".ipynb")
 
 
 class TargetError(CourseError, LookupError):
-    """What was typed names no exercise; the message is one sentence for the learner."""
+    """The target does not exist; the message is one sentence for the learner."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One exercise notebook: the files that it may be saved as, and which exercises are meant.
+    """One exercise notebook: its possible files, and the selected exercises.
 
-    ``lesson`` is empty where a file's name does not tell it; ``only`` is empty where all of the
-    notebook's exercises are meant.
+    ``lesson`` is empty if the file name does not contain it. ``only`` is empty if all exercises of
+    the notebook are selected.
     """
 
     files: tuple[Path, ...]
@@ -33,15 +33,15 @@ class Target:
 
     @property
     def latest(self) -> Path | None:
-        """The file that was saved last: who works in Jupyter saves one, who has an editor both."""
+        """The file that was saved last: the notebook or the script."""
         saved = {path: when for path in self.files if (when := _saved(path))}
         return max(saved, key=saved.__getitem__, default=None)
 
 
 def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
-    """Return what a word names: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
+    """Return the target of a word: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
 
-    ``exercises`` are the ids that are asked for besides. Raises :class:`TargetError`.
+    ``exercises`` are further ids. Raises :class:`TargetError`.
     """
     here = here or Path.cwd()
     only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())

@@ -1,4 +1,4 @@
-"""The terminal of ``watch``: single keys as they are pressed, and a screen that is drawn anew.
+"""The terminal of ``watch``: it reads single keys and redraws the screen.
 
 Where there is no terminal, there are no keys, and each result is one line.
 """
@@ -27,17 +27,17 @@ _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}
 
 
 class Keys(Protocol):
-    """What the watching asks: whether keys come at all, what to wait on, which came."""
+    """The keyboard of ``watch``: whether there is one, what to wait on, and the pressed keys."""
 
     waits_on: tuple[int, ...]
     are_read: bool
 
     def pressed(self) -> str:
-        """Return the keys that were pressed since, in lower case, without waiting."""
+        """Return the keys that were pressed since the last call, in lower case, without waiting."""
 
 
 class NoKeys:
-    """Nobody is at a keyboard."""
+    """There is no keyboard."""
 
     waits_on: tuple[int, ...] = ()
     are_read = False
@@ -54,7 +54,7 @@ class _Terminal:
         self.waits_on: tuple[int, ...] = (sys.stdin.fileno(),)
 
     def pressed(self) -> str:
-        """Return what was typed; the end of the input is ``q``, else it would be read for ever."""
+        """Return the pressed keys; the end of the input is ``q``, so that ``watch`` ends."""
         import select
 
         if not select.select(self.waits_on, (), (), 0)[0]:
@@ -84,7 +84,7 @@ class _Console:  # pragma: no cover - Windows alone
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """Read single keys for a while; the terminal is put back as it was."""
+    """Read single keys inside a ``with`` block, then restore the terminal."""
     if not sys.stdin.isatty():
         yield NoKeys()
     elif sys.platform == "win32":  # pragma: no cover
@@ -107,13 +107,13 @@ _KEYS = "n next   p previous   h hint   l list   q quit"
 
 
 class Lines:
-    """A line for whatever changes, each once; nothing that steers a terminal."""
+    """One line for each change, without control sequences."""
 
     def __init__(self) -> None:
         self._said: dict[str, str] = {}
 
     def show(self, view: View) -> None:
-        """Print what was not printed yet: the file's problem, and the results that are new."""
+        """Print what is new: a problem with the file, and new results."""
         self._say("", view.notice)
         for exercise in view.tasks:
             result = view.result(exercise)
@@ -128,14 +128,14 @@ class Lines:
 
 
 class Screen:
-    """The whole terminal: the file, the verdict, a hint or the list, the keys."""
+    """The whole terminal: the file, the verdict, a hint or the list, and the keys."""
 
     def __init__(self, live: Live) -> None:
         self._live = live
         self._drawn: tuple[View, os.terminal_size] | None = None
 
     def show(self, view: View) -> None:
-        """Draw a view, unless it is drawn already."""
+        """Draw a view, unless it is already drawn."""
         drawn = view, os.get_terminal_size()
         if drawn != self._drawn:
             self._drawn = drawn
@@ -144,7 +144,7 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """Take the terminal for a while; what it showed before comes back."""
+    """Use the whole terminal inside a ``with`` block, then restore what it showed before."""
     # A refresh by the clock would need a thread, and the process forks.
     with Live(console=Console(), screen=True, auto_refresh=False, transient=True) as live:
         yield Screen(live)
@@ -181,7 +181,7 @@ def _body(view: View, width: int) -> RenderableType:
 
 def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
     if not view.is_current(view.shown):
-        yield Text("grading what was saved …", "dim")
+        yield Text("grading the saved answer …", "dim")
     yield result.rich(width)
     if result.printed:
         yield Text(_printed(result), "dim")
@@ -208,7 +208,7 @@ def _list(view: View) -> Table:
 
 def _printed(result: Graded) -> str:
     lines = "".join(f"\n  {line}" for line in result.printed.splitlines()[-8:])
-    return f"\n  it printed:{lines}" if lines else ""
+    return f"\n  your code printed:{lines}" if lines else ""
 
 
 def _from_here(path: Path) -> str:

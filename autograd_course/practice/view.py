@@ -1,4 +1,4 @@
-"""What the watching knows and shows, as data: each event makes a new one of it."""
+"""The state of ``watch`` as data. Each event creates a new one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from autograd_course.practice.running import Graded
 
 @dataclass(frozen=True)
 class View:
-    """The file's answers, their results by exercise with the hash of the answer, and what is seen.
+    """The answers of the file, their results with the hash of the answer, and what is shown.
 
-    ``pinned`` is the exercise that is looked at; where it is empty, the first that has not passed
-    is. ``notice`` says what is wrong with the file. ``first`` are the hashes of the answers as they
-    were when the watching began.
+    ``pinned`` is the exercise that is shown. If it is empty, the first exercise that has not passed
+    is shown. ``notice`` says what is wrong with the file. ``first`` are the hashes of the answers
+    at the start.
     """
 
     path: Path | None = None
@@ -30,7 +30,7 @@ class View:
 
     @property
     def shown(self) -> str:
-        """The exercise that is looked at; of answers that have all passed, the last."""
+        """The exercise that is shown; the last one if all have passed."""
         if self.pinned in self.tasks:
             return self.pinned
         return next((each for each in self.tasks if not self.has_passed(each)), self._last)
@@ -40,22 +40,22 @@ class View:
         return next(reversed(list(self.tasks)), "")
 
     def result(self, exercise: str) -> Graded | None:
-        """Return the latest result of an exercise, of the answer as it is or as it was."""
+        """Return the latest result of an exercise, even if its answer has changed since."""
         return self.results[exercise][1] if exercise in self.results else None
 
     def has_passed(self, exercise: str) -> bool:
-        """Whether the latest result of an exercise is that it is passed."""
+        """Whether the latest result of an exercise is ``passed``."""
         result = self.result(exercise)
         return result is not None and result.passed
 
     def is_current(self, exercise: str) -> bool:
-        """Whether the latest result is that of the answer as it is now."""
+        """Whether the latest result belongs to the current answer."""
         known = self.results.get(exercise, ("", None))
         return known[0] == self.tasks[exercise].answer.hash
 
     @property
     def due(self) -> Task | None:
-        """The answer to be graded next: the one that is looked at, then those that were edited."""
+        """The next answer to grade: first the one that is shown, then those that were edited."""
         if not self.tasks:
             return None
         edited = [e for e, task in self.tasks.items() if self.first.get(e) != task.answer.hash]
@@ -64,20 +64,20 @@ class View:
         return next((self.tasks[e] for e in waiting), None)
 
     def read(self, found: Reading) -> View:
-        """Return the view of a file that was saved."""
+        """Return the view after the file was saved."""
         tasks = {task.answer.exercise: task for task in found.tasks}
         first = self.first or {each: task.answer.hash for each, task in tasks.items()}
         notice = "; ".join(found.broken)
         return replace(self, path=found.path, tasks=tasks, first=first, notice=notice)
 
     def with_result(self, task: Task, result: Graded, pin: bool) -> View:
-        """Return the view with a new result; with ``pin``, one that is not passed is stayed at."""
+        """Return the view with a new result; ``pin`` stays at an exercise that is not passed."""
         results = {**self.results, result.exercise: (task.answer.hash, result)}
         pinned = self.pinned or (self.shown if pin and not result.passed else "")
         return replace(self, results=results, pinned=pinned)
 
     def moved(self, step: int) -> View:
-        """Return the view of the next exercise, or of the one before."""
+        """Return the view of the next or the previous exercise."""
         order = list(self.tasks)
         if not order:
             return self

@@ -1,8 +1,8 @@
-"""Watch an exercise file: saves, keys and results come in, and a view goes out.
+"""Watch an exercise file: receive saves, keys and results, and show a view.
 
-A save is noticed by asking the file system a few times a second. ``stat`` answers in microseconds,
-needs no package, and works alike on network drives, in WSL and in containers, which do not receive
-the kernel's notices of changes.
+The code asks the file system a few times per second for changes. ``stat`` answers in microseconds
+and needs no package. It also works on network drives, in WSL and in containers, which do not
+receive the kernel's notifications of changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Sign = tuple[str, int, int, int]
 
 
 class Saves:
-    """The saves of a target's files, one at a time, each once it is complete."""
+    """The saves of the files of a target, each reported once when it is complete."""
 
     def __init__(self, wanted: Target) -> None:
         self._wanted = wanted
@@ -66,7 +66,7 @@ class Saves:
 
     @property
     def gone(self) -> str:
-        """The name of the file where it is not there, else empty."""
+        """The name of the file if it does not exist, else empty."""
         return self.path.name if self.path and self._last is None else ""
 
 
@@ -82,14 +82,14 @@ INTERVAL = 0.05  # seconds between two looks at the file
 
 
 class Face(Protocol):
-    """Where the view is shown."""
+    """The place that shows the view."""
 
     def show(self, view: View) -> None:
         """Show a view."""
 
 
 class Watch:
-    """One watching of one target."""
+    """One run of ``watch`` on one target."""
 
     def __init__(self, wanted: Target, keys: Keys, face: Face) -> None:
         self._wanted, self._keys, self._face = wanted, keys, face
@@ -97,7 +97,7 @@ class Watch:
         self._view = View()
 
     def run(self) -> None:
-        """Watch until a key, or an exception, ends it; no process is left."""
+        """Watch until a key or an exception ends it. No process is left behind."""
         try:
             while self._go_on():
                 self._face.show(self._view)

@@ -1,8 +1,8 @@
-"""Looking at gradients: figures that are run, not drawn.
+"""Visualizers of gradients: each figure comes from a real run.
 
-Each visualizer has a folder of its own, with arrows that go one way: a *trace* is plain data that
-real hooks caught in a real run; a *picture* draws it; a *widget* is a picture with controls. All
-are built from one ``kit``. A name is imported when it is first asked for.
+Each visualizer has its own folder, whose parts build on each other. A *trace* is plain data that
+hooks record during a real run. A *picture* draws the trace, and a *widget* is a picture with
+controls. All share one ``kit``. A name is imported when you first use it.
 """
 
 from importlib import import_module

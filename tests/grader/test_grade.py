@@ -225,7 +225,7 @@ class StubSetupContext(SeparateStub):
         (StubBackward, "`forward` is right. You have not written `backward` yet."),
         (
             StubBackwardAndWrongForward,
-            "You have not written `backward` yet, and `forward` is wrong at 15 of 15 elements.",
+            "You have not written `backward` yet. `forward` is wrong at 15 of 15 elements.",
         ),
         (NoBackward, "`forward` is right. You have not written `backward` yet."),
         (Empty, "You have not written `forward` yet: forward(ctx, x)."),
@@ -428,7 +428,7 @@ def test_a_fault_of_the_grader_is_not_a_wrong_answer(
 
     assert (result.status, result.points) == ("grader failed", 0)
     assert str(error).splitlines()[0] in str(result)
-    assert "not about your answer" in str(result)
+    assert "your answer is not the cause" in str(result)
     assert "0x1" not in str(result)
 
 

@@ -59,11 +59,11 @@ SENTENCES: list[tuple[Reason, str]] = [
     ),
     (
         FunctionAgrees("surrogate", "nothing is kept", ("a matrix",)),
-        "`forward` agrees with the reference and every gradient with the declared surrogate, and "
-        "nothing is kept. Tried on: a matrix.",
+        "`forward` agrees with the reference and every gradient with the declared surrogate. "
+        "Nothing is kept. Tried on: a matrix.",
     ),
-    (RoutineAgrees("it is fast", ()), "it passes every trial, and it is fast."),
-    (RoutineAgrees("", ("a row",)), "its results agree with the reference's. Tried on: a row."),
+    (RoutineAgrees("it is fast", ()), "it passes every trial. It is fast."),
+    (RoutineAgrees("", ("a row",)), "the results agree with the reference. Tried on: a row."),
     (
         Located("1", "a", "shared-state", "state is shared", ""),
         "line 1 is wrong, and experiment a shows it. `diagnose` calls the mistake "
@@ -82,7 +82,7 @@ SENTENCES: list[tuple[Reason, str]] = [
     (Unwritten("vmap", forward="right"), "`forward` is right. You have not written `vmap` yet."),
     (
         Unwritten("backward", forward=CodeRaised("it raises.")),
-        "you have not written `backward` yet, and it raises.",
+        "you have not written `backward` yet. It raises.",
     ),
     (NotAttemptedBecause("no Square was handed in."), "no Square was handed in."),
     (RuleBroken(Finding("oversaved", "error", "It keeps x.")), "It keeps x."),
@@ -133,7 +133,8 @@ SENTENCES: list[tuple[Reason, str]] = [
     (InternalError("KeyError", "x"), "KeyError inside the grader: x"),
     (
         Hindered(OutOfTime(5.0)),
-        "the grader cannot examine this answer, as it can a right one: grading took longer than "
+        "the grader cannot examine this answer, although it can examine a right one: grading took "
+        "longer than "
         "5 s.",
     ),
     (GraderFailedBecause("no ONNX."), "no ONNX."),

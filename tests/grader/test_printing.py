@@ -59,7 +59,7 @@ def test_grade_shows_what_was_printed_for_the_input_that_failed() -> None:
 
     result = grade("square", spoiled(Square, forward=forward))
 
-    assert result.sample == "three axes, one of length 1"
+    assert result.sample == "three dims, one of size 1"
     assert result.printed == "axes: 3\n"
 
 

@@ -214,12 +214,12 @@ def test_a_damaged_file_is_set_aside_and_said_once(progress_file: Path, content:
     progress_file.write_bytes(content)
     aside = progress_file.with_name("progress.json.set-aside-1")
 
-    assert "is damaged. The next grading moves it aside" in " ".join(str(progress()).split())
+    assert "is damaged. The next grading renames it" in " ".join(str(progress()).split())
     assert progress_file.read_bytes() == content, "looking changes nothing"
 
     first, second = grade("square", SQUARE), grade("square", SQUARE)
     assert aside.read_bytes() == content
-    assert "The progress file is damaged. It was moved to" in first.note
+    assert "The progress file is damaged. The grader renamed it to" in first.note
     assert second.note == ""
     assert saved(progress_file)["exercises"]["square"]["attempts"] == 2
 

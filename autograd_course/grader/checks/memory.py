@@ -1,4 +1,4 @@
-"""What an answer keeps for backward."""
+"""Checks of what an answer saves for backward."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTED = 6  # tensors of one kind; a list of all tiles would say no more
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that every saved tensor is one of the outputs, so that nothing else is kept alive."""
+    """Require that each saved tensor is an output, so that nothing else stays in memory."""
     given, outputs = applied(function, inputs)
     returned = {storage(output) for output in outputs}
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
@@ -35,11 +35,11 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
 
 
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
-    """Return a check that autograd keeps no more bytes for backward than a budget.
+    """Return a check that autograd saves at most ``budget`` bytes for backward.
 
-    ``budget`` takes forward's arguments and returns bytes; ``told`` says in words what it allows.
-    Counted is all memory that lives until backward, each storage once: saved inputs and outputs,
-    and what lies on ``ctx``.
+    ``budget`` takes forward's arguments and returns bytes. ``told`` describes the budget in words.
+    The check counts each storage once that stays in memory until backward: saved inputs and
+    outputs, and attributes of ``ctx``.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -60,7 +60,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def _listed(kept: Sequence[Kept]) -> str:
-    """Say which tensors are kept, those that forward makes first."""
+    """List the saved tensors; tensors that forward creates come first."""
     made = _shapes([item for item in kept if not item.anyway])
     given = _shapes([item for item in kept if item.anyway])
     return f"Saved tensors that `forward` creates: {made}. Saved inputs: {given}."
@@ -73,11 +73,11 @@ def _shapes(kept: Sequence[Kept]) -> str:
 
 
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
-    """Return a check that no more bytes than a budget are alive at once in forward and backward.
+    """Return a check that forward and backward need at most ``budget`` bytes at once.
 
-    ``budget`` and ``told`` are as for :func:`keeps_at_most`. Counted is what the two passes make:
-    intermediate results, outputs and gradients, not the inputs. ``backward=False`` looks at forward
-    alone.
+    ``budget`` and ``told`` are as for :func:`keeps_at_most`. The check counts what the two passes
+    create: intermediate results, outputs and gradients, but not the inputs. With
+    ``backward=False`` it counts only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

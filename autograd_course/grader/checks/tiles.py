@@ -1,4 +1,4 @@
-"""How large the largest tensor is that an answer ever makes."""
+"""Checks of the largest tensor that an answer creates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def makes_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def on(inputs: Callable[[], tuple[Any, ...]], *checks: Check) -> Check:
-    """Return a check that makes others on inputs of its own, such as longer ones."""
+    """Return a check that runs other checks on its own inputs, such as longer ones."""
 
     def check(function: type[Function], _: tuple[Any, ...]) -> Finding | None:
         given = inputs()
@@ -59,5 +59,5 @@ def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
 
 
 def elements(*tensors: Any) -> int:
-    """Return how many elements tensors have together; what is no tensor counts nothing."""
+    """Return the total number of elements of the tensors; other values count 0."""
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))

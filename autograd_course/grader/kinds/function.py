@@ -1,9 +1,9 @@
-"""Grade a Function: what is asked of the answer, in which order, and what follows from it.
+"""Grade a Function: the questions about an answer, and their order.
 
-A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, another one in the
-sandbox of the classroom grader. :class:`FunctionOrder` asks it, step by step, until the first
-fault. So both graders judge by the same rules. The steps, each on all samples unless it says
-otherwise:
+A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another one in the
+sandbox of the classroom grader. :class:`FunctionOrder` asks it step by step, until the first fault.
+For this reason both graders judge by the same rules. These are the steps. Each one uses all samples
+unless it says otherwise:
 
 1. Does forward take the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
@@ -70,7 +70,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Tell whether a method names what runs a backward pass of its own."""
+    """Whether a method names something that runs its own backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -82,7 +82,7 @@ def _runs_backward(answer: type[Function]) -> bool:
 
 
 class Witness(Protocol):
-    """Who can run an answer, and tell what comes of it."""
+    """Runs an answer and returns the results."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
@@ -108,10 +108,10 @@ class Witness(Protocol):
 
 @dataclass(frozen=True)
 class FunctionOrder:
-    """One exercise, one answer's witness, the inputs to ask about.
+    """An exercise, the witness of an answer, and the inputs to use.
 
-    ``timed``: the time that answering takes is limited here, not by the witness. ``warned`` gathers
-    the warnings of the doctor, by rule.
+    ``timed`` says that the time limit applies here, and not in the witness. ``warned`` collects the
+    warnings of the doctor, by rule.
     """
 
     exercise: FunctionExercise
@@ -137,7 +137,7 @@ class FunctionOrder:
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the first fault of what only this exercise asks."""
+        """Return the first fault against a constraint of this exercise."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -153,7 +153,7 @@ class FunctionOrder:
         return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
-        """Run forward, then backward: is either unwritten, does one raise, is forward wrong?"""
+        """Run forward, then backward: find a missing method, an exception, or a wrong forward."""
         forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
@@ -175,7 +175,7 @@ class FunctionOrder:
         return Verdict(Unwritten("backward") if came.unwritten else CodeRaised(came.told))
 
     def _explained(self, raised: Verdict) -> Verdict:
-        """Return the doctor's verdict on code that raised, where a rule names the cause."""
+        """Return the doctor's verdict on code that raised, if a rule names the cause."""
         if isinstance(raised.reason, Unwritten):
             return raised
         with contextlib.suppress(CannotDiagnoseError):
@@ -198,14 +198,14 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Ask for gradients where a formula may be to blame: a broken contract keeps its hint."""
+        """Compare the gradients with suspects if a formula may be wrong."""
         if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
 
 
 def passed(exercise: FunctionExercise) -> Verdict:
-    """Return the verdict on an answer without a fault: what was tried."""
+    """Return the verdict on an answer without a fault, with the samples."""
     truth: Literal["reference", "surrogate", "second derivatives"] = "reference"
     if exercise.surrogate:
         truth = "surrogate"
@@ -260,7 +260,7 @@ class LocalFunction:
 
 
 def declared(exercise: FunctionExercise) -> dict[str, Any]:
-    """Return the options with which ``diagnose`` examines an answer to an exercise."""
+    """Return the options of ``diagnose`` for an answer to an exercise."""
     return {
         "reference": exercise.reference,
         "surrogate": exercise.surrogate,
@@ -275,7 +275,7 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 
 
 def submission_problem(exercise: FunctionExercise, answer: Any) -> Verdict | None:
-    """Return the verdict on an answer that is no Function class, ``None`` where it is one."""
+    """Return the verdict on an answer that is not a Function class, or ``None``."""
     if answer is None or answer is ...:
         return Verdict(NothingHandedIn(exercise.id, "class"))
     owner = getattr(answer, "__self__", None)
@@ -313,7 +313,7 @@ def signature_problem(
 ) -> Verdict | None:
     """Return the verdict on a forward that does not take these arguments.
 
-    An instance method is left to the doctor, who knows better why its arguments do not fit.
+    The doctor judges an instance method, because its report explains the arguments better.
     """
     if inspect.isfunction(inspect.getattr_static(answer, "forward")):
         return None
@@ -336,7 +336,7 @@ def signature_problem(
 def forward_verdict(
     exercise: FunctionExercise, came: Inputs | Raised, inputs: Inputs
 ) -> Verdict | None:
-    """Say what is wrong with what came of forward, or that it is unfinished."""
+    """Return the verdict on the result of forward, if it is wrong or unfinished."""
     if isinstance(came, Raised):
         if came.unwritten in ("setup_context", *exercise.methods):
             return Verdict(Unwritten(came.unwritten))
@@ -351,7 +351,7 @@ def forward_verdict(
 
 
 def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hint: str) -> Finding:
-    """Return the finding; to a wrong element add what inputs of its shape hold at its index."""
+    """Return the finding; for a wrong element, add the inputs at the same index."""
     evidence = dict(found.evidence)
     if "index" in evidence:
         names = inspect.signature(exercise.reference).parameters
@@ -366,7 +366,7 @@ def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hin
 def recognized_gradients(
     exercise: FunctionExercise, came: tuple[Tensor, ...], inputs: Inputs, found: Finding
 ) -> Finding:
-    """Return the finding, with the hint of the suspect that passes these gradients back."""
+    """Return the finding, with the hint of the suspect that gives the same gradients."""
     truth = exercise.surrogate or exercise.reference
     if difference(came, gradients(truth, inputs)) is None:
         return found  # what is wrong is something else, and right gradients name no mistake
@@ -386,7 +386,7 @@ def method_problem(
 ) -> Verdict | None:
     """Return the verdict on the first method that is missing or a stub.
 
-    What else a method may do wrong is the doctor's to say.
+    The doctor judges everything else in a method.
     """
     for name in exercise.methods:
         if missing := _missing(answer, name):
@@ -455,7 +455,7 @@ _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the 
 
 
 def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
-    """Return the verdict on what float32 inputs give, beside what they give the reference."""
+    """Compare the results for float32 inputs with those of the reference."""
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))

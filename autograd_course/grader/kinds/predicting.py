@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import (
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer: numbers, or a text with numbers between commas.
 
-    The numbers are compared with those that ``exercise.outcome`` gives, which runs here.
+    The numbers are compared with those of ``exercise.outcome``, which runs here.
     """
     typed = numbers(answer)
     if typed is None:
@@ -41,7 +41,7 @@ def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
 
 
 def numbers(answer: Any) -> list[float | None] | None:
-    """Return the numbers of an answer, ``None`` for each ``...``; ``None`` if it has others."""
+    """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
     try:
         return [*_numbers(answer)]
     except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several numbers
@@ -49,7 +49,7 @@ def numbers(answer: Any) -> list[float | None] | None:
 
 
 def _numbers(answer: Any) -> Iterator[float | None]:
-    """Yield the numbers of an answer, ``None`` where none stands yet."""
+    """Yield the numbers of an answer, ``None`` for a missing number."""
     match answer:
         case None | EllipsisType():
             yield None

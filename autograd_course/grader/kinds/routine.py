@@ -1,8 +1,8 @@
-"""Grade a routine, a plain function: does it run, are its results right, do the trials pass?
+"""Grade a routine, which is a plain function: run it, check its results, run the trials.
 
-As for Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox, and
-:class:`RoutineOrder` asks it until the first fault: its results for each sample first, then the
-trials of the exercise.
+As for Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
+:class:`RoutineOrder` asks it until the first fault: first for its results on each sample, then for
+the trials of the exercise.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ def judge_routine(
 
 
 class RoutineWitness(Protocol):
-    """Who can run an answer, and tell what comes of it."""
+    """Runs an answer and returns the results."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return what the function returns for the inputs of a sample, or how it raised."""
+        """Return the result or the exception of the function for the inputs of a sample."""
 
     def tried(self) -> Verdict | Raised | None:
-        """Return what the first trial says that is not passed, or how it raised."""
+        """Return the verdict of the first trial that fails, or its exception."""
 
 
 @dataclass(frozen=True)
 class RoutineOrder:
-    """One exercise, one answer's witness, the inputs to ask about.
+    """An exercise, the witness of an answer, and the inputs to use.
 
-    ``timed``: the time that answering takes is limited here, not by the witness.
+    ``timed`` says that the time limit applies here, and not in the witness.
     """
 
     exercise: RoutineExercise
@@ -93,7 +93,7 @@ class RoutineOrder:
         )
 
     def compared(self) -> Verdict | None:
-        """Return the first fault of what the answer returns."""
+        """Return the first fault in the results."""
         named = {name: (name, inputs) for name, inputs in self.samples.items()}
         return first_fault(named, lambda sample: self._called(*sample), self._seconds)
 
@@ -102,7 +102,7 @@ class RoutineOrder:
         return seconds_for(self.exercise) if self.timed else 0
 
     def _called(self, sample: str, inputs: Inputs) -> Verdict | None:
-        """Compare what the answer returns with what the reference does, for the same inputs."""
+        """Compare the results of the answer with those of the reference, for the same inputs."""
         exercise, results = self.exercise, self.witness.called(sample, inputs)
         if isinstance(results, Raised):
             return _raised(results)
@@ -124,7 +124,7 @@ def _raised(came: Raised) -> Verdict:
 
 
 def copied(inputs: Inputs) -> Inputs:
-    """Return the inputs with tensors of their own, which ask for a gradient as before."""
+    """Return the inputs with copies of their tensors, which require grad as before."""
 
     def copy(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -136,7 +136,7 @@ def copied(inputs: Inputs) -> Inputs:
 
 
 def passed(exercise: RoutineExercise) -> Verdict:
-    """Return the verdict on an answer without a fault: what was tried."""
+    """Return the verdict on an answer without a fault, with the samples."""
     return Verdict(RoutineAgrees(exercise.constraints, tuple(exercise.samplers)))
 
 
@@ -154,7 +154,7 @@ class LocalRoutine:
     printed: Printed = field(default_factory=Printed)
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return what the function returns for copies of the inputs, or how it raised."""
+        """Return the result or the exception of the function for copies of the inputs."""
         try:
             with self.printed.during(inputs):
                 returned = self.answer(*copied(inputs))
@@ -163,7 +163,7 @@ class LocalRoutine:
         return _in_another(returned, self.exercise.container) or as_tuple(returned)
 
     def tried(self) -> Verdict | Raised | None:
-        """Return what the first trial says that is not passed, or how it raised."""
+        """Return the verdict of the first trial that fails, or its exception."""
         for trial in self.exercise.trials:
             try:
                 with self.printed.during():
@@ -183,7 +183,7 @@ def _raised_by(error: BaseException, answer: Routine) -> Raised:
 
 
 def _in_another(returned: Any, container: type | None) -> Raised | None:
-    """Say that results come in another container than the one that the exercise asks for."""
+    """Return the verdict on results in the wrong container."""
     if container is None or not isinstance(returned, Collection) or isinstance(returned, Tensor):
         return None
     if isinstance(returned, container):

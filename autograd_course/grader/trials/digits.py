@@ -1,4 +1,4 @@
-"""Train a net of binary weights on handwritten digits."""
+"""Train a net with binary weights on handwritten digits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
     if not callable(net):
         return wrong(
             f"the function returns {'None' if net is None else f'a {type(net).__name__}'}; this "
-            "exercise asks for the trained net, something that can be called with images."
+            "exercise asks for the trained net, which can be called with images."
         )
     with torch.no_grad():
         scores = net(images)
@@ -64,17 +64,17 @@ def _not_binary(net: Net, images: Tensor) -> Verdict | None:
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:
         return wrong(
-            "no matrix product with weights was seen on the way from the images to the scores: "
-            "multiply by @ or linear, so that the grader can look at the weights."
+            "the grader found no matrix product with weights between the images and the scores. "
+            "Multiply with @ or linear, so that the grader can see the weights."
         )
     for weight in used:
         if bool((weight.abs() != 1).any()):
             values = weight.unique()
             return wrong(
                 f"one product in the forward pass uses weights of shape {tuple(weight.shape)} with "
-                f"{len(values)} different values, from {values[0]:.2g} to {values[-1]:.2g}; asked "
-                "for are -1 and +1 only. Real-valued weights are what the optimizer changes; what "
-                "forward multiplies with is their sign. To scale a sum, divide the product, not "
+                f"{len(values)} different values, from {values[0]:.2g} to {values[-1]:.2g}. This "
+                "exercise allows only -1 and +1. The optimizer changes real-valued weights, but "
+                "forward must multiply with their sign. To scale a sum, divide the product, not "
                 "the weights."
             )
     return None
@@ -90,9 +90,9 @@ def _not_learned(accuracy: float, asked: float, training: Training) -> Verdict |
     reached = f"the net gets {accuracy:.0%} of {HELD_OUT} held-out digits right"
     if training.steps and (untaught := training.untaught()):
         return wrong(
-            f"{reached}, but its weights never learned: in {training.steps} steps only zeros "
-            f"arrived as the gradient of {_shapes(untaught)}. What does your backward make of "
-            "grad_output, and do the weights reach the loss through it?"
+            f"{reached}, but its weights did not learn: in {training.steps} steps the gradient of "
+            f"{_shapes(untaught)} was always zero. What does your backward do with grad_output? "
+            "Does autograd connect the weights to the loss?"
         )
     if accuracy >= asked:
         return None
@@ -101,19 +101,21 @@ def _not_learned(accuracy: float, asked: float, training: Training) -> Verdict |
 
 def _why(training: Training) -> str:
     if not training.steps:
-        return "No step of an optimizer from torch.optim was seen: is optimizer.step() called?"
+        return (
+            "The grader saw no step of an optimizer from torch.optim. Do you call optimizer.step()?"
+        )
     if not training.weights:
-        return "The optimizer was not given any weight matrix: pass it net.parameters()."
+        return "The optimizer has no weight matrix. Pass net.parameters() to it."
     if unflipped := training.unflipped():
         return (
-            f"Gradients do arrive, but in {training.steps} steps no element of "
-            f"{_shapes(unflipped)} changed its sign. The optimizer must have a real-valued weight "
-            "that many small steps can carry across zero."
+            f"Gradients arrive, but in {training.steps} steps no element of {_shapes(unflipped)} "
+            "changed its sign. The optimizer needs real-valued weights, because many small steps "
+            "can move them across zero."
         )
     return (
-        f"Gradients arrive, and signs changed in {training.steps} steps. Does the loss of every "
-        "step already see the binary weights? Is the size of the scores that the loss gets "
-        "reasonable? Do more steps help, or a larger learning rate?"
+        f"Gradients arrive, and signs changed in {training.steps} steps. Does each loss depend on "
+        "the binary weights? Do the scores have a reasonable size? Do more steps or a larger "
+        "learning rate help?"
     )
 
 

@@ -1,4 +1,4 @@
-"""Export what a learner made, save it, load it, and look at what arrives."""
+"""Export a learner's model, save it, load it, and examine the result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def exported(model: nn.Module, example: Tensor) -> nn.Module:
 
 
 def delivered(program: Any) -> nn.Module | Verdict:
-    """Return a program as it is on the other side: saved, and loaded from the bytes."""
+    """Return a program after saving it and loading it from the bytes."""
     if not isinstance(program, torch.export.ExportedProgram):
         return wrong(
             f"the function returns {described(program)}, but this exercise asks for the program "
@@ -50,7 +50,7 @@ def delivered(program: Any) -> nn.Module | Verdict:
 
 
 def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
-    """Return what a loaded program says of a batch that it was not exported with."""
+    """Return the verdict on a loaded program that raises for a batch of another size."""
     try:
         with torch.no_grad():
             shipped(batch)
@@ -64,7 +64,7 @@ def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
 
 
 def described(value: Any) -> str:
-    """Say what was returned instead of what was asked for."""
+    """Describe what was returned instead of the program."""
     if value is None:
         return "None"
     if isinstance(value, torch.jit.ScriptModule):

@@ -1,4 +1,4 @@
-"""What an optimizer does to weight matrices while a training runs."""
+"""What an optimizer does to weight matrices during training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook as before_eac
 
 @dataclass
 class Watched:
-    """One weight matrix: its signs at first, whether a gradient came, whether a sign changed."""
+    """One weight matrix: its first signs, whether a gradient arrived, whether a sign changed."""
 
     tensor: Tensor
     signs: Tensor
@@ -23,7 +23,7 @@ class Watched:
     flipped: bool = False
 
     def look(self) -> None:
-        """Note what the gradient and the signs are now."""
+        """Record the current gradient and signs."""
         gradient = self.tensor.grad
         self.taught = self.taught or (gradient is not None and bool(gradient.any()))
         self.flipped = self.flipped or bool((self.tensor.detach().sign() != self.signs).any())
@@ -31,13 +31,13 @@ class Watched:
 
 @dataclass
 class Training:
-    """All that was seen of a training: the number of steps, and every weight matrix."""
+    """A training: the number of steps, and each weight matrix."""
 
     steps: int = 0
     weights: dict[int, Watched] = field(default_factory=dict)
 
     def untaught(self) -> list[Tensor]:
-        """Return the matrices at which no gradient other than zero arrived."""
+        """Return the matrices whose gradient was always zero."""
         return [weight.tensor for weight in self.weights.values() if not weight.taught]
 
     def unflipped(self) -> list[Tensor]:
@@ -45,7 +45,7 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look at each parameter of two or more axes."""
+        """Record each parameter with two or more dims."""
         for parameter in (p for group in optimizer.param_groups for p in group["params"]):
             if parameter.dim() > 1:
                 self._watched(parameter).look()

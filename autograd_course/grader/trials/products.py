@@ -1,4 +1,4 @@
-"""Which weights a net multiplies with, found in the products that really run."""
+"""The weights that a net multiplies with, found in the products that run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "c
 
 
 class Products(DispatchMode):
-    """A block in which both factors of every matrix product and convolution are kept."""
+    """Records both factors of each matrix product and convolution in a block."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -34,8 +34,9 @@ class Products(DispatchMode):
 def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
     """Yield the weights of each product that a net runs, in their order.
 
-    A weight is the one factor that stays the same when the data change: ``one`` and ``other`` are
-    two batches of one shape. Where both stay, no data arrive, and nothing is told apart.
+    A weight is the factor that does not change when the data change. ``one`` and ``other`` are two
+    batches of the same shape. If both factors are the same, the product does not depend on the
+    data.
     """
     for same, _ in _told_apart(net, one, other):
         if len(same) == 1:
@@ -43,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """Yield what comes in from ``one`` at each product with a weight, in their order."""
+    """Yield the data factor for ``one`` of each product with a weight, in their order."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
@@ -52,7 +53,7 @@ def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Itera
 def _told_apart(
     net: Callable[[Tensor], Any], one: Tensor, other: Tensor
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Yield of each product the factors that are the same for both batches, and the others."""
+    """Yield for each product the factors that are the same for both batches, and the others."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:

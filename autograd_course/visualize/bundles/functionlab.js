@@ -6,8 +6,8 @@ const $kit_kit = (() => {
 
 const SVG = "http://www.w3.org/2000/svg";
 const PATIENCE = 5000; // milliseconds that the kernel has to answer
-const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
-  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
+  "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -527,7 +527,7 @@ class Source {
     const things = (frame.kept ?? []).map(([name, text, what]) => make("div", {},
       make("b", { text: name }), ` = ${text} `, make("span", { className: "ac-lab-what", text: what })));
     const none = forwardOver && frame.kept ? "nothing" : "…";
-    const title = make("p", { className: "ac-lab-heading", text: "ctx keeps for backward" });
+    const title = make("p", { className: "ac-lab-heading", text: "ctx stores for backward" });
     this.kept.hidden = !this.own;
     this.kept.replaceChildren(title, ...(forwardOver && things.length ? things : [make("div", { text: none })]));
     this.sent.textContent = !now || step === frame.steps.length - 1 ? frame.sent : "";
@@ -578,7 +578,7 @@ class Curves {
       make("span", { className: "ac-lab-key" }, this.here),
       this.key("forward-line", "forward", this.value),
       this.key("claimed", "∂ backward", this.claimed),
-      this.key("found", "differences", this.found));
+      this.key("found", "finite differences", this.found));
     this.overview = make("p", { className: "ac-lab-overview" });
     this.caption = make("div", { className: "ac-lab-caption" });
     this.element = make("div", { className: "ac-lab-curves" },

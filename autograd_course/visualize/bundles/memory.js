@@ -6,8 +6,8 @@ const $kit_kit = (() => {
 
 const SVG = "http://www.w3.org/2000/svg";
 const PATIENCE = 5000; // milliseconds that the kernel has to answer
-const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
-  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
+  "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -286,19 +286,19 @@ return { initialize };
 })();
 
 // memory/widget.js
-// The memory timeline: variants to choose from, the chart, a player, what is kept at this moment.
+// The memory timeline: the variants, the chart, a player, and what is saved at this moment.
 
 const { clamp, draw, keepKeys, leadTo, listen, make, shownValue, write } = $kit_kit;
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
 
-// The chart of a memory timeline: stacked bands in steps, the other variants' outlines, the budget.
+// The chart of a memory timeline: stacked bands, the outlines of the other variants, the budget.
 
 const STAGE = { height: 300, left: 66, right: 14, top: 24, bottom: 28, least: 320 };
 const READABLE = 15; // pixels that a band needs for its letter
 
 class TimelineChart {
-  /** `onMove(event, pressed)` is told over which event the pointer is; `onLeave()` that it is gone. */
+  /** `onMove(event, pressed)` gets the event under the pointer; `onLeave()` runs when it leaves. */
   constructor({ onMove, onLeave }) {
     this.unique = `ac-memory-${Math.random().toString(36).slice(2)}`;
     this.ground = draw("g", { "aria-hidden": "true" });
@@ -385,7 +385,7 @@ class TimelineChart {
       class: "ac-memory-divider", x1: this.px(place), x2: this.px(place), y1: STAGE.top - 8, y2: this.py(0) }));
   }
 
-  /** The other variants' outlines; or, of the variant in front, what lives besides. */
+  /** The outlines of the other variants, or the total memory of the selected one. */
   ghosts() {
     const { line, variant } = this;
     if (line && variant[line]) return this.more(variant[line], variant.moreText[line]);
@@ -470,14 +470,14 @@ class TimelineChart {
 }
 
 const PHASES = { start: "Start", forward: "Forward", backward: "Backward ∂", after: "After" };
-const LINES = { alive: "all tensors that the call made", allocated: "what the CUDA allocator gave out" };
+const LINES = { alive: "all tensors that the call creates", allocated: "the memory of the CUDA allocator" };
 
-/** The table that compares the variants; its radio buttons choose the one in front. */
+/** The table that compares the variants; its radio buttons select one. */
 class Variants {
   constructor(onChoose) {
     this.onChoose = onChoose;
     this.element = make("div", {
-      className: "ac-memory-compare", role: "radiogroup", "aria-label": "Variant in front" });
+      className: "ac-memory-compare", role: "radiogroup", "aria-label": "Variant" });
     this.group = `variant-${Math.random().toString(36).slice(2)}`;
   }
 
@@ -519,7 +519,7 @@ class Variants {
   }
 }
 
-/** What is kept when an event is over, the largest first; and what was freed by it. */
+/** What is saved after an event, the largest first, and what the event frees. */
 class KeptList {
   constructor() {
     this.head = make("h4");
@@ -528,14 +528,14 @@ class KeptList {
     const heads = ["", "owner", "bytes", "tensor", "shape", "dtype"];
     this.table = make("table", {},
       make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", { scope: "col", text })))), this.body);
-    this.element = make("div", { className: "ac-memory-list", role: "region", "aria-label": "Kept at this moment", tabindex: 0 },
+    this.element = make("div", { className: "ac-memory-list", role: "region", "aria-label": "Saved at this moment", tabindex: 0 },
       this.head, this.table, this.more);
   }
 
   show(story, { items, keptTexts, more }, step) {
     const there = items.filter(({ born, freed }) => born <= step && (freed === null || step <= freed));
     const rows = there.slice(0, story.rows).map((item) => this.row(story, item, step));
-    this.head.textContent = `Kept at this moment: ${keptTexts[step]}`;
+    this.head.textContent = `Saved at this moment: ${keptTexts[step]}`;
     this.table.hidden = !rows.length;
     this.body.replaceChildren(...rows);
     this.more.textContent = more[step] ? `and ${more[step]} more` : rows.length ? "" : "Nothing.";
@@ -606,7 +606,7 @@ class MemoryTimeline {
   get last() { return this.variant.kept.length - 1; }
   get step() { return clamp(this.model.get("step"), 0, this.last); }
 
-  /** Take over what the kernel tells. */
+  /** Show what the kernel has sent. */
   tell() {
     this.story = this.model.get("story");
     this.budgets = this.model.get("budgets");
@@ -625,7 +625,7 @@ class MemoryTimeline {
         this.options.querySelectorAll("[type=checkbox]").forEach((other) => { other.checked = other === box && box.checked; });
         this.redraw();
       });
-      return make("label", { className: "ac-memory-box" }, box, make("span", { text: `also draw ${text}` }));
+      return make("label", { className: "ac-memory-box" }, box, make("span", { text: `also show ${text}` }));
     });
     this.options.replaceChildren(...(this.budgets ? [this.slider()] : []), ...boxes);
   }
@@ -678,10 +678,10 @@ class MemoryTimeline {
     write(this.phase, PHASES[phase]);
     this.phase.dataset.phase = phase;
     write(this.sentence, variant.texts[step]);
-    const also = this.line === "alive" ? `, of ${variant.aliveTexts[step]} alive at most` : "";
-    write(this.amount, `${variant.keptTexts[step]} kept${also}`);
+    const also = this.line === "alive" ? `, at most ${variant.aliveTexts[step]} in all tensors` : "";
+    write(this.amount, `${variant.keptTexts[step]} saved${also}`);
     this.chart.element.setAttribute("aria-label",
-      `${variant.name}: ${variant.peakText}. At event ${step} of ${this.last}, ${variant.keptTexts[step]} kept`);
+      `${variant.name}: ${variant.peakText}. At event ${step} of ${this.last}, ${variant.keptTexts[step]} saved`);
     this.list.show(this.story, variant, step);
     this.player.place(this.step, this.last);
   }
@@ -693,7 +693,7 @@ class MemoryTimeline {
     this.paint();
   }
 
-  /** Bring another variant to the front, at the same place of its pass. */
+  /** Select another variant, at the same place of its pass. */
   choose(name) {
     this.player.pause();
     const place = this.variant.places[this.step], other = this.story.variants.find((v) => v.name === name);

@@ -6,8 +6,8 @@ const $kit_kit = (() => {
 
 const SVG = "http://www.w3.org/2000/svg";
 const PATIENCE = 5000; // milliseconds that the kernel has to answer
-const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
-  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
+  "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
 const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
@@ -390,13 +390,13 @@ class NetCard {
 class RaceView {
   constructor(board, act) {
     Object.assign(this, { board, act, cards: [] });
-    this.plot = new Plot({ label: "Loss of each net over the steps of training", x: [0, 150], y: [0, MOST_LOSS] });
+    this.plot = new Plot({ label: "Loss of each net during training", x: [0, 150], y: [0, MOST_LOSS] });
     this.plot.element.classList.add("ac-ste-still");
     this.deck = make("div", { className: "ac-ste-cards", role: "group", "aria-label": "Nets" });
     this.told = make("span", { className: "ac-ste-told", role: "status" });
     this.rest = make("p", { className: "ac-ste-rest" });
     this.notice = make("p", { className: "ac-notice", role: "status" });
-    const losses = make("figure", { className: "ac-ste-figure" }, make("figcaption", { text: "Loss over the steps of training" }), this.plot.element);
+    const losses = make("figure", { className: "ac-ste-figure" }, make("figcaption", { text: "Loss during training" }), this.plot.element);
     this.element = make("section", { className: "ac-ste-race", "aria-label": "Training" },
       this.controls(), this.rest, this.notice, make("div", { className: "ac-ste-columns" }, losses, this.deck));
   }
@@ -444,10 +444,10 @@ class RaceView {
     });
     const idle = step ? `Train again` : "Train";
     this.train.textContent = training ? "Stop" : idle;
-    // A running count would be read aloud fifty times: only its ends are told.
+    // A screen reader would read a running count fifty times, so only its ends are announced.
     this.told.setAttribute("aria-live", training && step < steps ? "off" : "polite");
     write(this.told, told);
-    this.rest.textContent = step ? rest : "Which of these will learn? They start alike, see the same points, and differ in backward alone.";
+    this.rest.textContent = step ? rest : "Which of these will learn? They have the same start and the same points. Only backward differs.";
     write(this.notice, notice);
     this.place.choice.value = progress.place;
     this.seed.choice.value = String(progress.seed);
@@ -477,16 +477,16 @@ function classColors(element) {
   });
 }
 
-const BUSY = "The kernel has not answered. It may be busy: try again when it is idle. " +
+const BUSY = "The kernel has not answered. If it is busy, try again later. " +
   "If it was restarted, run the cell again.";
 const CAP = 0.6; // what leaves the plot is drawn no farther out than this part of its height
 
-/** The two plots: forward with the line that backward follows, and the gradient. */
+/** The two plots: forward with the surrogate, and the gradient. */
 class Curves {
   constructor(onMove) {
     const plot = (label) => new Plot({ label, x: [-3, 3], y: [-1, 1], onMove });
-    this.forward = plot("Forward over x: the staircase, and the line that backward follows");
-    this.backward = plot("Backward over x: the gradient, and dashed the staircase's own slope");
+    this.forward = plot("Forward over x: the staircase and the surrogate");
+    this.backward = plot("Backward over x: the gradient of the surrogate, and the slope of the staircase (dashed)");
     this.climbs = make("span", { className: "ac-ste-sum" });
     this.gap = make("span", { className: "ac-ste-sum" });
     this.element = make("div", { className: "ac-ste-columns" },
@@ -593,7 +593,7 @@ class SteLab {
 
   build(element) {
     this.x = new Places("x", (i) => this.moveTo(i), () => this.rest());
-    this.width = new Places("half width of the slope", (i) => this.widen(i), () => this.rest());
+    this.width = new Places("half the width of the chord", (i) => this.widen(i), () => this.rest());
     this.head = make("div", { className: "ac-controls" });
     this.about = make("span", { className: "ac-ste-about" });
     this.told = [make("div"), make("div")];

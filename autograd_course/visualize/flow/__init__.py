@@ -1,6 +1,6 @@
-"""Gradient flow: how values go forward through a graph, and gradients back.
+"""Gradient flow: how values go forward through a graph, and how gradients go back.
 
-``record`` makes a ``trace``, ``grouping`` folds it. ``describe`` puts it in words and ``layout``
-says where everything stands; ``svg`` and ``figure`` draw that. A ``view`` holds all of it for one
-function, and ``widget`` shows one view, ``compare`` several.
+``record`` creates a ``trace``, and ``grouping`` folds it. ``describe`` writes its texts, ``layout``
+computes all positions, and ``svg`` and ``figure`` draw them. A ``view`` contains all of this for
+one function. ``widget`` shows one view, and ``compare`` shows several.
 """

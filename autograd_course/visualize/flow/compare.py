@@ -1,4 +1,4 @@
-"""Several flows side by side, stepped by one player: what a gradient does with, and without."""
+"""Several flows side by side, stepped by one player."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ from autograd_course.visualize.kit.inputs import input_names
 
 
 class FlowComparison(FlowWidget):
-    """Several traces, stepped together. Made by :func:`compare_flows`.
+    """Several traces, stepped together. :func:`compare_flows` creates it.
 
-    All go forward together, then all go back together; a shorter one waits for the others.
-    ``views`` holds the flows. What differs between them is marked by ≠.
+    All flows go forward together and then back together. A shorter flow waits for the others.
+    ``views`` contains the flows. The sign ≠ marks what differs between them.
     """
 
     def _content(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class FlowComparison(FlowWidget):
         return self._marked([view.texts for view in self.views])
 
     def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Return the texts of each flow, and last what differs in it."""
+        """Return the texts of each flow, followed by what differs in it."""
         pairs = zip(texts, self._different(texts), strict=True)
         return [[*texts, different.code] for texts, different in pairs]
 
@@ -63,9 +63,9 @@ class FlowComparison(FlowWidget):
 
 
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Return each flow's own step for every common step.
+    """Return the step of each flow for every common step.
 
-    ``phases`` are the numbers of steps forward and back, the start not counted.
+    ``phases`` are the numbers of forward and backward steps, without the start.
     """
     forward, back = (max(counts) for counts in zip(*phases, strict=True))
     return [
@@ -76,7 +76,7 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _verdict(views: Sequence[View], different: Sequence[Different]) -> str:
-    """Say what differs, and set the gradients of the inputs that all flows share side by side."""
+    """Say what differs, and list the gradients of the inputs that all flows share."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
         for s in views
@@ -109,7 +109,7 @@ def compare_flows(
 ) -> FlowComparison:
     """Show how gradients flow through several functions of the same inputs, side by side.
 
-    A slider moves its input in all flows. A sign ≠ marks operations and local factors that differ.
+    A slider moves its input in all flows. The sign ≠ marks different operations and local factors.
 
     Args:
         flows: Two or more functions by name, as in ``{"without STE": f, "with STE": g}``.
@@ -123,7 +123,7 @@ def compare_flows(
         A widget, which a notebook shows.
 
     Raises:
-        TraceError: A function cannot be traced, or the flows cannot be compared.
+        TraceError: A function cannot be traced, or you passed fewer than two functions.
 
     Example:
         >>> import torch
@@ -134,7 +134,8 @@ def compare_flows(
     """
     if not isinstance(flows, Mapping) or len(flows) < 2:
         raise TraceError(
-            'compare_flows needs two or more named functions: {"without": f, "with": g}.'
+            "compare_flows needs a dict of two or more functions, "
+            'such as {"without": f, "with": g}.'
         )
     called = names or _names(flows, inputs)
     views = [_view(str(name), fn, inputs, called, sweep, depth) for name, fn in flows.items()]
@@ -148,7 +149,7 @@ def _movable(name: str, views: Sequence[View]) -> bool:
 
 
 def _names(flows: Mapping[str, Callable[..., Any]], inputs: Sequence[Any]) -> Sequence[str]:
-    """Return the inputs' names in the first function: all flows call them so."""
+    """Return the names of the inputs in the first function. All flows use these names."""
     return input_names(next(iter(flows.values())), inputs, None)
 
 

@@ -1,4 +1,4 @@
-"""A trace in words: cards, steps and details, for the page, the pictures and plain text."""
+"""All texts of a trace: cards, steps and details, for the page, the pictures and plain text."""
 
 import re
 from collections.abc import Sequence
@@ -45,12 +45,12 @@ class Map:
 
 @dataclass(frozen=True)
 class Card:
-    """A node in words: what its card shows, its full name, and the rows of its details.
+    """The texts of a node: its card, its full name, and the rows of its details.
 
-    A row is a term, a text, and what must be known of the node before it may be shown. ``mark`` is
-    the template of the gradient's mark (:mod:`marks`), ``source`` the number of a source in the
-    script. ``opens`` is the group that a folded card opens into, ``within`` lists the opened groups
-    around a card, innermost first, and ``badge`` is written on its rim.
+    A row is a term, a text, and the value or gradient that must be known before the row is shown.
+    ``mark`` is the template of the gradient's mark (:mod:`marks`), and ``source`` is the number of
+    a source in the script. ``opens`` is the group of a folded card, ``within`` lists the opened
+    groups around a card, innermost first, and ``badge`` is the text on its rim.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: who acts, and which edges something travels along."""
+    """One step: its nodes, and the edges along which a value or gradient moves."""
 
     phase: Phase
     nodes: tuple[int, ...]
@@ -84,10 +84,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """A trace in words. ``texts`` fill the slots.
+    """All texts of a trace. ``texts`` fill the slots.
 
-    ``factors`` and ``marks`` belong to the trace's edges. ``groups`` names the groups by number,
-    and ``sources`` holds what custom Functions are written as.
+    ``factors`` and ``marks`` belong to the edges of the trace. ``groups`` contains the names of the
+    groups, and ``sources`` the source code of the custom Functions.
     """
 
     title: str
@@ -100,12 +100,12 @@ class Script:
     texts: tuple[str, ...] = field(compare=False)
 
     def fill(self, template: str) -> str:
-        """Put the texts into a template's slots."""
+        """Fill the slots of a template with the texts."""
         return _SLOT.sub(lambda slot: self.texts[int(slot[1])], template)
 
 
 def shape(scripts: Sequence[Script]) -> int:
-    """Return a number for all that scripts contain but their texts: the same for the same."""
+    """Return a checksum of everything in the scripts except their texts."""
     return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
 
 
@@ -115,7 +115,7 @@ _LONGEST_TITLE = 17
 
 
 def headline(trace: Trace) -> str:
-    """Say what is traced, how large the graph is, and what counts as the loss."""
+    """Name the traced function, the size of its graph, and the loss."""
     folded = [node.inside for node in trace.nodes if node.inside]
     computed = [node for node in trace.nodes if node.kind in ("op", "custom")]
     operations = len(computed) + sum(inside.operations for inside in folded)
@@ -127,7 +127,7 @@ def headline(trace: Trace) -> str:
 
 
 def results(node: Node) -> list[Row]:
-    """Return value and gradient of each of a node's outputs, as rows of its details."""
+    """Return the value and the gradient of each output of a node, as rows of its details."""
     pairs = list(zip(node.values, node.gradients, strict=True))
     rows: list[Row] = []
     for index, (value, gradient) in enumerate(pairs):
@@ -139,14 +139,14 @@ def results(node: Node) -> list[Row]:
 
 
 def _kind(value: Summary) -> str:
-    """Name dtype and shape, the latter where the value itself does not begin with it."""
+    """Name the dtype, and the shape if the text of the value does not begin with it."""
     return value.dtype if value.statistics else f"{value.size}, {value.dtype}"
 
 
 def product(node: Node, edge: Edge) -> str:
-    """Write ``grad_output × local = grad_input``; of a Function that is no such product, the call.
+    """Write ``grad_output × local = grad_input``, or the call of a custom ``backward``.
 
-    Where an operation of PyTorch is no such product, only the result is given.
+    If the gradient of a PyTorch operation is not such a product, return only the result.
     """
     result = in_full(edge.gradient)
     if edge.factor is not None and len(node.gradients) == 1:
@@ -158,9 +158,9 @@ def product(node: Node, edge: Edge) -> str:
 
 
 def total(node: Node, uses: Sequence[Edge]) -> str:
-    """Write a fan-out as a sum, ``2 + 3 = 5``, or nothing where there are no elements to be seen.
+    """Write a fan-out as a sum, ``2 + 3 = 5``, or return ``""`` for larger tensors.
 
-    Of larger tensors only norms are shown, and norms do not add up.
+    For larger tensors only norms are shown, and norms do not add up.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -171,43 +171,43 @@ def total(node: Node, uses: Sequence[Edge]) -> str:
 
 
 def bracketed(text: str) -> str:
-    """Put a negative number into brackets, as a summand or factor."""
+    """Put a negative number in parentheses, as a summand or factor."""
     return f"({text})" if text.startswith("-") else text
 
 
 def arriving(node: Node) -> Summaries:
-    """Return the gradients as a node's consumers sent them, before any hook."""
+    """Return the gradients that the consumers of a node sent, before any hook."""
     if not node.before:
         return node.gradients
     return tuple(was or now for was, now in zip(node.before, node.gradients, strict=True))
 
 
 def kept(saved: Saved, names: Sequence[str]) -> str:
-    """Describe what a saved tensor is: ``names`` are those of the node's arguments."""
+    """Describe a saved tensor; ``names`` are the names of the node's arguments."""
     if saved.role == "output":
         return "the output"
     if saved.role == "intermediate":
-        return "an intermediate, computed in forward"
+        return "an intermediate result"
     if saved.argument is None:
         return "an input without gradient"
     return f"the input {names[saved.argument]}" if saved.argument < len(names) else "an input"
 
 
 def sent(edge: Edge) -> str:
-    """Write what goes back along an edge, and by which factor: ``4 (×4)``."""
+    """Write the gradient that goes back along an edge, and its factor: ``4 (×4)``."""
     factor = times(edge)
     return each((edge.gradient,), "brief") + (f" ({factor})" if factor else "")
 
 
 def times(edge: Edge) -> str:
-    """Write an edge's local factor (``×4``), or nothing where there is none to show."""
+    """Write the local factor of an edge (``×4``), or return ``""``."""
     if edge.factor is None or not edge.factor.few:
         return ""
     return f"×{bracketed(edge.factor.short)}"
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write up to two outputs side by side, and count more."""
+    """Write up to two outputs side by side, or the number of outputs."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 
@@ -218,12 +218,12 @@ def each(summaries: Sequence[Summary | None], what: str) -> str:
 
 
 def in_full(summary: Summary | None) -> str:
-    """Write all that is known of a tensor."""
+    """Write the whole summary of a tensor."""
     return summary.text if summary else "none"
 
 
 def shortened(name: str) -> str:
-    """Cut a long name at its beginning: the end of ``block.norm1.weight`` says more."""
+    """Cut a long name at its beginning, because the end of ``block.norm1.weight`` says more."""
     return name if len(name) <= _LONGEST_TITLE else f"…{name[1 - _LONGEST_TITLE :]}"
 
 
@@ -234,24 +234,24 @@ _MOST_USES = 12  # of a value, that are listed one by one
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Describe a node in rows: a term, a text, and what must be known before it is shown."""
+    """Describe a node in rows: a term, a text, and what must be known before the row is shown."""
     if node.kind == "output":
         return results(node)
-    size: Row = ("size of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
+    size: Row = ("norm of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
     sums, sends = _sums(trace, node), _sends(trace, node)
     inside = _parameters(node.inside) if node.inside else []
     return [*results(node), size, *sums, *_changed(node), *sends, *_kept(trace, node), *inside]
 
 
 def facts(trace: Trace, node: Node) -> list[Row]:
-    """Describe what no number changes: hooks, and what is folded or lies around the node."""
+    """Describe what does not depend on numbers: hooks, folded operations, surrounding modules."""
     around = " in ".join(
         f"{trace.groups[group].name} ({trace.groups[group].kind})"
         for group in trace.around(node.group)
     )
     known = {
-        "hooks on it": ", ".join(node.hooks),
-        "holds": _holds(node.inside) if node.inside else "",
+        "hooks": ", ".join(node.hooks),
+        "contains": _holds(node.inside) if node.inside else "",
         "custom Functions": ", ".join(node.inside.custom) if node.inside else "",
         "folded": " → ".join(node.folded),
         "part of": around,
@@ -260,7 +260,7 @@ def facts(trace: Trace, node: Node) -> list[Row]:
 
 
 def _sums(trace: Trace, node: Node) -> list[Row]:
-    """Describe for each output that is used twice or more which gradients add up."""
+    """Write the sum of the gradients of each output that is used at least twice."""
     found: list[Row] = []
     for output in range(len(node.gradients)):
         uses = [edge for edge in trace.out_of(node.id) if edge.output == output]
@@ -268,11 +268,11 @@ def _sums(trace: Trace, node: Node) -> list[Row]:
             continue
         which = f" {output}" if len(node.gradients) > 1 else ""
         if len(uses) > _MOST_USES:
-            found.append((f"∂{which} adds up", f"from {len(uses)} uses", "gradient"))
+            found.append((f"sum of ∂{which}", f"over {len(uses)} uses", "gradient"))
             continue
         parts = (f"{in_full(use.gradient)} (from {trace.nodes[use.target].name})" for use in uses)
         text = f"{' + '.join(parts)} = {in_full(arriving(node)[output])}"
-        found.append((f"∂{which} adds up", text, "gradient"))
+        found.append((f"sum of ∂{which}", text, "gradient"))
     return found
 
 
@@ -313,14 +313,14 @@ def _parameters(inside: Inside) -> list[Row]:
     shown = inside.parameters[:_MOST_PARAMETERS]
     found: list[Row] = [(f"∂ of {name}", in_full(gradient), "gradient") for name, gradient in shown]
     if more := len(inside.parameters) - len(shown):
-        found.append(("∂ of others", f"{more} more: open it to see them", "gradient"))
+        found.append(("∂ of the others", f"{more} more: unfold the module to see them", "gradient"))
     return found
 
 
 # --- Cards, steps, and the account of them all ----------------------------------------------------
 
-_MOST_GIVEN = 4  # inputs that the first sentence lists; the others have their cards
-_MOST_SUMMED = 4  # uses of a value that a sentence adds up; more stand in the details
+_MOST_GIVEN = 4  # inputs that the first sentence lists; the others only have cards
+_MOST_SUMMED = 4  # uses of a value that a sentence adds up; the details show more
 _KINDS: dict[Kind, str] = {
     "input": "input",
     "op": "operation",
@@ -330,16 +330,16 @@ _KINDS: dict[Kind, str] = {
 
 
 def script(trace: Trace) -> Script:
-    """Put a trace into words. Scripts of traces of the same graph are equal but for ``texts``."""
+    """Write the texts of a trace. For the same graph, scripts differ only in ``texts``."""
     return _Writer(trace).write()
 
 
 def describe(trace: Trace) -> str:
-    """Tell a trace step by step as plain text, numbers with at most four significant digits."""
+    """Describe a trace step by step as plain text, with at most four significant digits."""
     if not isinstance(trace, Trace):
         raise TraceError(
-            "describe tells a trace, such as trace_gradient_flow(loss, x), "
-            f"not what is of type {type(trace).__name__}."
+            "describe needs a trace, such as trace_gradient_flow(loss, x), "
+            f"not an object of type {type(trace).__name__}."
         )
     words = script(trace)
     lines = [words.title]
@@ -446,14 +446,14 @@ class _Writer:
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
 
     def _arrived(self, node: Node) -> str:
-        """Write what arrives: as a sum, with what a hook made of it, and what is alarming."""
+        """Write the gradient that arrives: as a sum, with the change by a hook, and a warning."""
         uses = self.trace.out_of(node.id)
         single = len(node.gradients) == 1 and node.kind != "output"
         text = each(arriving(node), "brief")
         if single and 1 < len(uses) <= _MOST_SUMMED:
             text = total(node, uses) or text
         if any(node.before):
-            text += f", which a hook makes {each(node.gradients, 'brief')}"
+            text += f" (a hook changes it to {each(node.gradients, 'brief')})"
         alarms = (marks.flag(gradient, self.trace.unit) for gradient in node.gradients)
         alarm = next((alarm for alarm in alarms if alarm), "")
         return f"{text} ({alarm})" if alarm else text
@@ -470,7 +470,7 @@ class _Writer:
 
 
 def _badge(node: Node) -> str:
-    """Return the signs on a card's rim: a custom Function, or some inside, and a hook."""
+    """Return the signs on the rim of a card: custom Functions and hooks."""
     inside = len(node.inside.custom) if node.inside else 0
     hooked = bool(node.hooks or any(node.before))
     if node.kind == "custom":

@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its words; their texts may be those of other values of its inputs."""
+    """A flow and its script, whose texts may belong to other values of the inputs."""
 
     trace: Trace
     words: Script
@@ -31,9 +31,9 @@ class Different(NamedTuple):
 def differences(flows: Sequence[Described]) -> list[Different]:
     """Return what differs in each flow from the first, and in the first from any other.
 
-    A node differs if its counterpart is another operation, or if it has none. An edge differs if
-    it has no counterpart, or another local factor; but not where the same operation only got other
-    values, which follows from a difference farther up.
+    A node differs if its counterpart is another operation, or if it has no counterpart. An edge
+    differs if it has no counterpart or another local factor. It does not differ if the same
+    operation only received other values, which follows from an earlier difference.
     """
     first, found = Different(), []
     for other in flows[1:]:

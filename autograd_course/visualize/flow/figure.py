@@ -1,4 +1,4 @@
-"""The picture as PNG, drawn without any state of pyplot."""
+"""The picture as PNG. No state of pyplot changes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ SIGNS = {"plus": "#d55e00", "minus": "#0072b2", "mixed": "#d55e00", "zero": EDGE
 SIGNS["broken"] = "#b3261e"
 DASHED, TRACK = (0, (1.6, 1.1)), "#c8cdd4"
 FONT = ["DejaVu Sans"]  # comes with matplotlib: the same picture everywhere
-KEY = "lines and bars: size of ∂, logarithmic; dashed blue: ∂ is negative"
+KEY = "lines and bars: norm of ∂ (log scale); dashed blue: negative ∂"
 Part = tuple[float, float, float, float]
 
 
@@ -73,7 +73,7 @@ class Canvas:
             self.axes.add_artist(artist)
 
     def edge(self, curve: Curve, mark: str) -> None:
-        """Draw an edge in the look of its gradient."""
+        """Draw an edge in the style of its gradient."""
         codes = [Path.MOVETO] + [Path.CURVE4] * (len(curve.points) - 1)
         line, color = Path(list(curve.points), codes), SIGNS[look(mark)]
         style = {"edgecolor": color, "linewidth": thickness(mark), "capstyle": "butt"}
@@ -82,7 +82,7 @@ class Canvas:
         self.axes.add_artist(Polygon(list(curve.arrow), facecolor=color, edgecolor="none"))
 
     def card(self, box: Box, card: Card, words: Script) -> None:
-        """Draw a card with all that stands on it."""
+        """Draw a card with its texts."""
         custom, rim = card.kind == "custom", card.kind == "output"
         if card.kind == "module":
             self._rectangle(behind(box), 8, facecolor=CARD, edgecolor=EDGE, linewidth=1.2)
@@ -127,7 +127,7 @@ class Canvas:
         self._text(x, y, card.badge, PAPER, BADGE_TEXT, "bold")
 
     def factor(self, curve: Curve, text: str) -> None:
-        """Write an edge's local factor."""
+        """Write the local factor of an edge."""
         x, y = curve.label
         ground = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
         self._text(x, y + 4, text, GRADIENT, weight="bold", bbox=ground)
@@ -295,9 +295,9 @@ def png(words: Script, drawn: Layout) -> bytes:
 def png_of_several(
     named: Sequence[tuple[str, Script, Layout]], different: Sequence[Different]
 ) -> bytes:
-    """Draw pictures under their names: tall ones side by side, if a page has room for them.
+    """Draw pictures under their names. Tall pictures are side by side if the page has room.
 
-    ``different`` is what differs in each of them.
+    ``different`` is what differs in each picture.
     """
     sheets = [Sheet(drawn) for _, _, drawn in named]
     sizes = [(sheet.width, sheet.height + HEADING) for sheet in sheets]

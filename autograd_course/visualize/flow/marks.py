@@ -1,4 +1,4 @@
-"""Gradients and small tensors as a few characters, which both drawings and the page read."""
+"""Gradients and small tensors as a few characters, for the drawings and the page."""
 
 import math
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
 
 def mark(gradient: Summary | None, unit: float) -> str:
-    """Write sign and length, in percent: ``+80`` is a positive gradient as large as the loss's."""
+    """Write sign and length in percent: ``+80`` is positive and as large as the loss's gradient."""
     if not isinstance(gradient, Reading) or gradient.sign == "0":
         return "0"
     if gradient.sign == "!":
@@ -45,7 +45,7 @@ def thickness(written: str) -> float:
 
 
 def flag(gradient: Summary | None, unit: float) -> str:
-    """Name what is wrong with a gradient's size in a word or two, or nothing."""
+    """Return a warning about the norm of a gradient in a word or two, or ``""``."""
     if not isinstance(gradient, Reading):
         return ""
     if gradient.sign == "!":
@@ -57,17 +57,17 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Describe in a phrase how large a gradient is beside the loss's."""
+    """Compare the norm of a gradient with that of the loss, in a phrase."""
     if gradient is None:
-        return "no gradient arrives: nothing before it learns from this path"
+        return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):
         return "unknown"
     if gradient.sign == "!":
-        things = f"{gradient.broken} element{'s' * (gradient.broken != 1)}"
-        return f"{things} nan or infinite: whatever it is added to is spoiled"
+        things = "1 element is" if gradient.broken == 1 else f"{gradient.broken} elements are"
+        return f"{things} nan or infinite, and so is every sum with this gradient"
     if gradient.sign == "0":
-        return "zero in every element: nothing before it learns from this path"
-    text = f"|∂| is {number(gradient.norm / unit, 3)} × the loss's"
+        return "zero in every element, so nothing before it learns from this path"
+    text = f"|∂| is {number(gradient.norm / unit, 3)} × that of the loss"
     word = flag(gradient, unit)
     return f"{text}: {word[2:]}" if word else text
 
@@ -99,7 +99,7 @@ def _letter(cell: float, largest: float) -> str:
 
 
 def shade(letter: str) -> tuple[str, float]:
-    """Return the look of a cell (as in :func:`look`), and how opaque it is, from 0 to 1."""
+    """Return the look of a cell (as in :func:`look`), and its opacity from 0 to 1."""
     if letter in _UP:
         return "plus", (_UP.index(letter) + 1) / LEVELS
     if letter in _DOWN:

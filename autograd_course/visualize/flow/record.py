@@ -1,4 +1,4 @@
-"""Recording a run: one real forward and one real backward pass become a trace."""
+"""Record one real forward and one real backward pass as a trace."""
 
 import inspect
 import math
@@ -521,12 +521,12 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
     """Run ``fn(*inputs)`` and its backward pass once, and record both.
 
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
-    returns a tensor or a tuple of some. If that is not one number, the loss is the sum of all
-    elements. ``inputs`` are its arguments; tensors are copied. ``names`` are for the inputs;
-    without them, the parameters' own names are used. Calls of ``nn.Module`` become groups.
+    returns a tensor or a tuple of tensors. The loss is the sum of all their elements. ``inputs``
+    are the arguments; tensors are copied. ``names`` are names for the inputs, by default those of
+    the parameters of ``fn``. Calls of ``nn.Module`` become groups.
 
-    The caller's tensors, gradients, random state, grad mode and default dtype stay as they are,
-    and nothing of the graph is kept alive.
+    The caller's tensors, gradients, random state, grad mode and default dtype do not change, and no
+    part of the graph stays alive.
 
     Raises :class:`TraceError` if an input has no values or none can have a gradient, if ``fn`` or a
     backward raises, or if the result is not a tensor or does not depend on the inputs.
@@ -590,14 +590,12 @@ def _forward(
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     tensors = [output for output in outputs if isinstance(output, Tensor)]
     if not tensors:
-        raise TraceError(
-            f"{name} returned {type(result).__name__}, not a tensor; let it return the loss."
-        )
+        raise TraceError(f"{name} returned {type(result).__name__}, not a tensor; return the loss.")
     differentiable = [tensor for tensor in tensors if tensor.requires_grad]
     if not differentiable:
         raise TraceError(
-            f"The output of {name} does not depend on its inputs through autograd; "
-            "look for detach(), no_grad(), .item() or a rounding to integers on the way."
+            f"Autograd does not connect the output of {name} to its inputs; check whether "
+            "detach(), no_grad(), .item() or a conversion to integers cuts the graph."
         )
     require_dense(differentiable, "Output", "return")
     for tensor in differentiable:

@@ -1,4 +1,4 @@
-"""A gradient's way through a graph, as plain data."""
+"""The path of a gradient through a graph, as plain data."""
 
 import math
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ class Heat:
 class Reading(Summary):
     """A summary with its ``heat`` map (up to 64 elements), ``std``, and share of ``zeros``.
 
-    ``sign`` is ``+`` or ``-`` where no element has the other sign, ``±`` where both occur (or the
-    numbers are complex), ``0`` where all are zero, and ``!`` where one is nan or infinite;
-    ``broken`` counts these.
+    ``sign`` is ``+`` or ``-`` if no element has the other sign, ``±`` if both occur (or the
+    numbers are complex), ``0`` if all are zero, and ``!`` if one is nan or infinite. ``broken``
+    counts the elements that are nan or infinite.
     """
 
     sign: Sign = "0"
@@ -48,7 +48,7 @@ class Reading(Summary):
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Reading":
-        """Read a tensor of any shape, dtype, layout and device; nothing of it is kept alive."""
+        """Summarize a tensor of any shape, dtype, layout and device without keeping it alive."""
         tensor = tensor if tensor.layout == torch.strided else tensor.detach().to_dense()
         seen = Summary.of(tensor)
         given = (seen.shape, seen.dtype, seen.values, seen.statistics)
@@ -63,7 +63,7 @@ class Reading(Summary):
 
     @property
     def text(self) -> str:
-        """All that is known, in one line of text."""
+        """The whole summary, in one line of text."""
         if not self.statistics or self.std is None:
             return super().text
         figures = dict(self.statistics)
@@ -119,9 +119,9 @@ Summaries = tuple[Summary | None, ...]
 
 @dataclass(frozen=True)
 class Saved:
-    """A tensor that a custom Function keeps from forward for backward.
+    """A tensor that a custom Function saves for backward.
 
-    ``role`` says what it is; of an input that autograd follows, ``argument`` says which one.
+    ``role`` says what it is. For a differentiable input, ``argument`` says which one.
     """
 
     summary: Summary
@@ -136,7 +136,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a custom Function's two methods; empty where it is not known."""
+    """The source code of the two methods of a custom Function; empty if it is not known."""
 
     forward: str
     backward: str
@@ -146,8 +146,8 @@ class Source:
 class Group:
     """A call of a module, or a run of consecutive operations, that can be drawn as one card.
 
-    ``parent`` is the group around it. ``name`` is the module's path, numbered if it is called
-    again, ``kind`` its class.
+    ``parent`` is the group around it. ``name`` is the path of the module, with a number for a
+    second call, and ``kind`` is its class.
     """
 
     name: str
@@ -157,7 +157,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Inside:
-    """What a folded group holds: its group's number, its nodes, and its parameters' gradients."""
+    """The content of a folded group: its number, its nodes, and the gradients of its parameters."""
 
     group: int
     operations: int
@@ -167,7 +167,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the graph, or one tensor at its rim.
+    """One node of the graph, or one input or output.
 
     ``name`` is unique in its trace. ``op`` is the operation: PyTorch's own name without
     ``Backward0``, or the class of a custom Function. ``values`` are its outputs in forward and
@@ -176,9 +176,9 @@ class Node:
     ``saved``, ``attributes`` and ``source`` open a custom Function. ``folded`` lists the operations
     of a chain that only reshapes, first to last, and is drawn as one node.
 
-    ``hooks`` names the tensor hooks on its outputs; ``before`` holds, where a hook of whatever
-    kind changed a gradient, what it was before. ``group`` is the innermost group that it is in, and
-    a node of kind ``module`` stands for all that is ``inside``.
+    ``hooks`` names the tensor hooks on its outputs. If a hook of any kind changed a gradient,
+    ``before`` contains the gradient before the hook. ``group`` is the innermost group around the
+    node. A node of kind ``module`` represents everything ``inside`` of it.
     """
 
     id: int
@@ -216,12 +216,12 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A value's way from the node ``source`` into the node ``target``, and its gradient's way back.
+    """A value goes from the node ``source`` to the node ``target``, and its gradient goes back.
 
     ``output`` says which output of ``source`` it is, ``argument`` which differentiable argument of
     ``target``. ``gradient`` is what ``target`` sends back. ``factor`` is the local derivative,
-    ``gradient / grad_output``; it is given only where that quotient *is* the derivative: the
-    operation works element by element (or on single numbers) and no ``grad_output`` is zero.
+    ``gradient / grad_output``. It is ``None`` unless this quotient *is* the derivative, which needs
+    an elementwise operation (or single numbers) and a ``grad_output`` without zeros.
     """
 
     source: int
@@ -245,12 +245,12 @@ class Edge:
 
 @dataclass(frozen=True)
 class Trace:
-    """One forward and one backward pass, as they really went.
+    """One real forward and backward pass.
 
     ``nodes`` are in the order of forward, and ``nodes[i].id == i``; ``backward`` lists ids in the
-    order in which the engine reached them. ``summed`` tells that the output was no scalar, so that
-    the loss is the sum of all its elements. ``groups`` are the modules that ran, outer ones before
-    inner ones; ``unit`` is the norm of the gradient at the loss, to which others are compared.
+    order in which the engine reached them. ``summed`` says that the output is not a scalar, so that
+    the loss is the sum of all its elements. ``groups`` are the modules that ran, outer modules
+    first. ``unit`` is the norm of the gradient at the loss, with which the others are compared.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""What is shown of a function: its trace, which modules are open, and what its sliders bring."""
+"""What is shown of a function: its trace, its open modules, and the frames of its sliders."""
 
 import io
 import warnings
@@ -32,7 +32,7 @@ from autograd_course.visualize.kit.slider import among, positions
 
 @dataclass(frozen=True)
 class Drawn:
-    """A layout, the words that it is for, and the sizes that it gives them."""
+    """A layout, its script, and the sizes of the cards and labels."""
 
     words: Script
     sizes: Sizes
@@ -41,10 +41,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Picture:
-    """A trace, drawn when asked: PNG, SVG, and plain text for those who cannot see either.
+    """A trace as PNG, as SVG, and as plain text, each created on first use.
 
-    ``drawn`` is an earlier drawing: of the same graph with other numbers it is kept, as long as
-    they fit in, so that nothing moves but the numbers.
+    ``drawn`` is an earlier drawing of the same graph with other numbers. It is reused if the new
+    numbers fit, so that only the numbers change.
     """
 
     trace: Trace
@@ -52,17 +52,17 @@ class Picture:
 
     @cached_property
     def words(self) -> Script:
-        """The trace in words."""
+        """The texts of the trace."""
         return script(self.trace)
 
     @cached_property
     def layout(self) -> Layout:
-        """Where everything stands."""
+        """The positions of everything."""
         return self.drawing.layout
 
     @cached_property
     def drawing(self) -> Drawn:
-        """The layout, and what it was made for."""
+        """The layout, with its script and sizes."""
         sizes, before = needed(self.words), self.drawn
         if before is None or before.words != self.words:
             return Drawn(self.words, sizes, layout(self.trace, self.words, sizes))
@@ -115,7 +115,7 @@ _MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps; those around each 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function, its inputs, and the ranges in which some of its scalar inputs may move."""
+    """A function, its inputs, and the ranges of the scalar inputs with sliders."""
 
     fn: Any
     inputs: tuple[Any, ...]
@@ -132,11 +132,11 @@ class Experiment:
         return trace_gradient_flow(self.fn, *inputs, names=self.names)
 
     def values(self) -> dict[str, float]:
-        """Return the given values of the inputs that may move."""
+        """Return the given values of the inputs with sliders."""
         return {name: x.item() for name, x in self._named() if name in self.ranges}
 
     def sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
-        """Return a slider for each range: its values, their labels, and where it stands."""
+        """Return a slider for each range: its values, their labels, and its position."""
         return [self._slider(name, at[name]) for name in self.ranges]
 
     def _slider(self, name: str, value: float) -> dict[str, Any]:
@@ -159,10 +159,10 @@ class Experiment:
         words: Script,
         fold: Fold,
     ) -> Iterator[Frame]:
-        """Yield the texts to show at each value of one input, the others staying where they are.
+        """Yield the texts for each value of one input. The other inputs keep their values.
 
-        ``fold`` folds a trace as it is in ``words``. A value at which the graph is another, or the
-        function raises, has ``None`` for texts.
+        ``fold`` folds a trace like the one in ``words``. The texts are ``None`` for a value that
+        leads to another graph, or to an exception.
         """
         return (self._texts({**at, name: value}, words, fold) for value in values)
 
@@ -182,7 +182,7 @@ class Experiment:
 def experiment(
     fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
 ) -> Experiment:
-    """Check and name what is to be traced. Without ``sweep`` nothing may move.
+    """Check and name the function and its inputs. Without ``sweep`` there are no sliders.
 
     Raises :class:`TraceError` if an input has no values, or ``sweep`` names no scalar input.
     """
@@ -191,17 +191,17 @@ def experiment(
     movable = [name for name, _ in _scalars(inputs, called)]
     if wrong := [name for name in sweep or {} if name not in movable]:
         raise TraceError(
-            f"sweep names {wrong[0]!r}, which is not a scalar input; "
-            f"those are: {', '.join(movable) or 'none'}."
+            f"sweep contains {wrong[0]!r}, which is not a scalar input; "
+            f"the scalar inputs are: {', '.join(movable) or 'none'}."
         )
     ranges = {name: finite_range(name, pair) for name, pair in (sweep or {}).items()}
     return Experiment(fn, tuple(inputs), called, ranges)
 
 
 def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) -> dict[str, Range]:
-    """Choose a range for each scalar input of a small graph; none where that would be many.
+    """Choose a range for each scalar input, if the graph is small.
 
-    All sweeps together stay below a megabyte, so that a notebook opens at once.
+    All sweeps together stay below a megabyte, so that a notebook opens quickly.
     """
     scalars = _scalars(inputs, names)
     if len(scalars) > _MOST_SLIDERS or len(trace.nodes) > _MOST_NODES:
@@ -212,7 +212,7 @@ def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) ->
 
 
 def _around(value: float) -> Range:
-    """Return a range on both sides of 0, where derivatives change: that is what one drags for."""
+    """Return a range on both sides of 0, because derivatives often change there."""
     reach = max(_LEAST_REACH, 2 * abs(value))
     return -reach, reach
 
@@ -238,7 +238,7 @@ Sweep = Mapping[str, Range] | bool
 
 @dataclass(frozen=True)
 class View:
-    """A trace with all its nodes, and the groups that are opened in its picture."""
+    """A trace with all its nodes, and the groups that its picture shows open."""
 
     source: Experiment
     trace: Trace
@@ -252,13 +252,13 @@ class View:
         return Picture(self.folded(self.trace), self.drawn)
 
     def folded(self, trace: Trace) -> Trace:
-        """Fold a trace as this view's is."""
+        """Fold a trace like that of this view."""
         return shown(trace, self.opened)
 
     def at(self, values: Mapping[str, float]) -> "View":
-        """Return the view with some inputs at other values.
+        """Return the view for other values of some inputs.
 
-        Its modules stay open, unless others run there. Raises :class:`TraceError`.
+        Its modules stay open, unless other modules run. Raises :class:`TraceError`.
         """
         trace = self.source.trace(values)
         same = trace.groups == self.trace.groups
@@ -266,27 +266,27 @@ class View:
         return replace(self, trace=trace, opened=opened, drawn=self.picture.drawing)
 
     def unfolded(self, opened: Sequence[int]) -> "View":
-        """Return the view with other groups opened; what is no group is ignored."""
+        """Return the view with other open groups; unknown groups are ignored."""
         groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
         return replace(self, opened=tuple(groups))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
-        """Return the view with room for other texts, too: nothing will move when they come."""
+        """Return the view with room for other texts too, so that nothing moves when they appear."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property
     def phases(self) -> tuple[int, int]:
-        """How many steps there are forward and back; the start is none."""
+        """The numbers of forward and backward steps, without the start."""
         phases = [step.phase for step in self.picture.words.steps]
         return phases.count("forward"), phases.count("backward")
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The numbers that fill the slots of the view."""
+        """The texts that fill the slots of the view."""
         return self.picture.words.texts
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the page needs to know beside the texts."""
+        """Return what the page needs, except for the texts."""
         words = asdict(replace(self.picture.words, texts=()))
         del words["texts"]
         return {**words, "name": self.name, "svg": self.picture.live_svg}
@@ -294,7 +294,7 @@ class View:
     def frames(
         self, name: str, values: Sequence[float], at: Mapping[str, float]
     ) -> Iterator[Frame]:
-        """Yield the texts at each value of one input."""
+        """Yield the texts for each value of one input."""
         return self.source.frames(name, values, at, self.picture.words, self.folded)
 
 
@@ -306,9 +306,11 @@ def view_of(
     depth: int | None,
     name: str = "",
 ) -> View:
-    """Trace a function and return what is shown of it; see :func:`gradient_flow`."""
+    """Trace a function and return its view; see :func:`gradient_flow`."""
     if not isinstance(sweep, Mapping | bool):
-        raise TraceError('sweep is True, False, or a range for each name: {"x": (-3.0, 3.0)}.')
+        raise TraceError(
+            'sweep must be True, False or a dict of ranges, such as {"x": (-3.0, 3.0)}.'
+        )
     depth = None if depth is None else whole_number("depth", depth, 1)
     source = experiment(fn, inputs, names, sweep if isinstance(sweep, Mapping) else None)
     trace = source.trace({})

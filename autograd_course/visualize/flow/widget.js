@@ -14,9 +14,9 @@ const LOOKS = { "+": "plus", "-": "minus", "±": "mixed", 0: "zero", "!": "broke
 const EDGE = { thin: 1, thick: 4 }; // pixels
 const DEPTH = 6; // levels of a heat map's cells on each side of zero
 
-const KEYS = "▸ is a folded module: click or Enter unfolds it, Backspace folds it again. Left and right " +
-  "arrows step, up and down go from node to node, Enter opens one, Escape closes it, Space plays. In " +
-  "the menus arrows choose, Enter goes there.";
+const KEYS = "▸ marks a folded module. Click it or press Enter to unfold it; press Backspace to fold it. " +
+  "The left and right arrows step, and the up and down arrows move between nodes. Enter opens a node, " +
+  "Escape closes it, and Space plays. In a menu, choose with the arrows and press Enter.";
 
 const lengthOf = (mark) => Number(mark.slice(1) || 0) / 100;
 
@@ -72,10 +72,10 @@ function shade(letter) {
   return { className: `agf-cell agf-${name}`, "fill-opacity": opacity.toFixed(2) };
 }
 
-/** A key to the signs, for those who ask. */
+/** The key to the signs. */
 function signsKey(compared) {
   const samples = [
-    ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner, shorter: smaller |∂|, logarithmically"],
+    ["+80", "positive ∂"], ["-80", "negative ∂ (dashed, blue)"], ["+20", "thinner and shorter: smaller |∂| (log scale)"],
     ["0", "∂ is zero"],
   ];
   const rows = samples.map(([mark, text]) => {
@@ -87,8 +87,8 @@ function signsKey(compared) {
   const map = draw("g", {}, ...heatMap("fc.CF", 5, 12));
   rows.push(make("span", { className: "agf-sample" },
     draw("svg", { className: "agf-swatch", width: 62, height: 13, "aria-hidden": "true" }, map),
-    "heat map: its largest positive value to its most negative one (dash)"));
-  if (compared) rows.push(make("span", { className: "agf-sample", text: "≠ differs between the flows: an operation, a local factor" }));
+    "heat map, from the largest positive to the most negative value (dash)"));
+  if (compared) rows.push(make("span", { className: "agf-sample", text: "≠ differs between the flows: an operation or a local factor" }));
   return make("div", { className: "agf-key", role: "group", "aria-label": "Key" }, ...rows, make("p", { text: KEYS }));
 }
 
@@ -492,8 +492,8 @@ class Pane {
   }
 
   name(of) {
-    this.jump.ariaLabel = `Go to a node${of}: choose one, then Enter`;
-    this.folder.ariaLabel = `Fold a module${of}: choose one, then Enter`;
+    this.jump.ariaLabel = `Go to a node${of}: choose it and press Enter`;
+    this.folder.ariaLabel = `Fold a module${of}: choose it and press Enter`;
     this.details.element.ariaLabel = `Details${of}`;
   }
 

@@ -1,4 +1,4 @@
-"""The live picture: step, play, scrub, look into nodes, unfold modules, move the inputs."""
+"""The live picture: step, play, scrub, open nodes, unfold modules, move the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
@@ -20,11 +20,11 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 class FlowWidget(Live):
     """Views of functions, stepped together.
 
-    ``view`` is the view model, ``numbers`` what comes anew with every trace. ``step`` is where the
-    player is, from 0 (inputs given) to ``steps``; setting it moves the picture. ``inputs`` holds
-    the values of the inputs that have sliders; setting it traces anew. ``opened`` lists for each
-    view the groups that are not folded. ``sweeps`` holds what to show as a slider moves; after a
-    new trace it follows as soon as the kernel has time.
+    ``view`` is the view model, and ``numbers`` is what changes with each trace. ``step`` is the
+    current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the values of the inputs
+    with sliders. ``opened`` lists for each view the groups that are not folded. You can set
+    ``step``, ``inputs`` and ``opened``. ``sweeps`` contains what to show when a slider moves. After
+    a new trace the kernel computes it when it is idle.
     """
 
     _esm = BUNDLES / "flow.js"
@@ -53,7 +53,7 @@ class FlowWidget(Live):
 
     @property
     def phases(self) -> tuple[int, int]:
-        """How many steps go forward and back; of several views, in the longest."""
+        """The numbers of forward and backward steps, of the longest view."""
         forward, back = zip(*(view.phases for view in self.views), strict=True)
         return max(forward), max(back)
 
@@ -71,11 +71,11 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        """Yield what to show at each value of one input, ``None`` where the graph is another."""
+        """Yield what to show for each value of one input, ``None`` if the graph is different."""
         raise NotImplementedError
 
     def _make_room(self) -> None:
-        """Let the cards be as wide as any number that a slider brings, or they would move then."""
+        """Make each card as wide as its widest number, so that a slider does not move the cards."""
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
@@ -140,7 +140,7 @@ class FlowWidget(Live):
         self._idle_task.start(self._swept())
 
     def _swept(self) -> Iterator[None]:
-        """Sweep each input, one value at a time; a sweep that still holds is kept."""
+        """Sweep each input, one value at a time; keep the sweeps that are still valid."""
         at, shape = self.numbers["answers"], self.view["shape"]
         sweeps = []
         for slider in self.numbers["sliders"]:
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return where a step stands when the phases have become longer or shorter; ends stay ends."""
+    """Return the corresponding step when the length of a phase has changed; ends stay ends."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0
@@ -174,9 +174,9 @@ def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
 
 
 class GradientFlow(FlowWidget):
-    """A trace, step by step. Made by :func:`gradient_flow`.
+    """A trace, step by step. :func:`gradient_flow` creates it.
 
-    ``trace`` is the trace with all its nodes and ``picture`` its static picture, modules folded.
+    ``trace`` is the trace with all nodes, and ``picture`` its static picture with folded modules.
     """
 
     @property
@@ -228,12 +228,12 @@ def gradient_flow(
             The loss is the sum of their elements.
         inputs: The arguments of the call.
         names: Names for the inputs; by default those of the parameters of ``fn``.
-        sweep: Which scalar inputs get a slider, with its range, as in ``{"x": (-3.0, 3.0)}``. By
-            default each scalar input of a small graph has one; with ``False`` none has.
-        step: The step that is shown first. By default it is the last one, where all values and
-            gradients are known.
-        depth: Modules nested at least this deep are folded into one card each. By default as many
-            are folded as it takes to show at most sixty cards.
+        sweep: The scalar inputs that get a slider, with its range, as in ``{"x": (-3.0, 3.0)}``.
+            By default each scalar input of a small graph gets a slider. ``False`` means no sliders.
+        step: The first step to show. By default it is the last step, where all values and gradients
+            are known.
+        depth: Each module that is nested at least this deep is folded into one card. By default,
+            modules are folded until there are at most sixty cards.
 
     Returns:
         A widget, which a notebook shows. Printed, it describes the graph in words.

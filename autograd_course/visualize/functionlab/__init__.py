@@ -1,4 +1,4 @@
-"""Function lab: one Function under the hand, with its curve and the tangent of its backward.
+"""Function lab: one Function with its lines, its curve and the tangent from its backward.
 
 ``subject, lines → trace → describe → view → figure, widget``; ``tangent`` is a lab at one point.
 """

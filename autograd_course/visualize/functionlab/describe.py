@@ -1,4 +1,4 @@
-"""What the lab says: about one place of x, about the whole range, and all of it as plain text."""
+"""What the lab says about one x and about the whole range, and a plain-text summary."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -9,26 +9,26 @@ from autograd_course.visualize.functionlab.trace import Kept, Position, Sweep, V
 from autograd_course.visualize.kit.formatting import number
 
 _MOST_REGIONS = 3
-_IF_MEANT = "right if it is meant as a surrogate"
+_IF_MEANT = "right only as a surrogate gradient"
 _NOWHERE: dict[Verdict, str] = {"jump": "jumps", "steep": "is infinitely steep"}
 
 
 def slope(value: float | None) -> str:
-    """Write a slope, without the rounding noise of differences."""
+    """Write a slope, without the rounding noise of finite differences."""
     if value is None:
         return "none"
     return number(round(value, 4) if math.isfinite(value) else value)
 
 
 def by_backward(position: Position) -> str:
-    """Return the slope that backward claims, as text."""
+    """Return the slope from backward, as text."""
     if position.run is None or position.failure:
         return "none"
     return slope(position.slope)
 
 
 def by_differences(position: Position) -> str:
-    """Return forward's slope by differences, as text: two where the sides differ."""
+    """Return the slope from finite differences, as text: two slopes if the sides differ."""
     if position.sides is None or position.verdict in _NOWHERE:
         return "none"
     if position.sides.bent:
@@ -37,45 +37,45 @@ def by_differences(position: Position) -> str:
 
 
 def judged(position: Position, variable: str) -> str:
-    """Say in one sentence how backward and forward compare at a place."""
+    """Compare backward with forward at one x, in a sentence."""
     at, claim = f"{variable} = {number(position.x)}", by_backward(position)
     if position.verdict == "open":
         return position.failure or (
-            f"At {at} forward has no finite value on both sides: there is nothing to compare."
+            f"There is nothing to compare at {at}, because forward is not finite next to it."
         )
     if position.slope is None:
         return _without_gradient(position)
     if position.verdict in _NOWHERE:
         does = _NOWHERE[position.verdict]
-        return f"◇ Forward {does} at {at}: it has no slope there. Backward says {claim}."
+        return f"◇ Forward {does} at {at} and has no slope there. Backward gives slope {claim}."
     if position.verdict == "kink" and position.sides:
         left, right = slope(position.sides.left), slope(position.sides.right)
         return (
-            f"◇ A kink at {at}: slope {left} on the left, {right} on the right. "
-            f"Backward says {claim}."
+            f"◇ Forward has a kink at {at}: slope {left} on the left, {right} on the right. "
+            f"Backward gives slope {claim}."
         )
     found = by_differences(position)
     if position.verdict == "surrogate":
-        return f"◇ Forward is flat at {at}, and backward says {claim}: {_IF_MEANT}."
-    verb = "✓ They agree" if position.verdict == "agree" else "✗ They differ"
-    return f"{verb} at {at}: slope {claim} by backward, {found} by differences."
+        return f"◇ Forward is flat at {at}, but backward gives slope {claim}: {_IF_MEANT}."
+    verb = "✓ The slopes agree" if position.verdict == "agree" else "✗ The slopes differ"
+    return f"{verb} at {at}: {claim} from backward, {found} from finite differences."
 
 
 def _without_gradient(position: Position) -> str:
     returned = slope(position.run.gradient or 0.0) if position.run else "none"
     if position.verdict == "agree":
-        return "✓ grad_output is 0, and backward returned 0: nothing in, nothing out."
+        return "✓ grad_output is 0, so backward must return 0, and it does."
     return (
-        f"✗ grad_output is 0, and backward returned {returned}; "
-        "backward is linear in grad_output, so it must be 0."
+        f"✗ grad_output is 0, but backward returned {returned}. "
+        "Backward is linear in grad_output, so it must return 0."
     )
 
 
 def sent_back(position: Position, grad_output: float) -> str:
-    """Say what came to backward, what it returned, and which slope that means."""
+    """Write what backward received and returned, and the slope that follows."""
     run, g = position.run, number(grad_output)
     if run is None:
-        return "forward raised: backward is not called"
+        return "forward raised, so backward does not run"
     if position.failure:
         return f"grad_output ∂ {g} → backward → raised"
     chain = f"grad_output ∂ {g} → backward → ∂ {run.returned}"
@@ -85,10 +85,10 @@ def sent_back(position: Position, grad_output: float) -> str:
 
 
 def overview(sweep: Sweep) -> str:
-    """Say where over the whole range backward and forward differ."""
+    """Say where backward and forward differ in the whole range."""
     first, last = sweep.positions[0].x, sweep.positions[-1].x
     parts = [
-        *_regions(sweep, "differ", "✗ They differ"),
+        *_regions(sweep, "differ", "✗ the slopes differ"),
         *_regions(sweep, "surrogate", "◇ backward is not the derivative"),
         *_regions(sweep, "kink", "◇ kink"),
         *_regions(sweep, "jump", "◇ jump"),
@@ -96,10 +96,10 @@ def overview(sweep: Sweep) -> str:
         *_regions(sweep, "open", "not comparable"),
     ]
     if any(position.verdict == "surrogate" for position in sweep.positions):
-        parts.append(f"forward is a staircase: {_IF_MEANT}")
+        parts.append(f"forward is a step function: {_IF_MEANT}")
     elif not any(position.verdict == "differ" for position in sweep.positions):
         some = any(position.verdict == "agree" for position in sweep.positions)
-        parts.insert(0, "✓ they agree" if some else "nothing to compare")
+        parts.insert(0, "✓ the slopes agree" if some else "nothing to compare")
     return f"For {sweep.variable} from {number(first)} to {number(last)}: {'; '.join(parts)}."
 
 
@@ -107,7 +107,7 @@ def _regions(sweep: Sweep, verdict: Verdict, words: str) -> Iterator[str]:
     regions = spans_of(sweep.positions, verdict)
     if len(regions) > _MOST_REGIONS:
         count = sum(position.verdict == verdict for position in sweep.positions)
-        yield f"{words} at {count} of {len(sweep.positions)} places"
+        yield f"{words} at {count} of {len(sweep.positions)} points"
     elif regions:
         yield f"{words} {' and '.join(_region(*region) for region in regions)}"
 
@@ -119,7 +119,7 @@ def _region(low: float, high: float) -> str:
 
 
 def spans_of(positions: Sequence[Position], verdict: Verdict) -> list[tuple[float, float]]:
-    """Return where neighbors share a verdict, as first and last x of each such stretch."""
+    """Return the first and the last x of each interval with this verdict."""
     stretches = groupby(positions, lambda position: position.verdict == verdict)
     found = [[position.x for position in stretch] for same, stretch in stretches if same]
     return [(stretch[0], stretch[-1]) for stretch in found]
@@ -132,7 +132,7 @@ def called(sweep: Sweep, x: float) -> str:
 
 
 def noted(steps: Sequence[Step]) -> dict[int, str]:
-    """Return a note for each row that ran: the last one, and how often where it ran in a loop."""
+    """Return the last note for each row that ran, and how often it ran if it is in a loop."""
     found: dict[int, str] = {}
     for row in dict.fromkeys(step.row for step in steps):
         notes = [step.note for step in steps if step.row == row]
@@ -142,12 +142,12 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write a thing that ctx holds, in one line."""
+    """Write what ctx stores under one name, in one line."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 
 def describe(sweep: Sweep, source: Listing, index: int) -> str:
-    """Tell all that the picture shows, as plain text."""
+    """Describe what the picture shows, as plain text."""
     position = sweep.positions[index]
     notes = noted(position.steps)
     lines = [f"Function lab: {called(sweep, position.x)}"]
@@ -156,7 +156,7 @@ def describe(sweep: Sweep, source: Listing, index: int) -> str:
     lines += [f"  {row}" for row in _annotated(source, notes)]
     if position.run and source.own:
         kept = [held(one) for one in position.run.kept]
-        lines.append("ctx keeps " + ("; ".join(kept) or "nothing"))
+        lines.append("ctx stores " + ("; ".join(kept) or "nothing"))
     lines.append(sent_back(position, sweep.grad_output))
     return "\n".join([*lines, judged(position, sweep.variable), overview(sweep)])
 

@@ -37,7 +37,7 @@ _MOST_LINES = 44
 
 
 def draw(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
-    """Draw the place with that index as PNG; ``steps`` are the lines that have run."""
+    """Draw the position with this index as PNG; ``steps`` are the lines that have run."""
     position = sweep.positions[index]
     lines = _source_lines(sweep, source, position, steps)
     height = max(_LEAST_HEIGHT, 0.5 + LINE * len(lines))
@@ -78,11 +78,11 @@ def _tangents(
     position: Position,
 ) -> Iterator[tuple[float, tuple[float, float], dict[str, Any], str]]:
     if position.slope is not None:
-        label = f"slope by backward: {describe.by_backward(position)}"
+        label = f"slope from backward: {describe.by_backward(position)}"
         yield position.slope, (-1, 1), BROAD, label
     if position.sides is None or position.verdict in ("jump", "steep"):
         return
-    label = f"slope by differences: {describe.by_differences(position)}"
+    label = f"slope from finite differences: {describe.by_differences(position)}"
     if position.sides.bent:
         yield position.sides.left, (-1, 0), DASHED, label
         yield position.sides.right, (0, 1), DASHED, ""
@@ -93,7 +93,7 @@ def _tangents(
 def _tangent(
     axes: Axes, x: float, y: float, slope: float, sides: Any, look: dict[str, Any], label: str
 ) -> None:
-    """Draw a tangent that is equally long on the page, however steep it is."""
+    """Draw a tangent that has the same length on the page for every slope."""
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
     rise = slope * ((x1 - x0) / (y1 - y0)) * (box.height / box.width)  # on the page
@@ -118,12 +118,12 @@ def _slopes(axes: Axes, sweep: Sweep, position: Position) -> None:
         places, chosen = zip(*lines["chosen"], strict=True)
         axes.plot(places, chosen, "o", color=GRADIENT, markersize=5, alpha=0.8)
     axes.axvline(position.x, color=INK, linewidth=1, linestyle=":")
-    title = f"slope over {sweep.variable}: backward (broad), differences (dashed)"
+    title = f"slope over {sweep.variable}: backward (thick), finite differences (dashed)"
     axes.set_title(title, loc="left", pad=15, fontsize=8.5, color=INK, fontfamily=SANS)
 
 
 def _banded(axes: Axes, regions: Sequence[tuple[float, float]], color: str, sign: str) -> None:
-    """Shade stretches of x, with a sign above each: color alone would not tell."""
+    """Shade intervals of x, with a sign above each, because color alone is not accessible."""
     look: Any = {"color": color, "ha": "center", "va": "bottom", "fontfamily": SANS}
     for low, high in regions:
         axes.axvspan(low, high, facecolor=color, alpha=0.07, linewidth=0)
@@ -135,7 +135,7 @@ def _gap(y: float | None) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# The source: rows, what each left behind, and what ctx keeps.
+# The source: rows, the effect of each, and what ctx stores.
 # --------------------------------------------------------------------------------------------------
 
 Line = tuple[str, str, int]  # text, color, and after how many characters of the line above
@@ -144,7 +144,7 @@ Line = tuple[str, str, int]  # text, color, and after how many characters of the
 def _source_lines(
     sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
 ) -> list[Line]:
-    """Return what is to be written, cut after so many lines as a page can show."""
+    """Return the lines to write, at most as many as a page can show."""
     lines = list(_lines(sweep, source, position, steps))
     return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], ("…", SOFT, 0)]
 
@@ -169,8 +169,8 @@ def _held(source: Listing, position: Position) -> Iterator[Line]:
     yield "", INK, 0
     if source.own and position.run:
         kept = [describe.held(one) for one in position.run.kept] or ["nothing"]
-        for word, text in zip(["ctx keeps", *[""] * len(kept)], kept, strict=False):
-            yield f"{word:9} {text}", SOFT, 0
+        for word, text in zip(["ctx stores", *[""] * len(kept)], kept, strict=False):
+            yield f"{word:10} {text}", SOFT, 0
         yield "", INK, 0
 
 
@@ -183,7 +183,7 @@ def _annotated(row: str, note: str, color: str, ran: bool) -> Iterator[Line]:
 
 
 def _source(figure: Figure, lines: Sequence[Line], left: float) -> None:
-    """Write lines from the top of the figure; a note stands beside its row where it fits."""
+    """Write lines from the top of the figure; a note is next to its row if it fits there."""
     (width, height), at = figure.get_size_inches(), 0.62 - LINE
     look: Any = {"fontsize": 7.8, "fontfamily": MONO, "va": "center", "parse_math": False}
     for index, (text, color, after) in enumerate(lines):

@@ -30,7 +30,7 @@ _LONGEST = 48  # characters of a value
 
 @dataclass(frozen=True)
 class Step:
-    """A line that ran: its row in the listing, and what is new after it, as text."""
+    """A line that ran: its row in the listing, and its effect, as text."""
 
     row: int
     phase: Phase
@@ -52,7 +52,7 @@ class Part:
     rows: tuple[str, ...]
 
     def row(self, line: int) -> int | None:
-        """Return the row of a line of the file; the ``def`` stands for what comes before it."""
+        """Return the row of a line of the file; lines before the ``def`` belong to its row."""
         if line in self.lines:
             return self.first + self.lines.index(line)
         return self.first if self.lines and line < self.lines[0] else None
@@ -60,9 +60,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Listing:
-    """What is shown of the source. ``missing`` names the functions whose source is not to be had.
+    """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` tells whether backward is written by hand; else it is autograd's.
+    ``own`` says whether the backward is that of a custom Function, and not autograd's.
     """
 
     parts: tuple[Part, ...]
@@ -131,7 +131,7 @@ def _unshown(text: Sequence[str]) -> set[int]:
 class Lines:
     """Records the steps of a run.
 
-    Beside another tracer, a debugger's say, it records nothing, nor where tracing is unsafe.
+    It records nothing if another tracer is active, such as a debugger, or if tracing is unsafe.
     """
 
     def __init__(self, shown: Listing) -> None:
@@ -150,14 +150,14 @@ class Lines:
                 self.end()
 
     def begin(self) -> bool:
-        """Start to record in the present thread, unless somebody traces it already."""
+        """Start to record in the current thread, unless another tracer is active."""
         if not self._parts or sys.gettrace() is not None or _would_hang():
             return False
         sys.settrace(self._called)
         return True
 
     def end(self) -> None:
-        """Stop recording in the present thread, which no one else has traced."""
+        """Stop recording in the current thread."""
         sys.settrace(None)
 
     def note(self, part: Part, line: int, text: str) -> None:
@@ -253,7 +253,7 @@ def _kept(name: str, ctx: Any, variables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def written(value: Any) -> str:
-    """Write any value in a few characters, without an address."""
+    """Write any value in a few characters, without a memory address."""
     if isinstance(value, Tensor):
         return _tensor(value)
     if isinstance(value, bool | int | float | complex):

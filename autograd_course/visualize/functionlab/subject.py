@@ -1,4 +1,4 @@
-"""What is under the hand: a function of one number x, its other arguments, and their ranges."""
+"""The function to examine: a function of one number x, its other arguments, and their ranges."""
 
 import inspect
 import math
@@ -26,9 +26,9 @@ _LEAST_REACH = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A function, called as ``fn(x, *arguments)``; ``names`` has x's name first.
+    """A function, called as ``fn(x, *arguments)``; the first of ``names`` is that of x.
 
-    ``values`` are the arguments that may move, and ``grad_output``.
+    ``values`` are the arguments with sliders, and ``grad_output``.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Subject:
     ranges: Mapping[str, Range]
 
     def values(self) -> dict[str, float]:
-        """Return the given values of what may move, by name."""
+        """Return the given values of the arguments with sliders, by name."""
         given = zip(self.names[1:], self.arguments, strict=True)
         return {name: float(v) for name, v in given if _movable(v)} | {GRAD_OUTPUT: 1.0}
 
@@ -56,14 +56,14 @@ class Subject:
         return -reach, reach
 
     def whole(self, name: str) -> bool:
-        """Tell whether a value is an integer, and stays one."""
+        """Whether a value is an integer, whose slider has only integers."""
         given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
         return isinstance(given, int)
 
     def inputs(self, x: float, values: Mapping[str, float], graph: bool) -> list[Any]:
-        """Return fresh arguments for a call, tensors in float64; ``graph``: they ask for gradients.
+        """Return new arguments for a call, with float64 tensors; with ``graph`` they require grad.
 
-        Every call has its own copies, so that none sees what another has changed in place.
+        Each call gets its own copies, so that in-place changes of one call do not affect another.
         """
         moved = [values.get(name) for name in self.names[1:]]
         pairs = zip(self.arguments, moved, strict=True)
@@ -73,7 +73,7 @@ class Subject:
 
     @property
     def on_three(self) -> str:
-        """How to make a function of a scalar where the function itself wants a tensor."""
+        """The code that turns a function of a tensor into a function of a scalar."""
         apply = ".apply" if isinstance(self.fn, type) else ""
         return f"lambda x: {self.name}{apply}(x.expand(3), ...).sum()"
 
@@ -107,14 +107,14 @@ def subject(
     names: Sequence[str] | None,
     ranges: Mapping[str, Range] | None,
 ) -> Subject:
-    """Check what is given, and complete it by the function's own defaults and names.
+    """Check the arguments, and add the defaults and the names of the function.
 
-    Raises :class:`TraceError` for what is no function, no number, or no range of a known name.
+    Raises :class:`TraceError` for an argument that is not a function, a number or a known range.
     """
     if not callable(fn):
         raise TraceError(
             f"function_lab needs a Function class or a callable, not {fn!r}; write "
-            "function_lab(Square) rather than function_lab(Square.apply(x))."
+            "function_lab(Square), not function_lab(Square.apply(x))."
         )
     require_values(parameters)
     arguments = (*parameters, *_defaults(name, fn, len(parameters)))
@@ -127,7 +127,7 @@ def subject(
     if wrong := set(found.ranges) - {called[0], *found.values()}:
         known = ", ".join((called[0], *found.values()))
         raise TraceError(
-            f"ranges names {min(wrong)!r}, which does not move in {name}; those that do: {known}."
+            f"ranges contains {min(wrong)!r}, but {name} has sliders only for: {known}."
         )
     return found
 
@@ -136,12 +136,12 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
     if ranges is None:
         return {}
     if not isinstance(ranges, Mapping):
-        raise TraceError('ranges gives a range for each name: {"x": (-3.0, 3.0)}.')
+        raise TraceError('ranges must be a dict of ranges by name, such as {"x": (-3.0, 3.0)}.')
     return {name: finite_range(name, pair) for name, pair in ranges.items()}
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:
-    """Return the defaults of the arguments that were left out, up to one that has none."""
+    """Return the defaults of the missing arguments, up to the first that has no default."""
     expected = positional_parameters(fn)[1 + given :]  # the first one is x
     if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
         raise TraceError(

@@ -1,4 +1,4 @@
-"""A curve with the tangent that backward claims, beside the one that forward has."""
+"""A curve with two tangents: one with the slope from backward, one from finite differences."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,14 +30,14 @@ _POINTS = 241
 _LENGTH = 0.55  # of a tangent, in parts of the curve's half
 _VERDICTS = {
     "agree": "✓ They agree",
-    "disagree": "✗ They disagree",
-    "kink": "A kink: there is no derivative here",
+    "disagree": "✗ They differ",
+    "kink": "The curve has a kink here, so it has no derivative",
 }
 
 
 @dataclass(frozen=True)
 class Tangent:
-    """The slope of ``name`` at ``x`` by its backward, and by differences of its forward.
+    """The slope of ``name`` at ``x``, from its backward and from finite differences.
 
     ``left`` and ``right`` are the one-sided slopes. ``curve`` lists points of the graph.
     """
@@ -57,19 +57,19 @@ class Tangent:
 
     @property
     def verdict(self) -> str:
-        """``agree``, ``disagree``, or ``kink`` where the one-sided slopes differ.
+        """``agree``, ``disagree``, or ``kink`` if the one-sided slopes differ.
 
-        At a kink, a backward that is neither of them nor between them still disagrees.
+        At a kink, a slope from backward that is not between them still disagrees.
         """
         compared = compare_slopes(self.backward, self.left, self.right)
         return "disagree" if compared == "differ" else compared
 
     def __repr__(self) -> str:
-        head = f"{self.name} at x = {number(self.x)}: slope by backward {number(self.backward)}"
+        head = f"{self.name} at x = {number(self.x)}: slope {number(self.backward)} from backward"
         left, right = number(_clean(self.left)), number(_clean(self.right))
-        sides = f"{left} from the left, {right} from the right"
+        sides = f"{left} on the left and {right} on the right"
         differences = sides if self.verdict == "kink" else number(_clean(self.central))
-        return f"{head}, by differences {differences}. {_VERDICTS[self.verdict]}."
+        return f"{head}, {differences} from finite differences. {_VERDICTS[self.verdict]}."
 
     @cached_property
     def png(self) -> bytes:
@@ -83,10 +83,13 @@ class Tangent:
         # agree.
         broad: Any = {"color": VALUE, "linestyle": "-", "linewidth": 6.0, "alpha": 0.45}
         dashed: Any = {"color": GRADIENT, "linestyle": (0, (5, 2)), "linewidth": 2.2}
-        tangents = (("differences", self.central, broad), ("backward", self.backward, dashed))
+        tangents = (
+            ("finite differences", self.central, broad),
+            ("backward", self.backward, dashed),
+        )
         for by, slope, look in tangents:
             ends = [self.y - slope * reach, self.y + slope * reach]
-            label = f"slope by {by}: {number(_clean(slope))}"
+            label = f"slope from {by}: {number(_clean(slope))}"
             axes.plot([self.x - reach, self.x + reach], ends, label=label, **look)
         axes.plot([self.x], [self.y], "o", color=INK, markersize=7, zorder=5)
         finite = [y for y in ys if math.isfinite(y)] or [0.0]
@@ -103,16 +106,16 @@ class Tangent:
 
 
 def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangent:
-    """Compare, at one point, the slope that ``backward`` returns with that of the forward curve.
+    """Compare the slope from ``backward`` with the slope of the forward curve, at one point.
 
     Args:
         fn: An elementwise Function class or callable, called as ``fn(x, *args)`` in float64.
         x: The point.
         args: Further arguments of ``fn``.
-        span: The curve reaches from ``x - span`` to ``x + span``.
+        span: The curve goes from ``x - span`` to ``x + span``.
 
     Returns:
-        Both slopes and the curve as plain data, which a notebook shows as a figure.
+        Both slopes and the curve as plain data. A notebook shows a figure.
 
     Raises:
         TraceError: ``x`` is not a finite number, ``fn`` raises, or it returns another shape.
@@ -149,7 +152,7 @@ def _forward(call: Callable[..., Any], x: Tensor, args: Sequence[Any], name: str
     except Exception as error:
         raise TraceError(f"{name} raised {type(error).__name__}: {first_line(error)}.") from error
     if not isinstance(y, Tensor) or y.is_nested or y.shape != x.shape:
-        raise TraceError(f"tangent needs a function of each element; {name} changes the shape.")
+        raise TraceError(f"tangent needs an elementwise function, but {name} changes the shape.")
     return y
 
 
@@ -167,5 +170,5 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
 
 
 def _clean(slope: float) -> float:
-    """Drop the rounding noise of a difference, so that no digit depends on the machine."""
+    """Remove the rounding noise of a finite difference, so that no digit depends on the machine."""
     return round(slope, 4) if math.isfinite(slope) else slope

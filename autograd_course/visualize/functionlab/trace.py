@@ -1,4 +1,4 @@
-"""What the Function lab knows: real runs at many places of x, as plain data."""
+"""The data of the Function lab: real runs at many values of x."""
 
 import io
 import math
@@ -32,7 +32,7 @@ Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open
 
 @dataclass(frozen=True)
 class Kept:
-    """Something that ctx holds for backward: its name there, what it is, and its value."""
+    """A value that ctx stores for backward: its name on ctx, what it is, and its value as text."""
 
     name: str
     what: str
@@ -41,10 +41,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class Run:
-    """One forward and one backward pass, as they happened.
+    """One forward and one backward pass.
 
-    ``gradient`` is ∂L/∂x as it arrived at x, and ``None`` where none did. ``returned`` is what
-    backward returned, in words. ``failure`` is the sentence for a backward that raised.
+    ``gradient`` is ∂L/∂x, and ``None`` if x received no gradient. ``returned`` is what backward
+    returned, as text. ``failure`` is the sentence for a backward that raised.
     """
 
     y: float
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A forward that did not come to its end: why, in a sentence, and the lines that ran."""
+    """A forward that raised: the reason in a sentence, and the lines that ran."""
 
     failure: str
     steps: tuple[Step, ...]
@@ -65,7 +65,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Sides:
-    """The slopes of forward on the left and on the right, by differences."""
+    """The slopes of forward on the left and on the right, from finite differences."""
 
     left: float
     right: float
@@ -78,18 +78,18 @@ class Sides:
 
     @property
     def bent(self) -> bool:
-        """Whether the two sides differ by more than a smooth function's do at so small a step."""
+        """Whether the two sides differ by more than those of a smooth function at this step."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place of x: the run there, forward's slopes there, and what they amount to.
+    """A value of x: the run, the slopes of forward, and the verdict.
 
-    ``run`` is ``None`` where forward raised; then ``failure`` says so, and ``stopped`` has the
-    lines that ran. ``sides`` is ``None`` where forward has no finite value on both sides. ``slope``
-    is ``gradient / grad_output``. ``surrogate`` is a difference where forward is a staircase: its
-    derivative says nothing, and a backward that is meant as a surrogate has another.
+    ``run`` is ``None`` if forward raised; then ``failure`` says why, and ``stopped`` contains the
+    lines that ran. ``sides`` is ``None`` if forward is not finite on both sides. ``slope`` is
+    ``gradient / grad_output``. The verdict ``surrogate`` is a difference where forward is a step
+    function: its derivative is 0, so a surrogate gradient must differ from it.
     """
 
     x: float
@@ -102,12 +102,12 @@ class Position:
 
     @property
     def flat(self) -> bool:
-        """Whether forward is level at both sides."""
+        """Whether forward is flat on both sides."""
         return self.sides is not None and self.sides.left == self.sides.right == 0
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The lines that ran, up to the one that raised if one did."""
+        """The lines that ran, up to the one that raised, if any."""
         return self.run.steps if self.run else self.stopped
 
 
@@ -115,8 +115,8 @@ class Position:
 class Sweep:
     """A Function over a range of x, at fixed parameters and one ``grad_output``.
 
-    ``variable`` is what forward calls its x. ``curve`` has forward's values on a finer grid; where
-    it raises or jumps, y is ``None``.
+    ``variable`` is forward's name for x. ``curve`` contains forward's values on a finer grid, with
+    ``None`` for y where forward raises or jumps.
     """
 
     name: str
@@ -144,18 +144,18 @@ Curve = tuple[tuple[float, float | None], ...]
 
 
 def listing_of(subject: Subject) -> Listing:
-    """Return the source to show beside a subject's curve.
+    """Return the source to show next to the curve of a subject.
 
-    Raises :class:`TraceError` where the subject cannot be run where it begins.
+    Raises :class:`TraceError` if the subject raises at its first x.
     """
     with _alone():
         return listing(subject.fn, _functions_inside(subject, subject.values()))
 
 
 def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listing) -> Sweep:
-    """Run forward and backward over the range of x, x itself among the places.
+    """Run forward and backward at many values of x, which include the current one.
 
-    At each place forward runs twice more, a little to the left and to the right.
+    At each of them forward runs twice more, a little to the left and to the right.
     """
     low, high = subject.range(subject.names[0])
     at = {name: v for name, v in values.items() if name != GRAD_OUTPUT}
@@ -220,9 +220,9 @@ def _verdict(found: Run, slope: float | None, both: Sides | None) -> Verdict:
 def compare_slopes(
     backward: float, left: float, right: float
 ) -> Literal["agree", "differ", "kink"]:
-    """Compare the slope that backward claims with the one-sided slopes of forward.
+    """Compare the slope from backward with the one-sided slopes of forward.
 
-    At a kink, a backward that is neither of them nor between them still differs.
+    At a kink, a slope from backward that is not between them still differs.
     """
     scale = max(1.0, abs(left), abs(right))
     low, high = sorted((left, right))
@@ -279,18 +279,18 @@ def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[fl
 # --------------------------------------------------------------------------------------------------
 
 _SCALAR = (
-    "; x was a scalar, of shape (): if another shape is needed, pass a callable that makes it, "
-    "such as {}."
+    "; x is a scalar of shape (). If your function needs another shape, pass a callable that "
+    "creates it, such as {}."
 )
 
 
 def run(
     subject: Subject, x: float, values: Mapping[str, float], grad_output: float, shown: Listing
 ) -> Run | Stopped:
-    """Run forward and backward once, on tensors of our own in float64.
+    """Run forward and backward once, on new float64 tensors.
 
-    It is :class:`Stopped` if forward raises, or does not make one number out of x. A backward that
-    raises is told in ``Run.failure``.
+    The result is :class:`Stopped` if forward raises, or does not return one number. If backward
+    raises, ``Run.failure`` says so.
     """
     inputs = subject.inputs(x, values, graph=True)
     lines = Lines(shown)
@@ -321,7 +321,7 @@ def run(
 def _functions_inside(subject: Subject, values: Mapping[str, float]) -> tuple[type[Function], ...]:
     """Return the custom Functions that run in a call, each once, in their order.
 
-    Raises :class:`TraceError` if forward raises, or does not make one number out of x.
+    Raises :class:`TraceError` if forward raises, or does not return one number.
     """
     inputs = subject.inputs(subject.x, values, graph=True)
     try:
@@ -347,14 +347,14 @@ def _forward(subject: Subject, inputs: list[Any]) -> Tensor:
         raise TraceError(f"{subject.name} raised {raised(error)}.") from error
     if not isinstance(y, Tensor) or y.numel() != 1 or y.is_complex():
         raise TraceError(
-            f"function_lab draws one number over one number, and {subject.name} returned "
-            f"{_what(y)}; pass a callable that makes one number of a scalar x, such as "
+            f"function_lab plots one number against another, but {subject.name} returned "
+            f"{_what(y)}; pass a callable that returns one number for a scalar x, such as "
             f"{subject.on_three}."
         )
     if y.grad_fn is None:
         raise TraceError(
-            f"The output of {subject.name} does not depend on x through autograd; "
-            "look for detach(), no_grad(), .item() or a rounding to integers on the way."
+            f"Autograd does not connect the output of {subject.name} to x; check whether "
+            "detach(), no_grad(), .item() or a conversion to integers cuts the graph."
         )
     return y
 
@@ -409,7 +409,7 @@ def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) 
         saved = []
         yield Kept("saved tensors", "unusable", str(error).split(":")[0])
     for index, tensor in enumerate(saved):
-        what = known.get(tensor.data_ptr(), "computed on the way")
+        what = known.get(tensor.data_ptr(), "an intermediate result")
         about = f"{str(tensor.dtype).removeprefix('torch.')}, {size(tensor.nbytes)}"
         yield Kept(f"saved tensor {index}", f"{what}, {about}", written(tensor))
     for name, attribute in vars(node).items():
@@ -427,10 +427,10 @@ _GROWS, _JUMPS = 1.5, 12.0  # a slope that grows that much: by less than _FINER,
 
 
 def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
-    """Return the one-sided slopes at x, or ``None`` where one of them is no finite number.
+    """Return the one-sided slopes at x, or ``None`` if one of them is not finite.
 
-    Where forward is smooth, a slope does not depend on the step. Across a jump it grows as 1/step;
-    where a tangent is vertical, as at 0 of a square root, it grows more slowly.
+    If forward is smooth, a slope does not depend on the step. Across a jump it grows as 1/step. If
+    the tangent is vertical, as for a square root at 0, it grows more slowly.
     """
     step = STEP * max(1.0, abs(x))
     left, right = one_sided_slopes(f, x, step)
@@ -445,6 +445,6 @@ def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
 
 
 def one_sided_slopes(f: Callable[[float], float], x: float, step: float) -> tuple[float, float]:
-    """Return the slopes of f on the left and on the right, by differences."""
+    """Return the slopes of f on the left and on the right, from finite differences."""
     before, here, after = f(x - step), f(x), f(x + step)
     return (here - before) / step, (after - here) / step

@@ -1,4 +1,4 @@
-"""A sweep as the page and the picture show it: axes, curves, and every word and number as JSON."""
+"""What the page and the picture show of a sweep: axes, curves, texts and numbers, as JSON."""
 
 import io
 import keyword
@@ -19,14 +19,15 @@ Pair = tuple[float, float | None]
 _PARAMETER_STEPS = 60
 _GRAD_OUTPUT_RANGE = (-3.0, 3.0)
 _UNTOLD = (
-    "Lines are not recorded where a debugger or another tracer is at work, or compiled code runs."
+    "The lab cannot record lines while a debugger or another tracer is active, or after "
+    "torch.compile has run on Python 3.11."
 )
 
 
 def build_view(
     sweep: Sweep, subject: Subject, source: Listing, before: Mapping[str, Range] | None = None
 ) -> Json:
-    """Return what the page shows of a sweep; ``before`` are the present ranges of the axes."""
+    """Return what the page shows of a sweep; ``before`` are the current ranges of the axes."""
     at = sweep.positions
     lines = slopes(sweep)
     shown = [value for line in lines.values() for _, value in line]
@@ -92,8 +93,8 @@ def _source(source: Listing, sweep: Sweep) -> Json:
         notices.append(_UNTOLD)
     if not source.own:
         notices.append(
-            "There is no custom Function inside: backward is autograd's own, put together from "
-            "the operations of forward."
+            "This code contains no custom Function, so autograd derives backward from the "
+            "operations of forward."
         )
     return {"parts": parts, "notice": " ".join(notices), "own": source.own}
 

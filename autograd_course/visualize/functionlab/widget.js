@@ -73,7 +73,7 @@ class Source {
     const things = (frame.kept ?? []).map(([name, text, what]) => make("div", {},
       make("b", { text: name }), ` = ${text} `, make("span", { className: "ac-lab-what", text: what })));
     const none = forwardOver && frame.kept ? "nothing" : "…";
-    const title = make("p", { className: "ac-lab-heading", text: "ctx keeps for backward" });
+    const title = make("p", { className: "ac-lab-heading", text: "ctx stores for backward" });
     this.kept.hidden = !this.own;
     this.kept.replaceChildren(title, ...(forwardOver && things.length ? things : [make("div", { text: none })]));
     this.sent.textContent = !now || step === frame.steps.length - 1 ? frame.sent : "";
@@ -124,7 +124,7 @@ class Curves {
       make("span", { className: "ac-lab-key" }, this.here),
       this.key("forward-line", "forward", this.value),
       this.key("claimed", "∂ backward", this.claimed),
-      this.key("found", "differences", this.found));
+      this.key("found", "finite differences", this.found));
     this.overview = make("p", { className: "ac-lab-overview" });
     this.caption = make("div", { className: "ac-lab-caption" });
     this.element = make("div", { className: "ac-lab-curves" },

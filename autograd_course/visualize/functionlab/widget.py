@@ -1,4 +1,4 @@
-"""The live Function lab: drag x, move parameters, step through the lines that ran."""
+"""The live Function lab: drag x, change parameters, step through the lines that ran."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class FunctionLab(Live):
-    """One Function under the hand. Made by :func:`function_lab`.
+    """One Function at a chosen x. :func:`function_lab` creates it.
 
-    ``x`` is where the reader stands; setting it moves there. ``choice`` says which ``function``,
-    by name, and which ``parameters`` (``grad_output`` among them); setting it runs forward and
-    backward anew over the range of x, and what it leaves out stays as it was. ``step`` is the line
-    that runs: an index, or -1 for the last one. ``sweep`` has the data.
+    ``x`` is the current x, and ``step`` the current line: an index, or -1 for the last line. Set
+    ``choice`` to select a ``function`` by name, and ``parameters``, which include ``grad_output``.
+    Forward and backward then run again over the range of x. What ``choice`` leaves out does not
+    change. ``sweep`` contains the data.
     """
 
     _esm = BUNDLES / "functionlab.js"
@@ -49,7 +49,7 @@ class FunctionLab(Live):
 
     @property
     def position(self) -> Position:
-        """What is known at the present x."""
+        """The data at the current x."""
         return self.sweep.positions[self.sweep.at(self.x)]
 
     @property
@@ -81,7 +81,7 @@ class FunctionLab(Live):
     @traitlets.validate("x")
     def _finite(self, proposal: Any) -> float:
         if not math.isfinite(proposal["value"]):
-            raise TraceError("x is a place on the axis: set it to a finite number.")
+            raise TraceError("x must be a finite number.")
         return float(proposal["value"])
 
     def _move(self, change: Any) -> None:
@@ -101,7 +101,10 @@ class FunctionLab(Live):
 
     def _values(self, function: str, asked: Mapping[str, Any]) -> dict[str, float]:
         if function not in self._subjects:
-            raise TraceError(f"There is no {function!r} here, but {', '.join(self._subjects)}.")
+            raise TraceError(
+                f"There is no function {function!r} in this lab; "
+                f"choose one of: {', '.join(self._subjects)}."
+            )
         known = self._subjects[function].values()
         # Of two versions of a Function, the other one is met at the same parameters.
         values = dict(self.parameters) if known.keys() == self.parameters.keys() else known
@@ -109,7 +112,7 @@ class FunctionLab(Live):
             if name not in known or not isinstance(value, int | float) or not math.isfinite(value):
                 raise TraceError(
                     f"{name} = {value!r} cannot be set in {function}; "
-                    f"give a finite number to one of: {', '.join(known)}."
+                    f"pass a finite number for one of: {', '.join(known)}."
                 )
         return values | {name: float(value) for name, value in asked.items()}
 
@@ -138,17 +141,17 @@ def function_lab(
 ) -> FunctionLab:
     """Show a Function of one number x: drag x, and see forward and backward run line by line.
 
-    Each x has one real forward and backward pass in float64, in which the lines that ran are
-    recorded. The slope of ``backward`` is ``∂L/∂x / grad_output``. Next to it is the slope of
-    ``forward`` by finite differences, with a step of 1e-5 of max(1, \\|x\\|).
+    For each x, forward and backward run once in float64, and the widget records which lines run.
+    The slope from ``backward`` is ``∂L/∂x / grad_output``. The widget compares it with the slope of
+    ``forward`` from finite differences, with a step of 1e-5 of max(1, \\|x\\|).
 
     Args:
         fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars, or
             several of them in a list or by name in a dict. By default the course's reference
             Functions.
-        parameters: Further arguments. Those that are numbers or scalar tensors have sliders. What
-            is left out is taken from forward's defaults.
-        x: Where the lab begins.
+        parameters: Further arguments. Numbers and scalar tensors have sliders. For arguments that
+            you leave out, the lab uses the defaults of ``forward``.
+        x: The first value of x.
         names: Names for x and the parameters.
         ranges: The ranges of the sliders, as in ``{"x": (-3.0, 3.0)}``.
 
@@ -166,7 +169,7 @@ def function_lab(
     """
     if fn is None and (parameters or ranges):
         raise TraceError(
-            "parameters and ranges belong to a function of yours: pass it first, "
+            "parameters and ranges need a function of your own; pass it first, "
             "as in function_lab(Square, ranges={'x': (-2, 2)})."
         )
     if fn is None:
@@ -186,7 +189,7 @@ def _named(fn: Any) -> list[tuple[str, Any]]:
     else:
         return [(title(fn), fn)]
     if not pairs:
-        raise TraceError("There is no function in what was passed; pass at least one to show.")
+        raise TraceError("You passed no function; pass at least one.")
     return pairs
 
 
@@ -206,7 +209,7 @@ def angle(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _references(x: float | Tensor) -> dict[str, Subject]:
-    """Return the reference Functions of one number x, with parameters that show their shape."""
+    """Return the reference Functions of one number x, with typical parameters."""
     one = torch.tensor(1.0)
     given: dict[str, tuple[Any, tuple[Any, ...], dict[str, Range]]] = {
         "Square": (Square, (), {}),

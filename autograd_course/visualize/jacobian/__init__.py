@@ -1,4 +1,4 @@
-"""Jacobian view: forward's Jacobian beside backward's, and where they differ.
+"""Jacobian view: forward's Jacobian next to backward's, and where they differ.
 
 ``trace → describe → view → figure, widget``; the Jacobians themselves are the doctor's data.
 """

@@ -10,7 +10,7 @@ from torch import Tensor
 from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
 _NEGLIGIBLE = 1e-6  # of the largest entry: counts as zero, and equal if no farther apart
-_FEW = 24  # parts that are still told as blocks
+_FEW = 24  # parts that are described as blocks
 
 
 WORDS = {
@@ -21,18 +21,18 @@ WORDS = {
 
 
 HOW = (
-    "Finite differences are found a column at a time: one input element is nudged. Backward is "
-    "found a row at a time: one call, with a grad_output that is 1 at one output element and 0 "
-    "elsewhere."
+    "Finite differences compute one column at a time: they change one input element slightly. "
+    "Backward computes one row at a time: each call gets a grad_output that is 1 at one output "
+    "element and 0 elsewhere."
 )
 HOW_DECLARED = (
-    "Both are found a row at a time: one call of a backward, with a grad_output that is 1 at one "
-    "output element and 0 elsewhere; the reference's is autograd's own."
+    "Both Jacobians are computed one row at a time. Each call of backward gets a grad_output that "
+    "is 1 at one output element and 0 elsewhere. The backward of the reference is autograd's own."
 )
 
 
 def describe_finding(diagnosis: Diagnosis | None) -> str:
-    """Return the first finding of a diagnosis, its rule and its sentence, ``""`` without one."""
+    """Return the rule and the sentence of the first finding of a diagnosis, or ``""``."""
     if diagnosis is None or not diagnosis.findings:
         return ""
     first = diagnosis.findings[0]
@@ -43,28 +43,27 @@ def describe_finding(diagnosis: Diagnosis | None) -> str:
 def verdict(truth: str, entries: int, wrong: int, known: bool, blind: bool) -> str:
     """Say how many entries are wrong.
 
-    ``known`` tells whether a derivative is found anywhere, ``blind`` whether none is found
-    somewhere.
+    ``known`` says whether any entry has a derivative, and ``blind`` whether any entry has none.
     """
     if not known:
-        return "There is nothing to compare: no derivative is found anywhere."
+        return "There is nothing to compare, because no entry has a derivative."
     if wrong:
         return f"✗ {wrong} of {entries} entries of backward are wrong."
-    each = f"all {entries} entries" if entries > 1 else "its one entry"
+    each = f"all {entries} entries" if entries > 1 else "its only entry"
     where = " where finite differences find a derivative" if blind else ""
     return f"✓ Backward agrees with {truth} in {each}{where}."
 
 
 def scale(height: int, width: int) -> str:
-    """Say what a cell is that is no single entry."""
+    """Explain a cell that shows several entries."""
     return (
-        f"Each cell stands for {height} × {width} entries and shows the largest; "
-        "it is wrong where one of them is."
+        f"Each cell shows the largest of {height} × {width} entries. "
+        "It is marked as wrong if any of them is wrong."
     )
 
 
 def filling(matrix: Matrix) -> str:
-    """Say what fills a map: how many entries, how large, and in what pattern."""
+    """Describe the entries of a map: how many are not zero, their size, and their pattern."""
     pattern = looks(torch.tensor(matrix, dtype=torch.float64))
     filled = heatmap.filling(matrix)
     known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
@@ -74,9 +73,9 @@ def filling(matrix: Matrix) -> str:
 def looks(matrix: Tensor) -> str:
     """Name the pattern in a few words, as in ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    It is what the numbers at this point look like, within one millionth of the largest entry: a
-    matrix may be diagonal here by chance. ``""`` for a single row or column, and where an entry is
-    not a finite number.
+    The pattern is that of the numbers at this point, within one millionth of the largest entry. A
+    matrix may be diagonal here by chance. A single row or column has no pattern (``""``), and
+    neither has a matrix with an entry that is not finite.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""
@@ -110,7 +109,7 @@ def _triangle(filled: Tensor) -> str:
 
 
 def _blocks(filled: Tensor) -> str:
-    """Say into what parts the matrix falls: no input of one reaches an output of another."""
+    """Describe the independent parts: no input of one part reaches an output of another."""
     parts = _parts(filled)
     if len(parts) < 2:
         return ""
@@ -132,7 +131,7 @@ def _is_run(places: list[int]) -> bool:
 
 
 def _parts(filled: Tensor) -> list[tuple[list[int], list[int]]]:
-    """Return the rows and columns that hang together, in the order of their first rows."""
+    """Return the rows and columns of each connected part, in the order of their first rows."""
     reach = filled.double()
     left, parts = set(range(len(filled))), []
     for first in range(len(filled)):

@@ -25,7 +25,7 @@ Cell = tuple[int, int]
 
 
 def draw(view: View, finding: str, cell: Cell) -> bytes:
-    """Draw the maps of a view, with what was found above them and a selected cell."""
+    """Draw the maps of a view, the finding above them, and the selected cell."""
     above = [*wrap(view.verdict, 120), *wrap(finding, 120), *wrap(view.scale, 120)]
     below = [wrap(filling, 42) for filling in view.fillings]
     rows, columns = len(view.cells.rows), len(view.cells.columns)
@@ -59,7 +59,7 @@ def draw(view: View, finding: str, cell: Cell) -> bytes:
 
 
 class _Page:
-    """A figure on which things are placed in inches from its upper left corner."""
+    """A figure with positions in inches from its upper left corner."""
 
     def __init__(self, height: float) -> None:
         self.height = height
@@ -78,7 +78,7 @@ class _Page:
 
 
 def _shades() -> list[tuple[int, ...]]:
-    """Return the palette as it is on white paper."""
+    """Return the palette on a white ground."""
     return [
         tuple(round(255 + (part - 255) * opacity / 255) for part in color)
         for color, opacity in heatmap.palette()

@@ -1,4 +1,4 @@
-"""Both Jacobians of a function, and their cells: single entries, or blocks where they are large."""
+"""Both Jacobians of a function, and their cells: entries, or blocks of a large matrix."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ AGREES, WRONG, UNKNOWN = ".", "x", "?"
 def capture(
     fn: Any, inputs: Sequence[Any], of: int | None, reference: Callable[..., Any] | None
 ) -> ComputedJacobians:
-    """Return both Jacobians of each output with respect to each input that is differentiated.
+    """Return both Jacobians of each output with respect to each differentiable input.
 
     Raises :class:`TraceError` if forward or backward raises, or a Jacobian is too large.
     """
@@ -37,11 +37,10 @@ def capture(
 
 @dataclass(frozen=True)
 class Cells:
-    """What stands in the cells of the three maps, each of which is a block of ``block`` entries.
+    """The cells of the three maps; each cell is a block of ``block`` entries.
 
-    Of a block, each map shows its entry of the largest size. ``marks`` holds a character a cell:
-    whether backward agrees, is wrong, or cannot be judged, because forward is not differentiable
-    there.
+    For a block, each map shows the entry with the largest magnitude. ``marks`` contains a character
+    per cell: backward agrees, backward is wrong, or forward is not differentiable there.
     """
 
     rows: tuple[str, ...]
@@ -65,7 +64,7 @@ class Cells:
 
     @property
     def worst(self) -> tuple[int, int]:
-        """The first cell whose difference is the largest, of those that are wrong; else (0, 0)."""
+        """The wrong cell with the largest difference, or (0, 0) if no cell is wrong."""
         sizes = {
             (i, j): abs(v) if math.isfinite(v := self.off[i][j]) else math.inf
             for i, j in self.wrong
@@ -76,7 +75,7 @@ class Cells:
 
 
 def cells_of(pair: Jacobians) -> Cells:
-    """Return the cells in which a Jacobian is shown."""
+    """Return the cells of a Jacobian."""
     height, width = len(pair.off), len(pair.off[0])
     block = (math.ceil(height / MOST), math.ceil(width / MOST))
     differences, backward, off = (
@@ -114,7 +113,7 @@ def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
 
 
 def _largest(matrix: Tensor, block: tuple[int, int]) -> Matrix:
-    """Return the entry of the largest size of each block, with its sign."""
+    """Return the entry with the largest magnitude of each block, with its sign."""
     blocks = _blocks(matrix, block, math.nan)
     place = blocks.abs().nan_to_num(nan=-1.0, posinf=math.inf).argmax(-1, keepdim=True)
     return tuple(map(tuple, blocks.gather(-1, place).squeeze(-1).tolist()))

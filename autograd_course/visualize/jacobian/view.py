@@ -1,4 +1,4 @@
-"""A Jacobian as it is shown: what the page, the picture and the plain text have in common."""
+"""What the page, the picture and the plain text show of a Jacobian."""
 
 import math
 from base64 import b64encode
@@ -27,14 +27,14 @@ LEGEND = [
 
 @dataclass(frozen=True)
 class View:
-    """One Jacobian, ready to be shown; ``truth`` says where the first matrix comes from."""
+    """One Jacobian to show; ``truth`` says where the first matrix comes from."""
 
     pair: Jacobians
     truth: str = heatmap.TITLES[0]
 
     @cached_property
     def cells(self) -> Cells:
-        """What stands in the cells."""
+        """The cells of the maps."""
         return cells_of(self.pair)
 
     @property
@@ -44,7 +44,7 @@ class View:
 
     @property
     def maps(self) -> tuple[tuple[str, Matrix, float], ...]:
-        """The three maps: title, entries, and the size that gets the darkest shade."""
+        """The three maps: title, entries, and the magnitude with the darkest shade."""
         cells = self.cells
         common = max(heatmap.largest_of(cells.differences), heatmap.largest_of(cells.backward))
         return (
@@ -55,13 +55,13 @@ class View:
 
     @cached_property
     def wrong(self) -> int:
-        """How many entries of the Jacobian are wrong."""
+        """The number of wrong entries of the Jacobian."""
         lines = zip(self.pair.differences, self.pair.off, strict=True)
         return sum(d == d and o != 0 for line in lines for d, o in zip(*line, strict=True))
 
     @property
     def heading(self) -> str:
-        """Which Jacobian this is."""
+        """The name of this Jacobian."""
         return heatmap.heading(self.pair)
 
     @cached_property
@@ -74,14 +74,14 @@ class View:
 
     @cached_property
     def fillings(self) -> tuple[str, ...]:
-        """What fills each map: how many entries, how large, and in what pattern."""
+        """The description of each map: how many entries are not zero, their size and pattern."""
         return tuple(
             map(describe.filling, (self.pair.differences, self.pair.backward, self.pair.off))
         )
 
     @property
     def groups(self) -> tuple[int, int]:
-        """After how many rows and columns a row of the tensor ends, 0 where no line helps."""
+        """The number of rows and columns between separating lines, 0 for no lines."""
         return self._group(self.pair.rows), self._group(self.pair.columns)
 
     def _group(self, axis: Axis) -> int:
@@ -92,7 +92,7 @@ class View:
 
     @property
     def scale(self) -> str:
-        """What a cell is where it is no single entry, ``""`` where it is one."""
+        """The explanation of a cell that shows several entries, ``""`` otherwise."""
         return "" if self.cells.whole else describe.scale(*self.cells.block)
 
     def entry(self, row: int, column: int) -> tuple[str, str, str]:
@@ -107,11 +107,11 @@ class View:
 
     @cached_property
     def floor(self) -> float:
-        """Below this a difference is noise of rounding."""
+        """The magnitude below which a difference is rounding noise."""
         return heatmap.NEGLIGIBLE * self.maps[0][2]
 
     def describe_cell(self, row: int, column: int) -> str:
-        """Say everything of one cell in a line."""
+        """Describe a cell in one line."""
         truth, back, off = self.entry(row, column)
         place = f"∂{self.cells.rows[row]} / ∂{self.cells.columns[column]}"
         word = describe.WORDS[self.cells.marks[row][column]]
@@ -124,7 +124,7 @@ class View:
 
 
 def written_out(view: View, selected: Sequence[int]) -> Iterator[str]:
-    """Write small matrices out in numbers, of larger ones the first wrong entries."""
+    """Write the numbers of small matrices, or the first wrong entries of larger ones."""
     if max(len(view.cells.rows), len(view.cells.columns)) <= FEW:
         for k, (title, _, _) in enumerate(view.maps[: 3 if view.wrong else 2]):
             yield f"  {title}"
@@ -146,7 +146,7 @@ def _lines(view: View, k: int) -> Iterator[str]:
 
 
 def page(view: View) -> dict[str, Any]:
-    """Return what the page shows, as JSON; numbers are written here, and each once."""
+    """Return what the page shows, as JSON, in which each number is written once."""
     known: dict[str, int] = {}
     columns: tuple[list[int], list[int], list[int]] = ([], [], [])
     for i in range(len(view.cells.rows)):

@@ -121,8 +121,8 @@ class JacobianView {
     this.select.addEventListener("change", () => this.choose(Number(this.select.value)));
     this.maps = make("div", {
       className: "ac-jac-maps", role: "application", tabindex: 0,
-      "aria-label": "Three maps of the Jacobian: arrow keys move between entries, Home and End along " +
-        "a row, Page Up and Page Down along a column, N and P to the next and the previous wrong entry",
+      "aria-label": "Three maps of the Jacobian. Arrow keys move between entries, Home and End move along a " +
+        "row, Page Up and Page Down along a column. N and P select the next and the previous wrong entry.",
     });
     this.place = make("span", { className: "ac-jac-place" });
     this.terms = [0, 1, 2].map(() => make("span", { className: "ac-jac-term" }));
@@ -149,7 +149,7 @@ class JacobianView {
     this.finding.hidden = !text;
   }
 
-  /** Put the chosen Jacobian on stage. */
+  /** Show the selected Jacobian. */
   stage() {
     const views = this.model.get("views"), view = views[this.model.get("shown")];
     this.view = view;
@@ -171,7 +171,7 @@ class JacobianView {
     this.point();
   }
 
-  /** Say what the colors mean, of the marks only those that there are. */
+  /** Explain the colors, and the marks that occur. */
   explain() {
     const seen = this.model.get("legend").filter(({ mark }) => !mark || this.view.marks.some((line) => line.includes(mark)));
     this.legend.replaceChildren(...seen.map(({ meaning, color }) => {

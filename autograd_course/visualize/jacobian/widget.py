@@ -18,10 +18,11 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class JacobianView(Live):
-    """Forward's Jacobian beside backward's. Made by :func:`jacobian_view`.
+    """The Jacobian of forward next to that of backward. :func:`jacobian_view` creates it.
 
-    ``shown`` is the number of the Jacobian on stage, one for each output and input; ``cell`` the
-    selected ``[row, column]``. Setting either moves the view. ``finding`` is what the doctor says.
+    There is one Jacobian for each output and input. ``shown`` is the number of the current one, and
+    ``cell`` is the selected ``[row, column]``. You can set both. ``finding`` is the first finding
+    of ``diagnose``.
     """
 
     _esm = BUNDLES / "jacobian.js"
@@ -48,7 +49,7 @@ class JacobianView(Live):
 
     @property
     def view(self) -> View:
-        """The Jacobian on stage."""
+        """The current Jacobian."""
         return self._views[self.shown]
 
     @traitlets.validate("shown")
@@ -66,7 +67,7 @@ class JacobianView(Live):
 
     @property
     def png(self) -> bytes:
-        """The maps on stage with the selected cell."""
+        """The current maps with the selected cell."""
         row, column = self.cell
         return draw(self.view, self.finding, (row, column))
 
@@ -81,20 +82,20 @@ def jacobian_view(
     of: int | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> JacobianView:
-    """Show the Jacobian of ``fn`` at ``inputs`` twice: as forward and as ``backward`` has it.
+    """Show the Jacobian of ``fn`` at ``inputs`` twice: from ``forward`` and from ``backward``.
 
-    Entry (i, j) is ∂output_i/∂input_j. The matrix of ``backward`` is gathered row by row, with one
-    pass for each one-hot ``grad_output``; that of ``forward`` column by column, by central
-    differences in float64. A complex element counts as two. What :func:`~autograd_course.diagnose`
-    finds first is written above the maps.
+    Entry (i, j) is ∂output_i/∂input_j. ``backward`` computes its matrix row by row, in one pass for
+    each one-hot ``grad_output``. Central differences of ``forward`` in float64 compute the other
+    matrix column by column. A complex element counts as two. The first finding of
+    :func:`~autograd_course.diagnose` is above the maps.
 
     Args:
-        fn: A Function class or any callable, or a :class:`~autograd_course.Diagnosis`, whose own
-            two matrices are shown.
+        fn: A Function class, any callable, or a :class:`~autograd_course.Diagnosis` that contains
+            Jacobians.
         inputs: The arguments of the call; none for a diagnosis.
         of: The position of one of several outputs.
-        reference: A differentiable callable with the same arguments, whose Jacobian takes the place
-            of the finite differences.
+        reference: A differentiable callable with the same arguments. Its Jacobian replaces the
+            finite differences.
 
     Returns:
         A widget, which a notebook shows.
@@ -122,13 +123,13 @@ def jacobian_view(
 def _of_a_diagnosis(diagnosis: Diagnosis, inputs: Sequence[Any]) -> JacobianView:
     if inputs:
         raise TraceError(
-            "A diagnosis comes alone: jacobian_view(diagnosis); inputs belong to a function, as in "
-            "jacobian_view(fn, x)."
+            "A diagnosis takes no inputs: call jacobian_view(diagnosis), or pass a function with "
+            "its inputs, as in jacobian_view(fn, x)."
         )
     if diagnosis.jacobians is None:
         raise TraceError(
-            f"The diagnosis of {diagnosis.subject} holds no Jacobians, because no wrong values "
-            "were found; jacobian_view(fn, x) shows them all the same."
+            f"The diagnosis of {diagnosis.subject} contains no Jacobians, because it found no "
+            "wrong values; call jacobian_view(fn, x) to see them."
         )
     return JacobianView([View(diagnosis.jacobians)], describe_finding(diagnosis))
 

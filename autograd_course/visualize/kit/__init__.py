@@ -1,1 +1,1 @@
-"""What all visualizers share: the look, small pictures, the base of a widget, and its tools."""
+"""Code that all visualizers share: styles, small pictures, the base class of a widget, tools."""

@@ -4,9 +4,9 @@ from autograd_course.errors import CourseError
 
 
 class TraceError(CourseError):
-    """What was given cannot be traced or shown; the message is one sentence that says why.
+    """The arguments cannot be traced or shown. The message is one sentence that says why.
 
-    A notebook shows that sentence alone, without a traceback.
+    A notebook shows only this sentence, without a traceback.
     """
 
     def _render_traceback_(self) -> list[str]:

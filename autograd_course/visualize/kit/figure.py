@@ -1,4 +1,4 @@
-"""What the saved pictures share: colors, axes, and a small PNG, without any state of pyplot."""
+"""What the saved pictures share: colors, axes, and a small PNG. No state of pyplot changes."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,7 +17,7 @@ _EVERY = 5  # rows of which one is looked at to choose the colors: each color fi
 
 
 def plain_frame(axes: Axes, **grid: Any) -> None:
-    """Draw a grid behind the data, and a frame on the left and below; ``grid`` says how."""
+    """Draw a grid behind the data, and a frame on the left and below; ``grid`` is its style."""
     axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -27,8 +27,8 @@ def plain_frame(axes: Axes, **grid: Any) -> None:
 def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
     """Render with a palette of a few colors; the same bytes for the same figure.
 
-    ``keep`` are colors (red, green, blue) that carry a meaning and stay exact, however little of
-    the figure they fill.
+    ``keep`` are colors (red, green, blue) that have a meaning. They stay exact, even if they fill
+    only a small part of the figure.
     """
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]

@@ -18,11 +18,11 @@ SMALL = 9  # elements that are still shown one by one
 
 @dataclass(frozen=True)
 class Summary:
-    """What a trace remembers of a tensor.
+    """A summary of a tensor, for a trace.
 
-    ``values`` holds the elements, nested as in ``tolist``, if there are at most nine; else
-    ``statistics`` holds ``min``, ``mean``, ``max`` and ``norm`` (the Euclidean one) – of a complex
-    tensor the norm alone.
+    ``values`` contains the elements, nested as in ``tolist``, if there are at most nine. Otherwise
+    ``statistics`` contains ``min``, ``mean``, ``max`` and the Euclidean ``norm``, or only the norm
+    of a complex tensor.
     """
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Summary:
 
     @classmethod
     def of(cls, tensor: Tensor) -> "Summary":
-        """Summarize a tensor of any shape, dtype and device; nothing of it is kept alive."""
+        """Summarize a tensor of any shape, dtype and device. The summary does not keep it alive."""
         tensor = tensor.detach()
         shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
         if tensor.numel() <= SMALL:
@@ -41,7 +41,7 @@ class Summary:
 
     @property
     def size(self) -> str:
-        """The shape in words: ``scalar``, ``3`` or ``2×3``."""
+        """The shape as text: ``scalar``, ``3`` or ``2×3``."""
         return "×".join(map(str, self.shape)) or "scalar"
 
     @property
@@ -57,7 +57,7 @@ class Summary:
 
     @property
     def measure(self) -> str:
-        """A few characters that tell how big it is: up to three values, else the norm."""
+        """A few characters about its size: up to three values, else the norm."""
         return self.short if self.few else f"norm {number(self.norm, 3)}"
 
     @property
@@ -69,12 +69,12 @@ class Summary:
 
     @property
     def brief(self) -> str:
-        """One phrase for a sentence: the elements if they are few, else shape and norm."""
+        """A phrase for a sentence: the elements if there are few, else shape and norm."""
         return f"[{self.size}] of norm {number(self.norm, 3)}" if self.statistics else self.text
 
     @property
     def text(self) -> str:
-        """All that is known, in one line of text."""
+        """The whole summary, in one line of text."""
         if not self.statistics:
             return elements(self.values, 4) if 0 not in self.shape else f"[{self.size}] (empty)"
         figures = (f"{name} {number(value, 3)}" for name, value in self.statistics)
@@ -156,7 +156,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """Say what was raised, and on which line of the caller's code."""
+    """Name an exception, its message, and the line of the caller's code that raised it."""
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if _theirs(frame.filename)
     ]

@@ -1,4 +1,4 @@
-"""PyTorch's graph: its nodes, their order, what they are called, and a pass through them."""
+"""PyTorch's graph: its nodes, their order and names, and a pass through them."""
 
 import heapq
 import re
@@ -21,9 +21,9 @@ def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
 
 
 def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return all nodes behind ``roots``, each once and after all that it depends on.
+    """Return all nodes behind ``roots``, each once and after the nodes that it depends on.
 
-    Leaves come first, those of ``leaves`` in their order; the others stand as they were made.
+    Leaves come first, those of ``leaves`` in their order. The others are in the order of forward.
     """
     found = _reachable(roots)
     waiting = {node: len({id(source) for _, source, _ in producers(node)}) for node in found}
@@ -64,12 +64,12 @@ def _made(node: GraphNode, place: dict[GraphNode, int]) -> tuple[int, int]:
 
 
 def is_leaf(node: GraphNode) -> bool:
-    """Tell whether the node stands for a tensor that collects a gradient."""
+    """Whether the node accumulates the gradient of a leaf."""
     return hasattr(node, "variable")
 
 
 def is_custom(node: GraphNode) -> bool:
-    """Tell whether the node belongs to a ``torch.autograd.Function`` written in Python."""
+    """Whether the node belongs to a ``torch.autograd.Function`` written in Python."""
     return isinstance(node, BackwardCFunction)
 
 

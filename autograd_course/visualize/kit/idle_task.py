@@ -1,4 +1,4 @@
-"""Long work in slices, between the messages that the kernel gets."""
+"""Long work in small parts, between the messages that the kernel receives."""
 
 import asyncio
 import time
@@ -10,16 +10,16 @@ DEBOUNCE_S = 0.08  # for the page to draw the answer, with all of a small machin
 
 
 class IdleTask:
-    """One piece of work at a time; what is new takes the place of what is not done yet.
+    """One task at a time. A new task replaces one that is not finished.
 
-    Where no event loop runs, as in a script, all is done at once.
+    If no event loop runs, as in a script, the whole task runs at once.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, steps: Iterator[None]) -> None:
-        """Go through the steps, each of which does its own part of the work."""
+        """Run the steps of a task, one after the other."""
         self.stop()
         try:
             loop = asyncio.get_running_loop()
@@ -31,11 +31,11 @@ class IdleTask:
 
     @property
     def busy(self) -> bool:
-        """Whether there is work that is not done yet."""
+        """Whether a task is not finished."""
         return self._task is not None and not self._task.done()
 
     def stop(self) -> None:
-        """Leave what is not done yet."""
+        """Drop the steps that have not run."""
         if self._task:
             self._task.cancel()
         self._task = None

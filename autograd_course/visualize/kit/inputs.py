@@ -1,4 +1,4 @@
-"""The call that is traced: its arguments checked and copied as fresh leaves, and their names."""
+"""Check and copy the arguments of the call to trace, and name them."""
 
 import inspect
 import math
@@ -13,21 +13,21 @@ from autograd_course.visualize.kit.errors import TraceError
 
 
 def as_callable(fn: Any, shown_by: str) -> Callable[..., Any]:
-    """Return what is to be called: ``.apply`` of a Function class, else ``fn`` itself.
+    """Return the callable to trace: ``.apply`` of a Function class, else ``fn`` itself.
 
-    Raises :class:`TraceError`, which tells how ``shown_by`` is called.
+    Raises :class:`TraceError`, which says how to call ``shown_by``.
     """
     if _is_function(fn):
         return fn.apply  # type: ignore[no-any-return]
     if isinstance(fn, type) and issubclass(fn, torch.nn.Module):
         raise TraceError(
-            f"{title(fn)} is the class of a module; make one and pass that: "
+            f"{title(fn)} is a module class; create a module and pass it: "
             f"{shown_by}({title(fn)}(...), x)."
         )
     if not callable(fn):
         raise TraceError(
             f"{shown_by} needs a function to run as its first argument, not {_kind(fn)}; "
-            f"write {shown_by}(loss, x, y) rather than {shown_by}(loss(x, y))."
+            f"write {shown_by}(loss, x, y), not {shown_by}(loss(x, y))."
         )
     return fn  # type: ignore[no-any-return]
 
@@ -58,13 +58,16 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 
 
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """Return a name for each argument: the given ones, else the parameters' own."""
+    """Return a name for each argument: the given names, or those of the parameters."""
     if names is not None:
         if not isinstance(names, Sequence):
-            raise TraceError('names is a list with one name an input, such as names=["x", "y"].')
+            raise TraceError(
+                'names must be a list with a name for each input, such as names=["x", "y"].'
+            )
         if len(names) != len(inputs):
             raise TraceError(
-                f"names has {len(names)} entries for {len(inputs)} inputs; give one name an input."
+                f"names has {len(names)} entries for {len(inputs)} inputs; "
+                "pass a name for each input."
             )
         return [str(name) for name in names]
     known = [parameter.name for parameter in positional_parameters(fn)]
@@ -73,9 +76,9 @@ def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> 
 
 
 def positional_parameters(fn: Any) -> list[inspect.Parameter]:
-    """Return what a call takes by position, less the ``ctx`` of a Function's forward.
+    """Return the positional parameters of a call, without the ``ctx`` of a Function's forward.
 
-    There is nothing to return of a built-in, which has no signature.
+    The list is empty for a built-in, which has no signature.
     """
     skip = int(_is_function(fn) and fn.setup_context is torch.autograd.Function.setup_context)
     called = fn.forward if _is_function(fn) or isinstance(fn, torch.nn.Module) else fn
@@ -88,7 +91,7 @@ def positional_parameters(fn: Any) -> list[inspect.Parameter]:
 
 
 def captured_names(fn: Any) -> dict[int, str]:
-    """Name the tensors that ``fn`` reaches by itself, by ``id``: parameters and outer variables."""
+    """Name the tensors that ``fn`` uses by itself, by ``id``: parameters and outer variables."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner} if isinstance(owner, torch.nn.Module) else {}
     if inspect.isfunction(fn):
@@ -112,14 +115,14 @@ def _kind(value: Any) -> str:
 
 
 def require_values(given: Sequence[Any]) -> None:
-    """Refuse inputs whose elements have no values to read."""
-    meta = "is on the meta device, where tensors have no values; pass one on the CPU"
+    """Raise ``TraceError`` for inputs whose elements have no values."""
+    meta = "is on the meta device, where tensors have no values; pass a tensor on the CPU"
     _require(given, "Input", lambda x: x.is_meta, meta)
 
 
 def require_dense(given: Sequence[Any], what: str = "Input", repair: str = "pass") -> None:
-    """Refuse inputs, or outputs, that are sparse."""
-    sparse = f"is sparse, and every element is looked at here; {repair} it as .to_dense()"
+    """Raise ``TraceError`` for sparse inputs or outputs."""
+    sparse = f"is sparse, but this view shows every element; {repair} it as .to_dense()"
     _require(given, what, lambda x: x.layout != torch.strided, sparse)
 
 
@@ -127,21 +130,22 @@ def _require(given: Sequence[Any], what: str, lacks: Callable[[Tensor], bool], w
     for place, x in enumerate(given, 1):
         if isinstance(x, Tensor) and x.is_nested:
             raise TraceError(
-                f"{what} {place} is a nested tensor, which has no one shape; use one of its parts."
+                f"{what} {place} is a nested tensor, whose parts have different shapes; "
+                "use one of its parts."
             )
         if isinstance(x, Tensor) and lacks(x):
             raise TraceError(f"{what} {place} {why}.")
 
 
 def finite_number(what: str, given: Any, example: float) -> float:
-    """Return one finite number, given as such or as a tensor of one element."""
+    """Return a finite number, which may be a tensor of one element."""
     alone = given.detach() if isinstance(given, Tensor) else given
     try:
         value = math.nan if isinstance(given, str | bool) else float(alone)
     except (TypeError, ValueError, RuntimeError):
         value = math.nan
     if not math.isfinite(value):
-        raise TraceError(f"{what} is one finite number, such as {what}={example}.")
+        raise TraceError(f"{what} must be a finite number, such as {what}={example}.")
     return value
 
 
@@ -149,7 +153,7 @@ def whole_number(what: str, given: Any, example: int) -> int:
     """Return a whole number that is not negative."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise TraceError(
-            f"{what} is a whole number, 0 or more, such as {what}={example}, "
+            f"{what} must be a whole number, 0 or more, such as {what}={example}, "
             f"not {type(given).__name__ if not isinstance(given, int) else given}."
         )
     return given

@@ -2,8 +2,8 @@
 
 export const SVG = "http://www.w3.org/2000/svg";
 const PATIENCE = 5000; // milliseconds that the kernel has to answer
-export const SILENCE = "The kernel has not answered, so the inputs are back where they were. " +
-  "It may be busy: move the slider again when it is idle. If it was restarted, run the cell again.";
+export const SILENCE = "The kernel has not answered, so the inputs have their old values again. " +
+  "If it is busy, move the slider again later. If it was restarted, run the cell again.";
 
 export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));

@@ -1,4 +1,4 @@
-"""A live view that leaves its picture behind, for readers without a kernel."""
+"""A live view that saves its picture in the notebook, for readers without a kernel."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ FROM_PAGE = {"sync": True, "echo_update": False}
 
 
 class Saved(anywidget.AnyWidget):
-    """A widget that leaves what ``left`` gives in the saved notebook, where no kernel is needed.
+    """A widget that saves ``left`` in the notebook, for readers without a kernel.
 
     A live view needs its kernel. Yet JupyterLab prefers a saved view to a saved picture, and shows
     "Error displaying widget" once the kernel has ended. Therefore the view is shown but not saved:
@@ -78,7 +78,7 @@ def _inside(box: Box) -> Iterator[Saved]:
 
 
 def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return what several widgets leave as one bundle: pictures and texts, one below the other.
+    """Return one bundle for several widgets: their pictures and texts, one below the other.
 
     A picture among texts becomes part of the Markdown, which every page prefers to a PNG.
     """
@@ -108,17 +108,17 @@ def _stacked(pictures: Sequence[str]) -> str:
 
 
 class Live(Saved):
-    """The base of the course's widgets: a live view, a PNG for where it cannot live, and words.
+    """The base class of the course's widgets: a live view, a PNG for saved notebooks, and text.
 
-    A subclass gives ``png`` and ``__repr__``; both are asked for when the widget is displayed, and
-    show the state at that moment.
+    A subclass defines ``png`` and ``__repr__``. Both are computed when the widget is displayed, and
+    show its state at that moment.
     """
 
     @property
     def png(self) -> bytes:
-        """The picture of the present state; the same bytes for the same state."""
+        """The picture of the current state; the same bytes for the same state."""
         raise NotImplementedError
 
     def left(self) -> dict[str, str]:
-        """Return the picture, and the account in words."""
+        """Return the picture and the plain text."""
         return {"image/png": base64.b64encode(self.png).decode("ascii"), "text/plain": repr(self)}

@@ -1,4 +1,4 @@
-"""Round numbers over a range: the places of a slider."""
+"""Round numbers in a range: the positions of a slider."""
 
 import math
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ _APART = 1e-6  # relative; float32 holds no number more exactly
 
 
 def positions(low: float, high: float, value: float, most: int) -> list[float]:
-    """Return round, evenly spaced values, the ends, and the given value among them exactly.
+    """Return round, evenly spaced values that include both ends and the given value exactly.
 
     There are at most ``most`` steps.
     """
@@ -18,7 +18,7 @@ def positions(low: float, high: float, value: float, most: int) -> list[float]:
 
 
 def among(places: Iterable[float], value: float) -> list[float]:
-    """Return the places with a value among them exactly; one next to it makes room."""
+    """Return the positions with a value included exactly, in place of one that almost equals it."""
     apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
     return sorted([*apart, value])
 

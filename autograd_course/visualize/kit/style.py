@@ -1,4 +1,4 @@
-"""The look that the course's figures share: legible on a light and on a dark notebook page."""
+"""The style of the course's figures: legible on a light and on a dark notebook page."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +54,6 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> Iterato
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], color: str = INK, **options: Any) -> None:
-    """Write ``text`` beside the data it names, at data coordinates ``at``."""
+    """Write ``text`` next to the data, at the data coordinates ``at``."""
     halo = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
     axes.annotate(text, at, color=color, fontsize=9, bbox=halo, **options)

@@ -1,4 +1,4 @@
-"""Memory timeline: what autograd keeps from forward for backward, by whom, and until when.
+"""Memory timeline: what autograd saves for backward, which node saves it, and how long.
 
 ``ledger → hooks, isolation → trace → describe → view → figure, widget``
 """

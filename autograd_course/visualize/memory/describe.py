@@ -1,8 +1,9 @@
-"""A memory trace in words: sentences, what a kept tensor is called, the account of it all."""
+"""A memory trace in words: a sentence for each event, names of tensors, and a summary."""
 
 from collections.abc import Callable, Sequence
 
 from autograd_course.visualize.kit.formatting import listed, size
+from autograd_course.visualize.memory.hooks import CHECKPOINT
 from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
 
 _MOST_NAMED = 3  # tensors that one sentence names
@@ -16,7 +17,7 @@ def sentence(trace: MemoryTrace, number: int) -> str:
 
 
 class _Items:
-    """What an event is about, as entries of the trace."""
+    """The tensors of an event, as entries of the trace."""
 
     def __init__(self, trace: MemoryTrace, event: Event) -> None:
         self.saves = [trace.kept[i] for i in event.saves]
@@ -30,22 +31,24 @@ class _Items:
 
 def _save(event: Event, items: _Items) -> str:
     verb = (
-        f"runs again inside the backward of {event.inside} and saves" if event.inside else "saves"
+        f"is recomputed inside the backward of {event.inside} and saves"
+        if event.inside
+        else "saves"
     )
     through = f" through {event.by}" if event.by else ""
     costs = [item for item in items.saves if item.extra]
     parts = [f"{name}, {size(total)}" for name, total in _summed(costs, its)]
     shared = [item for item in items.again if item.extra]
-    parts += [f"{name}, kept already" for name, _ in _summed(shared, _belonging)]
+    parts += [f"{name} (already saved)" for name, _ in _summed(shared, _belonging)]
     if free := [item for item in (*items.saves, *items.again) if not item.extra]:
         names = [name for name, _ in _summed(free, lambda item: item.anyway or its(item))]
-        parts.append(f"{listed(names)}, alive anyway")
+        parts.append(f"{listed(names)} (already resident)")
     extra = "" if costs else ": 0 extra bytes"
     return f"{who(event)} {verb} {'; '.join(parts)}{through}{extra}."
 
 
 def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[str, int]]:
-    """Name tensors, with their bytes; those of one name together, and many without names."""
+    """Name tensors with their bytes. Tensors of one name are summed, and many are only counted."""
     if len({told(item) for item in items}) > _MOST_NAMED:
         return [(f"{len(items)} tensors", sum(item.extra for item in items))]
     found: dict[str, list[int]] = {}
@@ -58,7 +61,7 @@ def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[st
 
 
 def _belonging(item: Kept) -> str:
-    """Name a tensor by the node that kept it first."""
+    """Name a tensor by the node that saved it first."""
     return f"{item.role} of {item.owner}" if item.how == "attribute" else _of(item)
 
 
@@ -67,25 +70,28 @@ def _of(item: Kept) -> str:
 
 
 def _pass(event: Event, _: _Items) -> str:
+    later = " Backward recomputes it." if event.by == CHECKPOINT else ""
     return (
-        f"{who(event)} would save {size(event.passed)}, but {event.by} keeps nothing of it: "
-        "forward will run again."
+        f"{who(event)} would save {size(event.passed)}, but {event.by} did not keep it in memory."
+        f"{later}"
     )
 
 
 def _hide(event: Event, items: _Items) -> str:
     found = [*items.saves, *items.again]
     names = listed([f"{item.role}, {size(item.extra)}" for item in found])
-    return f"{who(event)} has put {names} on its ctx by hand, where no saved-tensor hook sees it."
+    return f"{who(event)} sets {names} on its ctx. Saved-tensor hooks do not see ctx attributes."
 
 
 def _run(event: Event, items: _Items) -> str:
     if not items.frees:
-        return f"{event.name} {'run' if event.merged > 1 else 'runs'}; nothing is freed."
+        verbs = ("run", "free") if event.merged > 1 else ("runs", "frees")
+        return f"{event.name} {verbs[0]} and {verbs[1]} nothing."
     costs = [item for item in items.frees if item.extra]
     if not costs:
         names = _summed(items.frees, lambda item: item.anyway or its(item))
-        return f"{who(event)} runs and gives up {listed([n for n, _ in names])}, alive anyway."
+        released = listed([name for name, _ in names])
+        return f"{who(event)} runs and releases {released} (already resident)."
     freed = listed([name for name, _ in _summed(costs, lambda item: _whose(item, event))])
     return f"{who(event)} runs and frees {freed}: {items.freed}."
 
@@ -95,25 +101,26 @@ def _whose(item: Kept, event: Event) -> str:
 
 
 def _free(event: Event, items: _Items) -> str:
-    where = f"inside the backward of {event.inside}" if event.inside else "in forward"
+    where = f"The backward of {event.inside}" if event.inside else "Forward"
     costs = [item for item in items.frees if item.extra]
     freed = listed([name for name, _ in _summed(costs, _belonging)] or ["nothing"])
-    return f"Freed {where}: {freed}, {items.freed}."
+    return f"{where} frees {freed}: {items.freed}."
 
 
 def _end(event: Event, items: _Items) -> str:
     left = size(event.kept)
     if event.by == "backward":
         if not event.kept:
-            return "Backward is over: nothing is kept."
-        return f"Backward is over, but {left} are still kept: a ctx lives as long as its graph."
+            return "Backward is over. Nothing is saved anymore."
+        return f"Backward is over, but {left} are still saved: a ctx lives as long as its graph."
     if event.by == "results":
         if not event.kept:
-            return f"The results are dropped, and the graph with them: {items.freed} freed."
+            return f"Python deletes the results and their graph, which frees {items.freed}."
         return (
-            f"The results are dropped, but {left} are still kept: they hold each other in a cycle."
+            f"Python deletes the results, but {left} are still in memory: "
+            "a reference cycle keeps them alive."
         )
-    return f"The garbage collector has run: {items.freed} freed."
+    return f"The garbage collector runs and frees {items.freed}."
 
 
 def _many(event: Event, items: _Items) -> str:
@@ -125,11 +132,11 @@ def _many(event: Event, items: _Items) -> str:
 
 
 _SENTENCES: dict[str, Callable[[Event, _Items], str]] = {
-    "start": lambda *_: "Nothing has run. Inputs and parameters are alive anyway.",
+    "start": lambda *_: "Nothing has run yet. Inputs and parameters are already resident.",
     "save": _save,
     "pass": _pass,
     "attribute": _hide,
-    "turn": lambda event, _: f"Forward is over. {size(event.kept)} wait for backward.",
+    "turn": lambda event, _: f"Forward is over. {size(event.kept)} are saved for backward.",
     "run": _run,
     "free": _free,
     "end": _end,
@@ -138,15 +145,15 @@ _SENTENCES: dict[str, Callable[[Event, _Items], str]] = {
 
 
 def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
-    """Tell a trace as plain text: the account in numbers, then event by event."""
+    """Describe a trace as plain text: first the numbers, then each event."""
     judged = "" if budget is None else f"; budget {size(budget)}: {verdict(trace.peak, budget)}"
     head = (
-        f"{name}: peak {size(trace.peak)}, {size(trace.between)} kept when forward is over, "
-        f"operations: {trace.operations} forward, {trace.backward_operations} backward, "
-        f"{trace.again_operations} of these a forward that runs again{judged}"
+        f"{name}: peak {size(trace.peak)}, {size(trace.between)} saved after forward; "
+        f"{trace.operations} operations in forward, {trace.backward_operations} in backward, "
+        f"{trace.again_operations} of them recomputed{judged}"
     )
     lines = [
-        f"  {event.phase:8} {sentence(trace, number)} Kept: {size(event.kept)}."
+        f"  {event.phase:8} {sentence(trace, number)} Saved: {size(event.kept)}."
         for number, event in enumerate(trace.events)
     ]
     rest = len(lines) - _MOST_LINES
@@ -156,17 +163,17 @@ def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
 
 
 def who(event: Event) -> str:
-    """Name an event's node, with the module in which it ran."""
+    """Name the node of an event, with the module in which it ran."""
     return f"{event.name} ({event.module})" if event.module else event.name
 
 
 def its(item: Kept) -> str:
-    """Say what a tensor is to its owner."""
+    """Name a tensor by its role in the node that saved it, as in ``its output``."""
     return item.role if item.how == "attribute" else f"its {what(item)}"
 
 
 def what(item: Kept) -> str:
-    """Say in one word what a tensor is."""
+    """Name the role of a tensor in one word."""
     if item.how == "attribute":
         return item.role
     return "mask" if item.dtype == "bool" and item.role == "intermediate" else item.role
@@ -178,5 +185,5 @@ def shape(item: Kept) -> str:
 
 
 def verdict(peak: int, budget: int) -> str:
-    """Say whether a peak stays within a budget."""
+    """Say whether a peak fits into a budget."""
     return "✓ fits" if peak <= budget else f"✗ {size(peak - budget)} over"

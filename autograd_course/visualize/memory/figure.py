@@ -31,11 +31,11 @@ COLORS = (
 )  # fmt: skip
 _ACROSS, _PANEL, _HEIGHT = 4, 2.7, 2.5  # panels in a row, and inches of one
 _HATCH, _AGAIN = "////", "..."
-_READABLE, _WIDE = 0.07, 0.12  # in parts of the peak and of a phase: a smaller band has no letter
+_READABLE, _WIDE = 0.07, 0.12  # fractions of the peak and of a phase: a smaller band has no letter
 
 
 def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
-    """Draw one panel a variant: stacked bands of what is kept, the peak, the budget."""
+    """Draw a panel for each variant: stacked bands of what is saved, the peak, the budget."""
     groups = grouping(list(traces.values()))
     marks = ticks(max([budget or 0, *(trace.peak for trace in traces.values())]))
     across = min(len(traces), _ACROSS)
@@ -87,7 +87,7 @@ def _look(groups: Grouping, group: int) -> dict[str, Any]:
 
 
 def _place(xs: list[float], floor: list[int], row: list[int], top: int) -> Point | None:
-    """Return the middle of a band where it is widest, or nothing where it is low all along."""
+    """Return the middle of the widest part of a band, or ``None`` if the band is too low."""
     best: tuple[float, Point] | None = None
     runs = groupby(range(len(row)), key=lambda i: (floor[i], row[i]))
     for (low, high), run in runs:

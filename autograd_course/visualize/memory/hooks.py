@@ -1,8 +1,8 @@
-"""What watches a run and tells the ledger, and leaves everything as it is.
+"""Hooks that watch a run and report to the ledger. They change nothing.
 
-:class:`SavedTensors` sees what each node saves, :class:`Applied` which custom Function that is,
+:class:`SavedTensors` sees what each node saves, :class:`Applied` which custom Function saves it,
 :class:`Modules` in which module it runs, and :class:`Watch` which operations run and which tensors
-live. :class:`Graph` sees which node of backward runs, and what its ctx holds besides.
+exist. :class:`Graph` sees which node of backward runs, and the attributes of its ctx.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OUTSIDE = -1  # the id of the graph task where no backward runs
 
 
 class Slot:
-    """What a node holds in place of a tensor; it goes when the node gives the tensor up."""
+    """What a node holds in place of a tensor. It is deleted when the node releases the tensor."""
 
     def __init__(self, packed: Any, entries: list[Entry], release: Callable[[Entry], None]) -> None:
         self.packed, self.entries, self.release = packed, entries, release
@@ -58,13 +58,13 @@ class Slot:
 
 
 class SavedTensors:
-    """Sees every tensor that a node saves, also where other hooks are in force.
+    """Sees each tensor that a node saves, even if other hooks are active.
 
-    PyTorch asks only the innermost hooks. ``torch.utils.checkpoint`` has hooks of its own, and
-    keeps nothing of what it is given in forward; in backward, when forward runs again, it keeps the
-    tensors in a table. So each pair of hooks that is entered meanwhile is wrapped: in forward,
-    tensors count that lie in what ``pack_hook`` returns; in backward, storages count as long as
-    they live.
+    PyTorch calls only the innermost hooks. ``torch.utils.checkpoint`` has its own hooks. In forward
+    it keeps no tensor that it receives. In backward, when it recomputes forward, it keeps the
+    tensors in a table. So this class wraps each pair of hooks that becomes active. In forward, the
+    tensors in the result of ``pack_hook`` count. In backward, each storage counts as long as it
+    exists.
     """
 
     def __init__(self, ledger: Ledger, watch: Watch, modules: Modules) -> None:
@@ -78,7 +78,7 @@ class SavedTensors:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Be in force inside a ``with`` block."""
+        """Be active inside a ``with`` block."""
         entering = saved_tensors_hooks.__enter__
 
         def entered(hooks: Any) -> None:
@@ -101,7 +101,7 @@ class SavedTensors:
         return Slot(tensor, self._hold(tensor, tensor, owner, frame), self.ledger.release)
 
     def _pass(self, hooks: Any, tensor: Tensor) -> Slot:
-        """Let other hooks pack a tensor, and note what they keep of it."""
+        """Let other hooks pack a tensor, and record what they keep."""
         frame = sys._getframe(1)
         owner, by = self._owner(frame), _called(hooks)
         if _current_graph_task_id() != _OUTSIDE:
@@ -118,10 +118,10 @@ class SavedTensors:
         return Slot(packed, entries, self.ledger.release)
 
     def _repack(self, hooks: Any, tensor: Tensor, owner: Owner) -> Any:
-        """Let checkpoint pack again. It stops the forward that runs again when it has everything:
+        """Let checkpoint pack again. It stops the recomputed forward when it has all tensors.
 
-        the last operation has then saved its inputs, and is never dispatched. It is the one whose
-        backward is running.
+        The last operation has then saved its inputs, but PyTorch never dispatches it. It is the
+        operation whose backward is running.
         """
         try:
             with self.watch.aside():
@@ -159,7 +159,7 @@ class SavedTensors:
         self.ledger.release(entry)
 
     def _owner(self, frame: FrameType) -> Owner:
-        """Return the node that is saving: a custom Function's, or that of an operation."""
+        """Return the node that is saving: that of a custom Function or of an operation."""
         number = _get_sequence_nr() - 1
         custom, inputs = self._custom(frame)
         again = _current_graph_task_id() != _OUTSIDE
@@ -171,7 +171,7 @@ class SavedTensors:
         return self.owners[key]
 
     def _custom(self, frame: FrameType) -> tuple[str, set[int]]:
-        """Return what saves if it is no operation, and its inputs: a Function, or checkpoint."""
+        """Return the Function or checkpoint that saves, and its inputs; ``""`` for an operation."""
         itself = frame.f_code.co_name in ("save_inputs", "<listcomp>")
         if itself and frame.f_code.co_filename == _CHECKPOINTING:
             return CHECKPOINT, set()
@@ -180,7 +180,7 @@ class SavedTensors:
 
 
 def _called(hooks: Any) -> str:
-    """Return what a pair of hooks is called: ``_checkpoint_hook`` is ``checkpoint``."""
+    """Return the name of a pair of hooks: ``_checkpoint_hook`` is ``checkpoint``."""
     name = type(hooks).__name__
     if "checkpoint" in name or "recomputation" in name:
         return CHECKPOINT
@@ -201,16 +201,16 @@ def _dtype(tensor: Tensor) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which custom Function is saving, and what it was given: hooks are told only the tensor.
+# Which custom Function is saving, and its inputs. Hooks receive only the tensor.
 # --------------------------------------------------------------------------------------------------
 
 
 class Applied:
-    """The custom Function whose forward has ended, until the next node of the graph is made.
+    """The custom Function whose forward has ended, until autograd creates the next node.
 
-    ``apply`` looks up ``forward`` on the class, calls it, and then saves. Only the lookup is there
-    to be seen: from PyTorch 2.14 on ``apply`` has no frame of Python, and one that is bound, as in
-    ``cube = Cube.apply``, is older than whatever could be put in its place.
+    ``apply`` looks up ``forward`` on the class, calls it, and then saves. This class can only see
+    the lookup: from PyTorch 2.14 on, ``apply`` has no Python frame, and code such as
+    ``cube = Cube.apply`` may have bound it before.
     """
 
     def __init__(self) -> None:
@@ -220,7 +220,7 @@ class Applied:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """See every call of a custom forward inside a ``with`` block."""
+        """See each call of a custom forward inside a ``with`` block."""
         before = FunctionMeta.__getattribute__
 
         def looked_up(cls: type, name: str) -> Any:
@@ -234,7 +234,7 @@ class Applied:
             FunctionMeta.__getattribute__ = before  # type: ignore[method-assign]
 
     def saving(self) -> tuple[str, set[int]] | None:
-        """Return its name and its inputs' storages, if it is what saves now."""
+        """Return its name and the storages of its inputs, if it is saving now."""
         return (self._name, self._inputs) if self._when == _now() else None
 
     def _noting(self, cls: type, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -260,7 +260,7 @@ def _now() -> tuple[int, int]:
 
 
 class Modules:
-    """A stack of module calls, by path where the module is known, else by class."""
+    """A stack of module calls, by path if the module is known, else by class."""
 
     def __init__(self, roots: Iterable[nn.Module]) -> None:
         self._paths: dict[int, str] = {}
@@ -272,7 +272,7 @@ class Modules:
 
     @property
     def path(self) -> str:
-        """The path of the innermost module that runs; nothing at the root or outside of any."""
+        """The path of the innermost module that runs; ``""`` at the root or outside of modules."""
         return self._stack[-1][1] if self._stack else ""
 
     @contextmanager
@@ -303,7 +303,7 @@ class Modules:
 
 
 class Watch(LiveStorages):
-    """Notes of every operation its name, its arguments' and its results' storages.
+    """Records the name of each operation, and the storages of its arguments and results.
 
     A node takes its number in the graph before its operation is dispatched, so that the first
     operation under a number is the node's own.
@@ -339,7 +339,7 @@ class Watch(LiveStorages):
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take what runs in a block as no operation of the graph: a hook's own work."""
+        """Ignore the operations in a block, because they belong to a hook."""
         before, self._aside = self._aside, True
         try:
             yield
@@ -361,19 +361,19 @@ class Watch(LiveStorages):
         return found
 
     def born(self, key: int, size: int) -> None:
-        """Tell the ledger of a storage that was made."""
+        """Report a new storage to the ledger."""
         self.ledger.lived(size)
         if self.ledger.phase == "backward":
             self.born_in_backward.add(key)
 
     def died(self, key: int, size: int) -> None:
-        """Tell the ledger of a storage that is gone."""
+        """Report a freed storage to the ledger."""
         self.born_in_backward.discard(key)
         self.ledger.lived(-size)
 
 
 def _camel(func: Any) -> str:
-    """Return an operation's name as the graph writes it: ``_softmax`` is ``Softmax``."""
+    """Return the name of an operation as in the graph: ``_softmax`` is ``Softmax``."""
     name = getattr(func, "_schema", None)
     plain = str(name.name if name else func).split("::")[-1].split(".")[0]
     return "".join(part.capitalize() for part in re.split("_+", plain) if part) or plain
@@ -390,7 +390,7 @@ def _only_looks(func: Any) -> bool:
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
-    """Return every node of the graph once, in the order in which forward made them."""
+    """Return each node of the graph once, in the order of forward."""
     found: set[GraphNode] = set()
     stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while stack:
@@ -402,7 +402,7 @@ def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
 
 
 class Graph:
-    """The owners of all nodes, and the hooks on them."""
+    """The owners of all nodes, and their hooks."""
 
     def __init__(
         self,
@@ -422,9 +422,9 @@ class Graph:
         self._last = -1
 
     def look_into_ctx(self) -> None:
-        """Enter the tensors that custom Functions have put on their ctx, as attributes.
+        """Add the tensors that custom Functions have set as attributes of their ctx.
 
-        When that happened no hook has seen: they are entered where their node stands in forward.
+        No hook has seen when this happened, so they are added at the place of their node.
         """
         for index, node in enumerate(self.nodes):
             found = list(iter_storages(vars(node))) if is_custom(node) else []
@@ -460,7 +460,7 @@ class Graph:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Tell the ledger, inside a ``with`` block, which node runs."""
+        """Report to the ledger, inside a ``with`` block, which node runs."""
         handles = [
             node.register_prehook(partial(self._runs, index))
             for index, node in enumerate(self.nodes)
@@ -477,7 +477,7 @@ class Graph:
         self.ledger.begin("run", self.owners[index])
 
     def check_ctx(self) -> None:
-        """See whether the node that ran last has taken something off its ctx."""
+        """Check whether the last node has deleted an attribute of its ctx."""
         hidden = self._hidden.get(self._last)
         if hidden:
             left = {key for key, _, _ in iter_storages(vars(self.nodes[self._last]))}
@@ -485,7 +485,7 @@ class Graph:
                 self.ledger.release(hidden.pop(key))
 
     def let_go(self) -> None:
-        """Hold the graph no longer."""
+        """Release the graph."""
         self.nodes, self.leaves = [], []
 
 

@@ -1,4 +1,4 @@
-"""What a call reaches besides its arguments, and leaving all of it as it was."""
+"""Find what a call uses besides its arguments, and restore it afterwards."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from autograd_course.visualize.kit.inputs import captured_names
 
 @dataclass(frozen=True)
 class Reach:
-    """Modules and tensors that a callable leads to; ``names`` are by ``id``."""
+    """Modules and tensors that a callable uses; ``tensors`` contains names by ``id``."""
 
     modules: tuple[nn.Module, ...]
     tensors: dict[int, tuple[str, Tensor]]
@@ -47,27 +47,27 @@ class Reach:
 
 
 class Gradients:
-    """The ``.grad`` of leaves, borrowed for a backward pass: empty before it, restored after."""
+    """The ``.grad`` of leaves: removed before a backward pass, and restored after it."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[Tensor, Tensor | None]] = {}
 
     def borrow(self, leaves: Iterable[Tensor]) -> None:
-        """Take the gradients of some leaves away for a while."""
+        """Remove the gradients of some leaves until ``restore``."""
         for leaf in leaves:
             if leaf.is_leaf and id(leaf) not in self._before:
                 self._before[id(leaf)] = (leaf, leaf.grad)
                 leaf.grad = None
 
     def restore(self) -> None:
-        """Give every leaf its own gradient back."""
+        """Restore the gradient of each leaf."""
         for leaf, gradient in self._before.values():
             leaf.grad = gradient
 
 
 @contextmanager
 def preserve_state(reach: Reach) -> Iterator[Gradients]:
-    """Run a block under grad mode; give gradients, buffers and random states back afterwards."""
+    """Run a block in grad mode; restore gradients, buffers and random states afterwards."""
     gradients = Gradients()
     gradients.borrow(it for _, it in reach.tensors.values())
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

@@ -1,4 +1,4 @@
-"""The account that is kept while a pass runs: who holds which storage, event by event."""
+"""The record of a pass: which node holds which storage, event by event."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Owner:
 
 @dataclass(eq=False)
 class Entry:
-    """A storage that autograd holds, and how many times."""
+    """A storage that autograd holds, with the number of holds."""
 
     key: int
     bytes: int
@@ -43,7 +43,7 @@ class Entry:
 
 @dataclass(eq=False)
 class Moment:
-    """An event that is still being written."""
+    """An event that is not complete yet."""
 
     phase: Phase
     kind: Kind
@@ -63,10 +63,10 @@ class Moment:
 
 
 class Ledger:
-    """Bytes kept and bytes alive, and the moments at which they changed.
+    """Saved bytes and bytes in memory, and the moments at which they changed.
 
-    ``known`` names the storages that the caller holds anyway, by key. ``allocated`` reads the
-    device's allocator.
+    ``known`` names the already resident storages, by key. ``allocated`` reads the allocator of the
+    device.
     """
 
     def __init__(self, known: dict[int, str], allocated: Callable[[], int | None]) -> None:
@@ -82,7 +82,7 @@ class Ledger:
         self.begin("start")
 
     def begin(self, kind: Kind, owner: Owner | None = None, **about: Any) -> Moment:
-        """Close the present moment and begin another one."""
+        """Close the current moment and begin another one."""
         moment = Moment(self.phase, kind, owner, **about)
         if self.phase == "backward" and kind != "run":
             moment.inside = self.running
@@ -94,25 +94,25 @@ class Ledger:
 
     @property
     def now(self) -> Moment:
-        """The present moment."""
+        """The current moment."""
         return self.moments[-1]
 
     def settle(self) -> None:
-        """Write down how the present moment stands."""
+        """Record the numbers of the current moment."""
         if self.moments:
             now = self.now
             now.kept, now.allocated = self.kept, self.allocated()
             now.alive = 0 if now.kind == "start" else self.alive
 
     def saving(self, owner: Owner, kind: Kind, by: str, seq: int) -> Moment:
-        """Return the moment at which a node saves its tensors, all of them in one."""
+        """Return the one moment at which a node saves all its tensors."""
         now = self.now
         if (now.kind, now.owner, now.by) == (kind, owner, by) and not now.frees:
             return now
         return self.begin(kind, owner, by=by, seq=seq)
 
     def hold(self, key: int, size: int, owner: Owner, moment: Moment, **about: Any) -> Entry:
-        """Count a storage, unless it is counted already or alive anyway; return its entry."""
+        """Count a storage, unless it is already counted or resident; return its entry."""
         entry = self.held.get(key)
         if entry is None:
             anyway = self.known.get(key, "")
@@ -129,7 +129,7 @@ class Ledger:
         return entry
 
     def release(self, entry: Entry) -> None:
-        """Give up one hold; the last one frees the storage, as far as autograd is concerned."""
+        """Release one hold. The last release frees the storage."""
         if self.closed:
             return
         entry.holds -= 1
@@ -148,7 +148,7 @@ class Ledger:
         self.now.high = max(self.now.high, self.kept)
 
     def lived(self, size: int) -> None:
-        """Count a tensor that was made (or, negative, that is gone)."""
+        """Count a new tensor (or, with a negative size, a freed one)."""
         self.alive += size
         if self.now.kind == "start":  # nothing is saved yet: it belongs to the first event
             self._early = max(self._early, self.alive)

@@ -1,4 +1,4 @@
-"""What autograd keeps during one real forward and one real backward pass, as plain data."""
+"""What autograd saves during one real forward and one real backward pass, as plain data."""
 
 import gc
 from collections import Counter
@@ -37,16 +37,17 @@ AGAIN = "↻"  # marks the name of a node that belongs to a forward run again in
 
 @dataclass(frozen=True)
 class Kept:
-    """A storage that autograd keeps, counted once however many tensors share it.
+    """A storage that autograd saves, counted once even if several tensors share it.
 
-    ``owner`` is the node that kept it first, ``also`` names the others; ``op`` is the owner's
-    operation, ``module`` the path of the module whose forward ran. ``role`` tells what the tensor
-    is to its owner (``input``, ``output`` or ``intermediate``). ``bytes`` is the size of the whole
-    storage, ``part`` that of the tensor in it. ``how`` is ``saved`` (by ``save_for_backward``),
-    ``attribute`` (on the ctx of a custom Function, where no hook sees it) or ``again`` (saved by a
-    forward that ran inside backward). ``anyway`` names what holds the storage besides autograd – an
-    input, a parameter – so that it costs nothing. ``line`` is the line of the caller's code.
-    ``born`` and ``freed`` are indices of events; ``freed`` is ``None`` if nothing freed it.
+    ``owner`` is the node that saved it first, and ``also`` names the others. ``op`` is the owner's
+    operation, and ``module`` the path of the module whose forward ran. ``role`` is the tensor's
+    role in its owner (``input``, ``output`` or ``intermediate``). ``bytes`` is the size of the
+    whole storage, and ``part`` the size of the tensor in it. ``how`` is ``saved`` (by
+    ``save_for_backward``), ``attribute`` (on the ctx of a custom Function, where hooks do not see
+    it) or ``again`` (saved by a forward that backward recomputes). ``anyway`` names the input or
+    parameter that holds the storage already, so that it costs nothing. ``line`` is the line of the
+    caller's code. ``born`` and ``freed`` are indices of events; ``freed`` is ``None`` if nothing
+    frees it.
     """
 
     id: int
@@ -67,24 +68,24 @@ class Kept:
 
     @property
     def extra(self) -> int:
-        """The bytes that it costs: 0 where the storage is alive anyway."""
+        """The bytes that it costs: 0 if the storage is already resident."""
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
-        """Whether it is kept when an event is over."""
+        """Whether it is saved after an event."""
         return self.born <= event and (self.freed is None or event < self.freed)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One moment: a node saves, a node runs in backward, something is freed.
+    """One moment: a node saves, a node runs in backward, or a storage is freed.
 
-    ``saves``, ``again`` and ``frees`` are ids of :class:`Kept`: kept from now on, saved already by
-    another node, and no longer kept. ``passed`` are bytes that were handed to other saved-tensor
-    hooks (``by``), which keep nothing of them here. ``kept`` are the bytes that autograd keeps when
-    the event is over and ``high`` the most during it; ``alive`` and ``alive_high`` are the same for
-    all tensors that the call made, kept or not, as the dispatcher sees them. ``allocated`` is what
-    the CUDA allocator has given out since the start, ``None`` on the CPU.
+    ``saves``, ``again`` and ``frees`` are ids of :class:`Kept`: storages that the event saves, that
+    another node has already saved, and that the event frees. ``passed`` is the number of bytes that
+    other saved-tensor hooks (``by``) received and discarded. ``kept`` is the number of bytes that
+    are saved after the event, and ``high`` the most during it. ``alive`` and ``alive_high`` are the
+    same for all tensors that the call created, as the dispatcher sees them. ``allocated`` is what
+    the CUDA allocator has allocated since the start, ``None`` on the CPU.
     """
 
     phase: Phase
@@ -107,11 +108,11 @@ class Event:
 
 @dataclass(frozen=True)
 class MemoryTrace:
-    """One forward and one backward pass of ``title``, and all that was kept on the way.
+    """One forward and one backward pass of ``title``, and everything that autograd saved.
 
-    ``operations`` counts what forward computed, ``backward_operations`` what backward did;
-    ``again_operations`` of these ran under grad mode: a forward that runs again. Views are not
-    counted. ``again_modules`` counts the module calls inside backward.
+    ``operations`` counts the operations of forward, and ``backward_operations`` those of backward.
+    ``again_operations`` of the latter ran in grad mode, because a forward was recomputed. Views do
+    not count. ``again_modules`` counts the module calls inside backward.
     """
 
     title: str
@@ -124,7 +125,7 @@ class MemoryTrace:
 
     @property
     def peak(self) -> int:
-        """The most bytes that autograd kept at any moment, what is alive anyway not counted."""
+        """The most bytes saved at any moment, without what is already resident."""
         return max(event.high for event in self.events)
 
     @property
@@ -139,12 +140,12 @@ class MemoryTrace:
 
     @property
     def between(self) -> int:
-        """The bytes kept when forward is over and backward has not begun."""
+        """The bytes that are saved between forward and backward."""
         return self.events[self.turn].kept
 
     @property
     def anyway(self) -> int:
-        """The bytes of what is saved but alive anyway: inputs and parameters."""
+        """The bytes of saved tensors that are already resident: inputs and parameters."""
         return sum(item.bytes for item in self.kept if item.anyway)
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,21 +159,20 @@ class MemoryTrace:
 
 
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
-    """Run ``fn(*inputs)`` and its backward pass once, and note what autograd keeps, and when.
+    """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves, and when.
 
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
-    callable that returns a tensor or a tree of some; the backward pass starts with ones. Tensors
-    among ``inputs`` are copied. What is kept is counted in bytes of distinct storages: from the
-    moment at which a node saves a tensor to the moment at which it gives it up, as saved-tensor
-    hooks see both. Storages of the inputs, and of tensors that ``fn`` reaches by itself (its
-    parameters), are alive anyway and cost nothing. Tensors that a custom Function puts on its ctx
-    as attributes are found there and counted too.
+    callable that returns a tensor or a tree of tensors. The backward pass starts with ones. Tensors
+    among ``inputs`` are copied. Each storage counts once, from the moment when a node saves a
+    tensor to the moment when the node releases it; saved-tensor hooks see both moments. Storages of
+    the inputs and of tensors that ``fn`` uses by itself (its parameters) are already resident and
+    cost nothing. Tensors that a custom Function sets as attributes of its ctx count too.
 
     The caller's tensors, gradients, buffers, random states, grad mode and default dtype stay as
-    they are, and nothing of the graph is kept alive.
+    they are, and no part of the graph stays alive.
 
     Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
-    if the result holds no tensor that depends on the inputs.
+    if the result contains no tensor that depends on the inputs.
     """
     call = as_callable(fn, "memory_timeline")
     require_dense(inputs)
@@ -211,8 +211,9 @@ class _Run:
         self.outputs = [it for it in tensors.values() if it.requires_grad]
         if not self.outputs:
             raise TraceError(
-                f"{self.name} returned no tensor that depends on its inputs through autograd; "
-                "return the output, and look for detach(), no_grad() or .item() on the way to it."
+                f"{self.name} returned no tensor that autograd connects to its inputs; "
+                "return the output, and check whether detach(), no_grad() or .item() cuts the "
+                "graph."
             )
         self.saved.outputs = storage_keys(self.outputs)
 
@@ -239,7 +240,7 @@ class _Run:
         graph.let_go()
 
     def drop(self) -> None:
-        """Let go of the results, and with them of the graph; then of what only cycles hold."""
+        """Delete the results and their graph, then everything that only reference cycles hold."""
         ledger = self.ledger
         ledger.phase, ledger.running = "after", None
         ledger.begin("end", by="backward")
@@ -292,7 +293,7 @@ def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
 def _finished(
     title: str, ledger: Ledger, watch: Watch, saved: SavedTensors, again_modules: int
 ) -> MemoryTrace:
-    """Return the trace that an account tells; of the account nothing is kept."""
+    """Return the trace that a ledger describes."""
     _number_names(_owners(ledger), watch)
     entries = {entry: number for number, entry in enumerate(ledger.entries)}
     moments = {moment: number for number, moment in enumerate(ledger.moments)}
@@ -350,9 +351,9 @@ def _kept(
 
 
 def _role(entry: Entry, watch: Watch, saved: SavedTensors) -> str:
-    """Tell what a saved tensor is to the node that saved it.
+    """Return the role of a saved tensor in the node that saved it.
 
-    A custom Function's outputs are known by who reads them: a later operation, or the caller.
+    An output of a custom Function is a tensor that a later operation or the caller reads.
     """
     owner = entry.owner
     if owner.op == CHECKPOINT:

@@ -1,4 +1,4 @@
-"""A memory trace as the page and the picture show it: few events, few bands, round axes, words."""
+"""What the page and the picture show of a memory trace: few events, few bands, round ticks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from autograd_course.visualize.memory.trace import AGAIN, Event, Kept, MemoryTra
 
 ROWS = 12  # of the list of what is kept
 _POSITIONS = 64  # of the budget's slider
-COLUMNS = ("peak", "after forward", "ops forward", "ops backward", "run again")
+COLUMNS = ("peak", "after forward", "forward ops", "backward ops", "recomputed")
 
 
 def build_view(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any]:
-    """Return what the page shows of all variants. Only ``budget`` depends on the budget."""
+    """Return what the page shows for all variants."""
     groups = grouping(list(traces.values()))
     most = max((trace.peak for trace in traces.values()), default=0)
     alive = [max(e.alive_high for e in trace.events) for trace in traces.values()]
     given = [e.allocated or 0 for trace in traces.values() for e in trace.events]
     return {
-        "title": f"Memory timeline of {', '.join(traces)}: "
-        "bytes that autograd keeps from forward for backward",
+        "title": f"Memory timeline of {', '.join(traces)}: bytes that autograd saves for backward",
         "groups": [
             {
                 "label": label,
@@ -78,7 +77,7 @@ def _variant(name: str, trace: MemoryTrace, groups: Grouping) -> dict[str, Any]:
 
 
 def _at_each_event(trace: MemoryTrace) -> list[list[Kept]]:
-    """Return what is kept at each event, or freed by it: the largest first, then what is free."""
+    """Return what each event saves, holds or frees: the largest first, what costs nothing last."""
     ranked = sorted(trace.kept, key=_rank)
     last = len(trace.events)
     spans = [(item.born, last if item.freed is None else item.freed, item) for item in ranked]
@@ -94,7 +93,7 @@ def _once(items: Iterable[Kept]) -> list[Kept]:
 
 
 def cells(trace: MemoryTrace) -> list[str]:
-    """Return a row of the table that compares the variants."""
+    """Return the row of a variant in the table that compares them."""
     again = f"{trace.again_operations}"
     if trace.again_modules:
         again += f" ({trace.again_modules} modules)"
@@ -119,25 +118,25 @@ def _item(item: Kept, groups: Grouping) -> dict[str, Any]:
 
 
 def note(item: Kept) -> str:
-    """Say what is special about a kept tensor."""
+    """Say what is special about a saved tensor."""
     notes = []
     if item.anyway:
-        notes.append(f"{item.anyway}, alive anyway")
+        notes.append(f"{item.anyway}, already resident")
     if item.also:
         notes.append(f"also saved by {', '.join(item.also[:3])}")
     if item.how == "attribute":
-        notes.append("a ctx attribute: no hook sees it")
+        notes.append("a ctx attribute, which hooks do not see")
     if item.how == "again":
-        notes.append("from a forward that ran again")
+        notes.append("recomputed in backward")
     if item.dtype == "bool":
-        notes.append("a byte an element")
+        notes.append("1 byte per element")
     if item.part < item.bytes:
-        notes.append(f"a view of {size(item.part)} keeps all of its storage")
+        notes.append(f"a view of {size(item.part)} keeps its whole storage in memory")
     return "; ".join(notes)
 
 
 def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any] | None:
-    """Return the budgets that the slider can take, and each variant's verdict at each of them."""
+    """Return the budgets that the slider can take, each with its verdict on every variant."""
     if budget is None:
         return None
     most = max([budget, *(trace.peak for trace in traces.values())])
@@ -154,7 +153,7 @@ def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, 
 
 
 # --------------------------------------------------------------------------------------------------
-# Bands of the stacked area: who keeps how much, in few enough groups to be told apart.
+# Bands of the stacked area: which nodes save how much, in a few groups with their own colors.
 # --------------------------------------------------------------------------------------------------
 
 OTHERS = "others"
@@ -166,30 +165,30 @@ Key = Callable[[Kept], str]
 
 @dataclass(frozen=True)
 class Grouping:
-    """Labels of the bands, the same for all variants, and who belongs to which."""
+    """Labels of the bands, the same for all variants, and what names the band of a tensor."""
 
     labels: tuple[str, ...]
     key: Key
 
     def letter(self, group: int) -> str:
-        """Return the letter that stands on a band, beside its color."""
+        """Return the letter that is written on a band."""
         return _LETTERS[group]
 
     def of(self, item: Kept) -> int:
-        """Return an item's group."""
+        """Return the group of a tensor."""
         label = self.key(item)
         return self.labels.index(label if label in self.labels else OTHERS)
 
     def hidden(self, group: int) -> bool:
-        """Whether a group holds what hooks do not see: attributes of a ctx."""
+        """Whether a group contains ctx attributes, which hooks do not see."""
         return self.labels[group].endswith(_HIDDEN)
 
     def again(self, group: int) -> bool:
-        """Whether a group holds what a forward keeps that runs again inside backward."""
+        """Whether a group contains tensors that a recomputed forward saves."""
         return AGAIN in self.labels[group]
 
     def stacked(self, trace: MemoryTrace) -> list[int]:
-        """Return the groups that a trace has, in the order in which they come: the first lowest."""
+        """Return the groups of a trace, the one that is saved first at the bottom."""
         return list(dict.fromkeys(self.of(item) for item in self._in_order(trace)))
 
     @staticmethod
@@ -197,9 +196,9 @@ class Grouping:
         return sorted((item for item in trace.kept if item.extra), key=lambda item: item.born)
 
     def bands(self, trace: MemoryTrace) -> list[list[int]]:
-        """Return, for each group, the bytes that it keeps when each event is over.
+        """Return, for each group, the bytes that it holds after each event.
 
-        The groups' sum is what autograd keeps.
+        The sum over all groups is what autograd holds.
         """
         changes = [[0] * (len(trace.events) + 1) for _ in self.labels]
         for item in trace.kept:
@@ -211,7 +210,7 @@ class Grouping:
 
 
 def grouping(traces: Sequence[MemoryTrace]) -> Grouping:
-    """Choose the finest grouping that needs no more than eight bands: node, module, operation."""
+    """Choose the finest grouping with at most eight bands: by node, module or operation."""
     items = [item for trace in traces for item in trace.kept if item.extra]
     for key in (_node, *map(_module, (3, 2, 1)), _operation):
         labels = _first_seen(items, key)
@@ -265,7 +264,7 @@ _TICKS = 5
 def places(trace: MemoryTrace) -> list[float]:
     """Return where each event begins, and where the last one ends.
 
-    Variants differ in their number of events; forward and backward stand above each other anyway.
+    Variants differ in their number of events, but their forward and backward phases line up.
     """
     turn = trace.turn
     after = next(i for i, event in enumerate(trace.events) if event.phase == "after")
@@ -280,8 +279,8 @@ def places(trace: MemoryTrace) -> list[float]:
 def ticks(most: int) -> list[tuple[int, str]]:
     """Return about five round sizes from 0 to at least ``most``.
 
-    They are multiples of 1, 2, 4 or 5 · 10ᵏ of a unit. Where the next unit comes in between, they
-    are quarters of that: 1024 KiB is no multiple of 200.
+    They are multiples of 1, 2, 4 or 5 · 10ᵏ of a unit. If the range reaches the next unit, they are
+    quarters of that unit, because 1024 KiB is not a multiple of 200.
     """
     unit = 1024 ** max(0, (max(most, 1).bit_length() - 1) // 10)
     rough = max(most, 1) / unit / _TICKS
@@ -293,20 +292,20 @@ def ticks(most: int) -> list[tuple[int, str]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Fewer events for the same account: what changes nothing, and what is too long to step through.
+# Fewer events with the same totals: join events that change nothing, and shorten long traces.
 # --------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 200  # that are still told one by one
+MOST_EVENTS = 200  # that are shown one by one
 _FIXED = ("start", "turn", "end")
 _DEPTHS = (6, 5, 4, 3, 2, 1)  # of module paths
-_FEWEST = 10  # events: with fewer, a trace has nothing left to tell
+_FEWEST = 10  # events that a shortened trace still has
 Run = Sequence[tuple[int, Event]]
 
 
 def folded(trace: MemoryTrace, most: int = MOST_EVENTS) -> MemoryTrace:
-    """Join backward nodes that free nothing; in a long trace, join events by their module.
+    """Join backward nodes that free nothing. In a long trace, join events by their module.
 
-    Peaks stay what they are: a joined event has the highest ``high`` of its parts.
+    Peaks do not change: a joined event has the highest ``high`` of its parts.
     """
     short = _joined(trace, _idle_runs(trace))
     if len(short.events) <= most:
@@ -332,7 +331,7 @@ def _idle(event: Event) -> bool:
 
 
 def _by_module(trace: MemoryTrace, depth: int) -> Iterator[Run]:
-    """Put neighbors together that ran in one module, up to a depth of paths."""
+    """Join neighbors that ran in the same module, up to a depth of paths."""
     paths = (event.module.split(".")[:depth] for event in trace.events)
     return _together(trace, [".".join(path) or None for path in paths])
 

@@ -1,4 +1,4 @@
-"""The live timeline: walk through the events, change the variant, move the budget."""
+"""The live timeline: step through the events, select a variant, move the budget."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,10 +17,11 @@ _MOST = 8  # variants
 
 
 class MemoryTimeline(Live):
-    """Memory traces on stage. Made by :func:`memory_timeline`.
+    """Memory traces of one or more variants. :func:`memory_timeline` creates it.
 
-    ``traces`` holds the whole trace of each variant. ``variant`` is the name of the one in front
-    and ``step`` its event; setting either moves the picture. ``budget``, in bytes, can be set too.
+    ``traces`` contains the complete trace of each variant. ``variant`` is the name of the selected
+    variant, ``step`` is the event that is shown, and ``budget`` is a number of bytes. You can set
+    all three.
     """
 
     _esm = BUNDLES / "memory.js"
@@ -49,7 +50,9 @@ class MemoryTimeline(Live):
     def _known(self, proposal: Any) -> str:
         name = proposal["value"]
         if name not in self._shown:
-            raise TraceError(f"variant is one of {', '.join(self._shown)}, not {name}.")
+            raise TraceError(
+                f"There is no variant {name!r}; choose one of: {', '.join(self._shown)}."
+            )
         return str(name)
 
     @traitlets.validate("step")
@@ -64,7 +67,7 @@ class MemoryTimeline(Live):
 
     @property
     def png(self) -> bytes:
-        """The variants side by side."""
+        """The picture of all variants, side by side."""
         return draw(self._shown, self.budget)
 
     def __repr__(self) -> str:
@@ -75,16 +78,16 @@ class MemoryTimeline(Live):
 def memory_timeline(
     variants: Callable[..., Any] | Mapping[str, Any], *inputs: Any, budget: int | None = None
 ) -> MemoryTimeline:
-    """Show which bytes autograd keeps for backward, what keeps them, and until when.
+    """Show which bytes autograd saves for backward, which node saves them, and how long.
 
-    Each variant runs once, forward and backward, on copies of the inputs. The bytes are those of
-    distinct storages that are kept for backward only: inputs and parameters count 0.
+    Each variant runs once, forward and backward, on copies of the inputs. Each storage counts once.
+    Inputs and parameters count 0, because they are already resident.
 
     Args:
         variants: A Function class, a module or a function, or a dict of up to eight of them by
-            name. They compute the same from the same inputs in different ways, and share one scale.
+            name. They should compute the same result from the same inputs. All share one scale.
         inputs: The arguments of the call.
-        budget: A number of bytes, drawn as a line. The widget says which variants stay below it.
+        budget: A number of bytes, drawn as a line. The widget says which variants fit into it.
 
     Returns:
         A widget, which a notebook shows.
@@ -100,12 +103,13 @@ def memory_timeline(
     """
     given = variants if isinstance(variants, Mapping) else {title(variants): variants}
     if not 0 < len(given) <= _MOST:
-        raise TraceError(f"Give between one and {_MOST} variants, not {len(given)}.")
+        raise TraceError(f"Pass between 1 and {_MOST} variants, not {len(given)}.")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
         raise TraceError(
-            f"budget is a number of bytes such as 64 * 1024, not {type(budget).__name__}."
+            "budget must be a number of bytes, such as 64 * 1024, "
+            f"not of type {type(budget).__name__}."
         )
     if budget is not None and budget < 0:
-        raise TraceError(f"budget is a number of bytes, 0 or more, not {budget}.")
+        raise TraceError(f"budget must be a number of bytes, 0 or more, not {budget}.")
     traces = {str(name): trace_memory(fn, *inputs) for name, fn in given.items()}
     return MemoryTimeline(traces, budget)

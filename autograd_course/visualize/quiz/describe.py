@@ -1,4 +1,4 @@
-"""A knowledge check in words: what the page says, and what is read where no widget lives."""
+"""All texts of a knowledge check: for the page, and for readers without a kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ WORDS: Mapping[str, Any] = {
     "essay": "Answer in your own words, then compare.",
     "right": "✓ Right.",
     "wrong": "✗ Not right.",
-    "again": "Try once more.",
-    "part": "✗ Not all: what you chose is right, but something is missing.",
+    "again": "Try again.",
+    "part": "✗ What you chose is right, but at least one answer is missing.",
     "nothing": "Choose an answer first.",
     "empty": "Write a few sentences first.",
-    "written": "Compare: a good answer says these things.",
+    "written": "Compare your answer: a good one makes these points.",
     "isRight": "✓ right",
     "isWrong": "✗ not right",
     "silence": "The kernel has not answered, so this answer may not be saved. If the kernel was "
@@ -65,7 +65,7 @@ def _kind(question: Question) -> str:
 
 
 def summary(quiz: Quiz, state: State) -> str:
-    """Say how many questions were answered rightly, at least once."""
+    """Say how many questions have had a right answer."""
     done = sum(state.question(q.home, q.id).right for q in quiz.choices)
     essays = [question for question in quiz.questions if question.essay]
     written = sum(state.question(q.home, q.id).right for q in essays)
@@ -74,15 +74,15 @@ def summary(quiz: Quiz, state: State) -> str:
         return f"{said}, {written} of {len(essays)} essays written"
     if not essays:
         return said
-    return f"{said}, essay {'written' if written else 'to be written'}"
+    return f"{said}, essay {'written' if written else 'not written'}"
 
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """What was answered to a question: ``right``, and the explanations as text.
+    """The result of an answer: whether it is ``right``, and the explanations as text.
 
-    ``tries`` counts the answers so far. All options are explained after a right answer, and after
-    the second one; before that only the options that were chosen.
+    ``tries`` counts the answers so far. After a right answer or a second answer, every option is
+    explained. Before that, only the options that you chose are explained.
     """
 
     question: Question

@@ -1,9 +1,9 @@
-"""The little Markdown that questions use: as plain data for the page, and for saved notebooks.
+"""The small part of Markdown that questions use: as plain data for the page, and for notebooks.
 
-The page builds elements of the data, never HTML. In a saved notebook nothing runs and nothing leads
-away: a file of questions may come from anyone, and GitHub, JupyterLab, nbconvert and the book
-differ in what they let through. HTML, links, pictures and formulas become text before any of them
-reads it.
+The page builds its elements from the data and never uses HTML. In a saved notebook, a question
+contains no code that runs and no link, because its file may come from anyone, and GitHub,
+JupyterLab, nbconvert and the book filter differently. HTML, links, pictures and formulas become
+text first.
 """
 
 import re
@@ -61,7 +61,7 @@ def _block_in_markdown(block: Mapping[str, Any]) -> str:
 
 
 def escape(text: str) -> str:
-    """Write a line as Markdown that shows it as it is."""
+    """Write a line as Markdown that shows exactly this text."""
     return _ACTIVE.sub(
         lambda found: f"`{found['code']}`" if found["code"] else f"&#{ord(found['entity'])};", text
     )

@@ -52,7 +52,7 @@ class Question {
   get essay() { return this.question.kind === "essay"; }
   get chosen() { return this.options.filter(({ input }) => input.checked).map(({ input }) => input.value).join(""); }
 
-  /** Another option is tried: what was said of the last one no longer stands. */
+  /** The learner selects another option: hide the verdict on the last one. */
   touched() {
     if (this.essay) return;
     this.say("");
@@ -172,13 +172,13 @@ class KnowledgeCheck {
     this.mark();
   }
 
-  /** Mark each question's button: ✓ right at least once, ✗ answered, and not yet. */
+  /** Mark the button of each question: ✓ right at least once, ✗ not right yet. */
   mark() {
     const answers = this.model.get("answers"), { right } = this.model.get("kept");
     this.tabs.forEach((tab, k) => {
       const { id, kind, right: letters } = this.quiz.questions[k], tried = id in answers;
       const done = right.includes(id) || (tried && (kind === "essay" || answers[id].chosen === letters));
-      const state = done ? "answered rightly" : tried ? "not right yet" : "not answered";
+      const state = done ? "right" : tried ? "not right yet" : "not answered";
       tab.textContent = `${k + 1}${done ? " ✓" : tried ? " ✗" : ""}`;
       tab.setAttribute("aria-label", `Question ${k + 1}, ${state}`);
       tab.setAttribute("aria-current", k === this.at ? "true" : "false");

@@ -1,4 +1,4 @@
-"""The live knowledge check: answer, read why, and find it again in the next session."""
+"""The live knowledge check: answer questions, read explanations, keep the answers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _LONGEST = 20_000  # characters of an essay that are kept
 
 
 class KnowledgeCheck(Saved):
-    """The questions of one lesson, or of the course. Made by :func:`knowledge_check`.
+    """The questions of a lesson or of the course. :func:`knowledge_check` creates it.
 
-    ``answers`` holds, by question, what was chosen or written; setting it answers. In a saved
-    notebook the questions stay as Markdown and plain text: both are text that a reader can search,
-    and that GitHub, nbconvert and a JupyterLab that does not trust the file show.
+    ``answers`` contains the chosen letters or the written text for each question. Set it to answer.
+    A saved notebook contains the questions as Markdown and as plain text. A reader can search both,
+    and GitHub, nbconvert and JupyterLab show them, even if the notebook is not trusted.
     """
 
     _esm = BUNDLES / "quiz.js"
@@ -46,14 +46,14 @@ class KnowledgeCheck(Saved):
 
     @property
     def score(self) -> str:
-        """How many questions are answered rightly, in words."""
+        """The number of right answers, as text."""
         return str(self.kept["summary"])
 
     def answer(self, question_id: str, *given: str) -> Outcome:
-        """Answer a question without the page, and return why it is right or wrong.
+        """Answer a question without the page, and return the verdict with its explanation.
 
         ``given`` are letters of options, ``"b"`` or ``"b", "d"``, or the text of an essay.
-        Raises :class:`TraceError` for a question or an option that there is none of.
+        Raises :class:`TraceError` if there is no such question or option.
         """
         question = self._question(question_id)
         answer = _essay(question, given) if question.essay else _choice(question, given)
@@ -69,7 +69,7 @@ class KnowledgeCheck(Saved):
 
     @traitlets.validate("answers")
     def _known_ones(self, proposal: Any) -> dict[str, Answer]:
-        """Drop what is no answer to a question of this check: a page may be older than the file."""
+        """Drop answers that do not belong to this check: a page may be older than the file."""
         given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
         return {
             name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}
@@ -111,17 +111,16 @@ class KnowledgeCheck(Saved):
 
 
 def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
-    """Show the knowledge check of a lesson; answers given before are shown again.
+    """Show the knowledge check of a lesson, with your earlier answers.
 
-    The answers are saved in the learner's progress file, and ``progress()`` counts them. Without
-    the widget, ``knowledge_check("01").answer("vjp", "b")`` answers and explains. The first wrong
-    answer explains what was chosen; the second one explains every option.
+    The answers are saved in your progress file, and ``progress()`` counts them. If the widget does
+    not work, call ``knowledge_check("01").answer("vjp", "b")``. After a first wrong answer, you see
+    the explanations of what you chose. After a second one, you see all explanations.
 
     Args:
         lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for fifteen questions and
             three essays about all lessons.
-        seed: For ``"course"``, a number or the learner's name, which draws the questions from a
-            bank.
+        seed: For ``"course"``, a number or your name. It selects the questions from a bank.
 
     Returns:
         A widget, which a notebook shows.
@@ -168,7 +167,8 @@ def _essay(question: Question, given: tuple[str, ...]) -> Answer:
     text = "\n\n".join(given).strip()
     if not text:
         raise TraceError(
-            f'Question {question.id!r} asks for your own words: .answer("{question.id}", "…").'
+            f"Question {question.id!r} needs an answer in your own words: "
+            f'.answer("{question.id}", "…").'
         )
     return {"chosen": "", "text": text}
 

@@ -1,4 +1,4 @@
-"""STE lab: a quantizer, the gradient that stands in for its derivative, and what trains by it.
+"""STE lab: a quantizer, the gradient that replaces its derivative, and nets that train with it.
 
 ``estimators → trace, training_comparison → describe → view → figure, widget``
 """

@@ -1,4 +1,4 @@
-"""The lab in words. Every sentence and number that the page shows is made here."""
+"""All sentences and numbers of the lab."""
 
 import math
 
@@ -8,24 +8,24 @@ from autograd_course.visualize.stelab.training_comparison import STEPS, Place, R
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
-# What a net still learns whose quantizer lets no gradient through.
+# What a net still learns if no gradient passes its quantizer.
 REST: dict[Place, str] = {
-    "activations": "Where ∂ is 0, only the last layer learns: nothing comes past the quantizer.",
-    "weights": "Where ∂ is 0, only the biases learn: no gradient reaches a weight.",
+    "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
+    "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
 }
 _SAME = 1e-3  # a slope and a gradient that differ by less agree
 
-# What becomes of a gradient of 1 on its way through backward.
+# What backward does to a gradient of 1.
 TURNS = (
-    "it is cut off",
-    "it passes unchanged",
-    "it passes, weakened",
-    "it passes, amplified",
-    "it passes with its sign reversed",
+    "the gradient is blocked",
+    "the gradient passes unchanged",
+    "the gradient is reduced",
+    "the gradient is amplified",
+    "the gradient changes its sign",
 )
-# A gradient beside the slope of the staircase's own chord.
+# A gradient compared with the slope of the chord of the staircase.
 VERDICTS = {
-    "equal": "the two agree.",
+    "equal": "∂ agrees with it.",
     "above": "∂ is too large here.",
     "below": "∂ is too small here.",
     "jump": "",
@@ -34,7 +34,7 @@ VERDICTS = {
 
 def turn(gradient: float) -> int:
     """Return which of TURNS a gradient is, for ``grad_output`` 1."""
-    if abs(gradient) < 1e-6:  # shown as it is, but nothing can be learned by it
+    if abs(gradient) < 1e-6:  # shown as it is, but too small to learn from
         return 0
     if gradient < 0:
         return 4
@@ -53,46 +53,44 @@ def verdict(gradient: float, slope: float | None) -> str:
 
 
 def at(x: str, y: str, gradient: str, became: str) -> str:
-    """Say what goes forward and what comes back."""
-    return (
-        f"Forward: x = {x} becomes {y}. Backward: a gradient of 1 becomes ∂ {gradient}; {became}."
-    )
+    """Say what forward and backward return."""
+    return f"Forward maps x = {x} to {y}. Backward maps grad_output = 1 to ∂ {gradient}: {became}."
 
 
 def chord(width: float, slope: str, judged: str) -> str:
-    """Say how steep the staircase itself is."""
+    """Give the slope of the staircase."""
     if width == 0:
         return f"The derivative of the staircase at x is {slope}: {judged}"
-    return f"Over x ± {width:g} the staircase itself has slope {slope}: {judged}"
+    return f"The chord of the staircase over x ± {width:g} has slope {slope}: {judged}"
 
 
 def half_width(width: float) -> str:
-    """Name what the slider of widths stands at."""
-    return f"slope over x ± {width:g}" if width else "slope at x alone"
+    """Name the position of the width slider."""
+    return f"slope over x ± {width:g}" if width else "slope at x"
 
 
-JUMP = "The staircase jumps at x: it has no derivative there."
+JUMP = "The staircase jumps at x and has no derivative there."
 
 
 def climbs(estimate: Estimate, trace: LabTrace) -> str:
-    """Compare how far the staircase and the line that backward follows rise over the view."""
+    """Compare how far the staircase and the surrogate rise in the view."""
     own, line = tidy(trace.staircase_of(estimate).climb), tidy(estimate.climb)
-    return f"From {SPAN} the staircase climbs {own}, the surrogate {line}."
+    return f"From {SPAN}, the staircase rises by {own} and the surrogate by {line}."
 
 
 def gap(estimate: Estimate, j: int) -> str:
-    """Say how far gradient and slope are apart on average."""
+    """Give the mean difference between gradient and slope."""
     beside = f"the slope over x ± {WIDTHS[j]:g}" if WIDTHS[j] else "the derivative"
-    return f"Mean distance of ∂ from {beside}: {estimate.gaps[j]:.2f}"
+    return f"Mean difference between ∂ and {beside}: {estimate.gaps[j]:.2f}"
 
 
 def tidy(value: float) -> str:
-    """Write a number with three significant digits, and rounding noise as nothing."""
+    """Write a number with three significant digits, and rounding noise as 0."""
     return number(round(value, 4), 3)
 
 
 def result(run: Run) -> str:
-    """Say how a net does: its loss, and how many of the points are right."""
+    """Give the loss of a net, and the share of points that it gets right."""
     if not run.losses:
         return ""
     loss = run.losses[-1]
@@ -101,7 +99,7 @@ def result(run: Run) -> str:
 
 
 def headline(name: str, estimate: Estimate) -> str:
-    """Name what runs forward, and what backward multiplies by."""
+    """Name the forward, and what backward multiplies by."""
     if not estimate.formula:
         return f"STE lab: {estimate.label}."
     backward = f"{estimate.label} backward (it multiplies by {estimate.formula})"
@@ -111,7 +109,7 @@ def headline(name: str, estimate: Estimate) -> str:
 def describe(
     trace: LabTrace, name: str, estimate: Estimate, x: float, width: float, training: TrainingTrace
 ) -> str:
-    """Tell all that the picture shows."""
+    """Describe what the picture shows, as plain text."""
     i, j, stairs = trace.xs.index(x), WIDTHS.index(width), trace.staircase_of(estimate)
     gradient, slope = estimate.gradients[i], stairs.slopes[j][i]
     beside = (
@@ -135,4 +133,4 @@ def _trained(training: TrainingTrace) -> list[str]:
     head = f"Trained {training.step} of {STEPS} steps with {PLACES[training.place]} quantized, "
     width = max((len(run.label) for run in training.runs), default=0)
     rows = [f"  {run.label:<{width}}  {result(run)}" for run in training.runs]
-    return [f"{head}start {training.seed + 1}:", *rows]
+    return [f"{head}random start {training.seed + 1}:", *rows]

@@ -22,11 +22,10 @@ _FAR = 8  # round and floor go on for ever; their jumps are listed up to here
 
 @dataclass(frozen=True)
 class Quantizer:
-    """A staircase ``quantize``, element by element: any shape, any real floating dtype.
+    """An elementwise staircase ``quantize``, for any shape and any real floating dtype.
 
-    It jumps by ``step`` at each of ``jumps``. ``reach`` is where an input still has a level of its
-    own: beyond it the staircase saturates. ``round`` and ``floor`` never do; they are given the
-    reach -2 … 2, as where inputs are to be kept small.
+    It jumps by ``step`` at each of ``jumps``. Outside of ``reach`` the staircase saturates.
+    ``round`` and ``floor`` never saturate; their reach is set to -2 … 2.
     """
 
     name: str
@@ -38,20 +37,20 @@ class Quantizer:
 
 
 def sign(x: Tensor) -> Tensor:
-    """Return +1 where ``x >= 0``, else -1; ``torch.sign`` has a third level, 0 at 0."""
+    """Return +1 if ``x >= 0``, else -1. (``torch.sign`` has a third level, 0 at 0.)"""
     return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
 
 def ternary(x: Tensor) -> Tensor:
-    """Return the nearest of -1, 0 and 1; ±0.5 goes to the even one, 0."""
+    """Return the nearest of -1, 0 and 1; ±0.5 goes to the even number, 0."""
     return x.round().clamp(-1, 1)
 
 
 def uniform(bits: int) -> Quantizer:
     """Return the fake-quantizer of 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
 
-    The scale is ``s = 4 / 2^bits``; the integers are those of a signed number of so many bits, from
-    ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
+    The scale is ``s = 4 / 2^bits``. The integers are those of a signed number with ``bits`` bits,
+    from ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
     """
     count = 2**bits
     scale, least, most = 4 / count, -count // 2, count // 2 - 1
@@ -109,10 +108,10 @@ _SHARPNESS = 8.0  # of the sigmoid: its slope at a jump is a quarter of this, wh
 
 @dataclass(frozen=True)
 class Surrogate:
-    """``slope(x, quantizer)`` is h′(x), element by element, in the dtype of ``x``.
+    """``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
 
-    ``formula(quantizer)`` tells what backward multiplies ``grad_output`` by, ``source`` who
-    proposed it.
+    ``formula(quantizer)`` is the text of what backward multiplies ``grad_output`` by, and
+    ``source`` names who proposed it.
     """
 
     name: str
@@ -167,7 +166,7 @@ def _sigmoid_formula(quantizer: Quantizer) -> str:
 SURROGATES = {
     surrogate.name: surrogate
     for surrogate in (
-        Surrogate("zero", "zero (true)", lambda _: "0", "the derivative itself", _zero),
+        Surrogate("zero", "zero (true)", lambda _: "0", "the true derivative", _zero),
         Surrogate("identity", "identity", lambda _: "1", "Bengio et al. 2013", _identity),
         Surrogate("clipped", "clipped", _clipped_formula, "Hubara et al. 2016", _clipped),
         Surrogate("tanh", "tanh", _tanh_formula, "after Qin et al. 2020", _tanh),
@@ -182,14 +181,15 @@ SURROGATES = {
 
 
 class Quantize(torch.autograd.Function):
-    """A straight-through estimator: a staircase forward, a declared surrogate's slope backward.
+    """A straight-through estimator: a staircase in forward, the slope of a surrogate in backward.
 
     Forward: ``y = q(x)``. Backward: ``∂L/∂x := h′(x) · ∂L/∂y`` by design, where the true
     derivative ``q′`` is 0 almost everywhere.
 
-    Shapes: ``x`` and ``y`` alike, any shape. Real floating dtypes; the gradient has the dtype of
-    ``x``. Saves the input. Backward is made of differentiable operations, so a second derivative
-    is that of the surrogate. Source: Bengio, Léonard and Courville 2013, arXiv:1308.3432.
+    Shapes: ``x`` and ``y`` have the same shape, which can be any. Real floating dtypes; the
+    gradient has the dtype of ``x``. Saves the input. Backward consists of differentiable
+    operations, so a second derivative is that of the surrogate. Source: Bengio, Léonard and
+    Courville 2013, arXiv:1308.3432.
     """
 
     @staticmethod
@@ -201,17 +201,17 @@ class Quantize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return ``h′(x) · grad_output``, and ``None`` for what is no tensor."""
+        """Return ``h′(x) · grad_output``, and ``None`` for arguments that are not tensors."""
         (x,) = ctx.saved_tensors
         return ctx.surrogate.slope(x, ctx.quantizer) * grad_output, None, None
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """A quantizer with the gradient that its backward returns: ``call(x)`` runs a real Function.
+    """A quantizer with its backward: ``call(x)`` runs a real Function.
 
-    ``formula`` says what backward multiplies by, ``source`` who proposed it; a learner's own
-    Function has neither.
+    ``formula`` is the text of what backward multiplies by, and ``source`` names who proposed it. A
+    learner's own Function has neither.
     """
 
     name: str
@@ -222,15 +222,15 @@ class Estimator:
 
 
 def by_surrogate(quantizer: Quantizer) -> tuple[Estimator, ...]:
-    """Return the estimators of one quantizer, one for each surrogate."""
+    """Return an estimator for each surrogate, with the same quantizer."""
     return tuple(_built_in(quantizer, name) for name in SURROGATES)
 
 
 def own(given: Any) -> tuple[Estimator, ...]:
     """Return estimators for a Function class, or for several of them by name.
 
-    In a mapping a value may also be the name of a surrogate; it then takes the staircase of the
-    first Function in the mapping, if that is one of :data:`QUANTIZERS`.
+    A value of a mapping may also be the name of a surrogate. This surrogate then uses the staircase
+    of the first Function in the mapping, which must be one of :data:`QUANTIZERS`.
 
     Raises :class:`TraceError` for anything else.
     """
@@ -238,7 +238,7 @@ def own(given: Any) -> tuple[Estimator, ...]:
         given = {getattr(given, "__name__", "it"): given}
     functions = {str(name): fn for name, fn in given.items() if not isinstance(fn, str)}
     if not functions:
-        raise TraceError("There is no Function to show; give one, or the name of a quantizer.")
+        raise TraceError("You passed no Function; pass one, or the name of a quantizer.")
     for name, fn in functions.items():
         _needs_function(name, fn)
     return tuple(
@@ -250,10 +250,10 @@ def own(given: Any) -> tuple[Estimator, ...]:
 
 
 def find_quantizer(name: str) -> Quantizer:
-    """Return the quantizer of a name; ``uniform`` is the one of 3 bits."""
+    """Return the quantizer with this name; ``uniform`` has 3 bits."""
     name = "uniform-3" if name == "uniform" else name
     if name not in QUANTIZERS:
-        raise TraceError(f"There is no quantizer {name!r}; there are {', '.join(QUANTIZERS)}.")
+        raise TraceError(f"There is no quantizer {name!r}; choose one of: {', '.join(QUANTIZERS)}.")
     return QUANTIZERS[name]
 
 
@@ -271,20 +271,22 @@ def _needs_function(name: str, fn: Any) -> None:
     if isinstance(fn, type) and issubclass(fn, torch.autograd.Function):
         return
     raise TraceError(
-        f"ste_lab shows torch.autograd.Function classes, and {name} is not one; give the class "
+        f"ste_lab shows torch.autograd.Function classes, but {name} is not one; pass the class "
         f"itself, such as ste_lab(MySTE), or the name of a quantizer, such as ste_lab('sign')."
     )
 
 
 def _named(label: str, surrogate: str, like: Any) -> Estimator:
     if surrogate not in SURROGATES:
-        raise TraceError(f"There is no surrogate {surrogate!r}; there are {', '.join(SURROGATES)}.")
+        raise TraceError(
+            f"There is no surrogate {surrogate!r}; choose one of: {', '.join(SURROGATES)}."
+        )
     found = _built_in(_quantizer_of(like), surrogate)
     return Estimator(label, label, found.call, found.formula, found.source)
 
 
 def _quantizer_of(fn: Any) -> Quantizer:
-    """Return the quantizer that has the staircase of ``fn``, seen between its jumps."""
+    """Return the quantizer with the same staircase as ``fn``."""
     x = torch.linspace(-2.99, 2.99, 301, dtype=torch.float64)
     try:
         with torch.no_grad():
@@ -294,7 +296,7 @@ def _quantizer_of(fn: Any) -> Quantizer:
         alike = []
     if not alike:
         raise TraceError(
-            f"The staircase of {fn.__name__} is none of {', '.join(QUANTIZERS)}, so a surrogate's "
-            "name has nothing to go with; give Functions only."
+            f"The staircase of {fn.__name__} is none of {', '.join(QUANTIZERS)}, so the lab cannot "
+            "combine it with the name of a surrogate; pass only Functions."
         )
     return alike[0]

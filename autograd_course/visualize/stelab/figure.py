@@ -45,7 +45,7 @@ def look(i: int) -> dict[str, Any]:
 def draw(
     trace: LabTrace, name: str, shown: Estimate, x: float, width: float, training: TrainingTrace
 ) -> bytes:
-    """Draw ``shown`` at ``x`` with the chord slopes of ``width``, and below it the training."""
+    """Draw ``shown`` at ``x`` with the chord slopes for ``width``, and the training below."""
     # Everything has its place: a layout engine would take longer than all the drawing.
     figure = Figure(figsize=(9.0, 7.4), dpi=100, facecolor=PAPER)
     figure.text(0.012, 0.965, headline(name, shown), fontsize=10, color=INK, weight="bold")
@@ -71,7 +71,7 @@ def _forward(axes: Axes, trace: LabTrace, name: str, shown: Estimate, x: float, 
 
 def _backward(axes: Axes, trace: LabTrace, shown: Estimate, x: float, j: int) -> None:
     stairs, gradient = trace.staircase_of(shown), shown.gradients[trace.xs.index(x)]
-    beside = "slope of that chord" if WIDTHS[j] else "true derivative"
+    beside = "slope of the chord" if WIDTHS[j] else "true derivative"
     line = {**_look(trace, shown), "linewidth": 2.6, "label": f"∂ of {shown.label}"}
     axes.plot(*_broken(shown.gradient_curve), **line)
     axes.plot(*_broken(stairs.slope_curves[j]), **_OWN, label=beside)
@@ -117,7 +117,7 @@ _MAPS = (0.49, 0.0, 0.50, 0.455)  # left, bottom, width, height of the part with
 
 def _training(figure: Figure, training: TrainingTrace) -> None:
     """Draw into the lower half of a figure."""
-    head = f"{STEPS} steps of training, {PLACES[training.place]} quantized; only backward differs"
+    head = f"{STEPS} training steps with {PLACES[training.place]} quantized; only backward differs"
     figure.text(
         0.012, 0.485, training.notice or head, fontsize=10, color=INK, weight="bold", wrap=True
     )

@@ -1,4 +1,4 @@
-"""What the lab knows of its estimators: plain data, sampled from real forward and backward runs."""
+"""The data of the lab: samples of real forward and backward runs of its estimators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ Curve = tuple[tuple[float, float | None], ...]
 class Staircase:
     """A forward over the view.
 
-    ``values`` are those at the trace's ``xs``. ``slopes[j]`` holds, at each of them, the slope of
-    the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``, which is the derivative of the
-    staircase blurred by uniform noise in ``±w``; for ``w = 0`` it is the derivative, ``None`` where
-    the staircase jumps. ``feet[j]`` are the lower ends ``q(x - w)`` of those chords, and ``climb``
-    is how far the staircase rises over the view.
+    ``values`` are the values at the trace's ``xs``. ``slopes[j]`` contains, for each x, the slope
+    of the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``. This is the derivative of
+    the staircase, blurred by uniform noise in ``±w``. For ``w = 0`` it is the derivative, and
+    ``None`` where the staircase jumps. ``feet[j]`` are the lower ends ``q(x - w)`` of these chords,
+    and ``climb`` is how far the staircase rises in the view.
     """
 
     values: tuple[float, ...]
@@ -41,10 +41,10 @@ class Staircase:
 class Estimate:
     """An estimator over the view.
 
-    ``gradients`` are what backward returns for ``grad_output`` 1 at the trace's ``xs``; ``line``
-    is their integral, drawn through the middle of the staircase: the function that backward
-    differentiates. ``climb`` is how far that line rises over the view, and ``gaps[j]`` the mean
-    distance between gradient and chord slope of width ``WIDTHS[j]``.
+    ``gradients`` are what backward returns for ``grad_output`` 1 at the trace's ``xs``. ``line``
+    is their integral, through the middle of the staircase: the function that backward
+    differentiates. ``climb`` is how far this line rises in the view, and ``gaps[j]`` is the mean
+    difference between the gradient and the slope of the chord of width ``WIDTHS[j]``.
     """
 
     name: str
@@ -88,9 +88,9 @@ _STEEP = 1e3  # a slope over ± _NEAR that can only be a jump
 
 
 def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
-    """Run every estimator over the view, and at ``x``.
+    """Run each estimator over the view, and at ``x``.
 
-    Raises :class:`TraceError` for what raises, is not element-wise, or has no gradient.
+    Raises :class:`TraceError` if one raises, is not elementwise, or has no gradient.
     """
     count = round((VIEW[1] - VIEW[0]) / _FINE)
     fine = [round(VIEW[0] + i * _FINE, 10) for i in range(count + 1)]
@@ -104,7 +104,7 @@ def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
 
 @dataclass
 class _Staircases:
-    """The staircases found so far, each with its chords' slopes between the samples."""
+    """The staircases found so far, each with the slopes of its chords between the samples."""
 
     xs: Tensor
     fine: Tensor
@@ -113,7 +113,7 @@ class _Staircases:
     chords: list[list[Tensor]]
 
     def place(self, estimator: Estimator) -> int:
-        """Return the number of an estimator's staircase; alike ones are kept once."""
+        """Return the number of an estimator's staircase; equal staircases have one number."""
         values = tuple(forward(estimator, self.xs).tolist())
         curve = points_of(self.fine.tolist(), forward(estimator, self.fine).tolist())
         for i, known in enumerate(self.found):
@@ -179,16 +179,16 @@ def _float64(numbers: Sequence[float]) -> Tensor:
 
 
 def checked(x: object) -> float:
-    """Return ``x`` as a number within the view.
+    """Return ``x`` as a number in the view.
 
-    Raises :class:`TraceError` if it is none, or lies outside.
+    Raises :class:`TraceError` if it is not a number, or outside of the view.
     """
     try:
         at = float(x)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError):
-        raise TraceError(f"x is one number between -3 and 3, not {x!r}.") from None
+        raise TraceError(f"x must be a number from -3 to 3, not {x!r}.") from None
     if not VIEW[0] <= at <= VIEW[1]:
-        raise TraceError(f"x is {at:.4g}, and the lab shows -3 to 3; give an x between them.")
+        raise TraceError(f"x is {at:.4g}, but the lab shows -3 to 3; choose an x in this range.")
     return at
 
 
@@ -200,7 +200,7 @@ def checked_width(width: object) -> float:
     if not isinstance(width, int | float) or width not in WIDTHS:
         known = ", ".join(f"{each:g}" for each in WIDTHS)
         told = width if isinstance(width, int | float | str) else type(width).__name__
-        raise TraceError(f"width is {told!r}; the slope is taken over x ± one of {known}.")
+        raise TraceError(f"width is {told!r}, but it must be one of: {known}.")
     return float(width)
 
 
@@ -258,8 +258,8 @@ def both_ways(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
     for whole, part in zip((y, gradient), _run(estimator, x[::_SOME]), strict=True):
         if not torch.allclose(whole[::_SOME], part):
             raise TraceError(
-                f"{estimator.name} is not element-wise: an element's result changes with the "
-                "others; the lab shows quantizers that treat each element alone."
+                f"{estimator.name} is not elementwise, because the result for an element depends "
+                "on the others; the lab shows only elementwise quantizers."
             )
     return y, gradient
 
@@ -268,7 +268,9 @@ def _run(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
     leaf = x.clone().requires_grad_()
     y = _called(estimator, leaf)
     if not y.requires_grad:
-        raise TraceError(f"{estimator.name} returned a tensor without a graph; return a new one.")
+        raise TraceError(
+            f"{estimator.name} returned a tensor without a graph; return a new tensor."
+        )
     return y.detach(), _gradient(estimator, y, leaf)
 
 
@@ -280,8 +282,8 @@ def _called(estimator: Estimator, x: Tensor) -> Tensor:
     if not isinstance(y, Tensor) or y.shape != x.shape:
         what = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
         raise TraceError(
-            f"{estimator.name} is not element-wise: for shape {tuple(x.shape)} it returned {what}; "
-            "the lab shows Functions that return a tensor like their input."
+            f"{estimator.name} is not elementwise: for shape {tuple(x.shape)} it returned {what}; "
+            "the lab needs a Function that returns the shape of its input."
         )
     return _finite(estimator, "forward", y)
 
@@ -294,7 +296,7 @@ def _gradient(estimator: Estimator, y: Tensor, leaf: Tensor) -> Tensor:
     if gradient is None:
         raise TraceError(
             f"The backward of {estimator.name} returned None for its input; return a gradient, "
-            "zeros if none shall pass."
+            "or zeros if no gradient should pass."
         )
     return _finite(estimator, "backward", gradient)
 
@@ -303,7 +305,7 @@ def _finite(estimator: Estimator, way: str, result: Tensor) -> Tensor:
     if not bool(result.isfinite().all()):
         raise TraceError(
             f"The {way} of {estimator.name} returned numbers that are not finite for inputs from "
-            "-6 to 6; the lab can draw only finite ones."
+            "-6 to 6; the lab can draw only finite numbers."
         )
     return result
 

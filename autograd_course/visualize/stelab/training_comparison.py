@@ -1,4 +1,4 @@
-"""The same small net trained by several estimators side by side, a few steps at a time."""
+"""Train the same small net with several estimators, a few steps at a time."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ _SHADES = 15  # of the map: 0 is surely one class, 15 the other
 
 @dataclass(frozen=True)
 class Run:
-    """One net so far: ``losses`` at every third step, and the share of points that are right.
+    """One net so far: ``losses`` at every third step, and the share of points that it gets right.
 
-    ``shades`` is the map of its decisions, a hexadecimal digit a cell, row by row; f is class 1.
+    ``shades`` is the map of its decisions, a hexadecimal digit per cell, row by row; f is class 1.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class TrainingTrace:
-    """All nets after ``step`` steps. ``notice`` tells why it ended early, if it did."""
+    """All nets after ``step`` steps. ``notice`` says why the training ended early, if it did."""
 
     place: Place
     seed: int
@@ -46,7 +46,7 @@ class TrainingTrace:
 
 
 class TrainingComparison:
-    """Nets that start alike and see the same points; they differ in backward alone."""
+    """Nets with the same start and the same points. Only their backward differs."""
 
     def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
         self.estimators, self.place, self.seed = tuple(estimators), place, seed
@@ -63,7 +63,7 @@ class TrainingComparison:
         return self.step >= STEPS or bool(self.notice)
 
     def advance(self) -> None:
-        """Train every net for a few steps. What raises ends the comparison with a notice."""
+        """Train each net for a few steps. An exception ends the comparison with a notice."""
         with preserve_global_state(self.step):
             torch.set_num_threads(1)  # for nets so small, threads would mostly wait for each other
             for i, estimator in enumerate(self.estimators):
@@ -83,7 +83,7 @@ class TrainingComparison:
                 self.accuracies[i] = accuracy
 
     def trace(self) -> TrainingTrace:
-        """Return what there is to see now."""
+        """Return the current state."""
         with preserve_global_state(self.step), torch.no_grad():
             runs = () if self.notice else tuple(map(self._run, range(len(self.nets))))
         return TrainingTrace(self.place, self.seed, self.step, runs, self.notice)
@@ -96,7 +96,7 @@ class TrainingComparison:
 
 
 def train_to_the_end(estimators: Sequence[Estimator], place: Place, seed: int) -> TrainingTrace:
-    """Train to the end and return what there is to see."""
+    """Train to the end and return the result."""
     comparison = TrainingComparison(estimators, place, seed)
     while not comparison.done:
         comparison.advance()
@@ -104,7 +104,7 @@ def train_to_the_end(estimators: Sequence[Estimator], place: Place, seed: int) -
 
 
 def not_started(place: Place, seed: int) -> TrainingTrace:
-    """Return a comparison in which nothing has happened yet."""
+    """Return a comparison that has not started."""
     return TrainingTrace(place, seed, 0, ())
 
 
@@ -117,7 +117,7 @@ def checked_place(place: str) -> Place:
         return "activations"
     if place == "weights":
         return "weights"
-    raise TraceError(f"place is 'activations' or 'weights', not {place!r}.")
+    raise TraceError(f"place must be 'activations' or 'weights', not {place!r}.")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -131,11 +131,12 @@ _RATE, _MEAN, _SQUARE, _EPSILON = 0.03, 0.9, 0.999, 1e-8  # of Adam
 class Net:
     """A net 2 → 16 → 16 → 1 for two classes, trained by Adam on all points at once.
 
-    With ``activations`` quantized, a hidden unit is ``q(w·x + b)``. With ``weights`` quantized,
-    every weight matrix is ``q(W)``, divided by the root of its inputs' number past the first, and a
-    hidden unit is ``tanh``. ``seed`` draws the start; all is float64, so that a run repeats.
+    If the ``activations`` are quantized, a hidden unit is ``q(w·x + b)``. If the ``weights`` are
+    quantized, each weight matrix is ``q(W)``, and a hidden unit is ``tanh``. After the first layer,
+    the product is divided by the square root of the number of inputs. ``seed`` draws the start. All
+    tensors are float64, so that a run can be repeated exactly.
 
-    Adam is written out, as importing ``torch.optim`` and stepping would first load the compiler.
+    This class implements Adam itself, because ``torch.optim`` would first load the compiler.
     """
 
     def __init__(self, quantize: Callable[[Tensor], Tensor], place: Place, seed: int) -> None:

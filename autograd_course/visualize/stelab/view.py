@@ -1,4 +1,4 @@
-"""What the page is told: the sampled numbers as text, the curves, and the sentences."""
+"""What the page shows: the sampled numbers as text, the curves, and the sentences."""
 
 import math
 from typing import Any
@@ -18,9 +18,9 @@ from autograd_course.visualize.stelab.training_comparison import (
 
 
 def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
-    """Return everything that the sliders and the choice of a surrogate need, for one quantizer.
+    """Return the data for the sliders and the choice of a surrogate, for one quantizer.
 
-    ``name`` is that of the forward, ``quantizers`` the labels of those that may be chosen.
+    ``name`` is the name of the forward, and ``quantizers`` are the labels to choose from.
     """
     return {
         "name": name,
@@ -38,7 +38,7 @@ def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[s
 
 
 def heights(trace: LabTrace) -> list[float]:
-    """Return the lowest and the highest y to show of the staircases, with some room."""
+    """Return the range of y for the staircases, with some room."""
     values = [value for stairs in trace.staircases for value in stairs.values]
     low, high = min(values), max(values)
     room = max(0.5, 0.12 * (high - low))
@@ -46,7 +46,7 @@ def heights(trace: LabTrace) -> list[float]:
 
 
 def steepest(trace: LabTrace) -> list[float]:
-    """Return the least and the largest gradient to show, with some room."""
+    """Return the range of the gradients, with some room."""
     values = [value for estimate in trace.estimates for value in estimate.gradients]
     return [min(-0.25, 1.15 * min(values)), max(1.4, 1.15 * max(values))]
 
@@ -101,8 +101,8 @@ def _estimate(estimate: Estimate, trace: LabTrace) -> dict[str, Any]:
 
 def _about(estimate: Estimate) -> str:
     if not estimate.formula:
-        return "Backward is the Function's own."
-    return f"Backward multiplies by {estimate.formula} ({estimate.source})."
+        return "The Function has its own backward."
+    return f"Backward multiplies grad_output by {estimate.formula} ({estimate.source})."
 
 
 def _words() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The lab, live: choose a quantizer and a surrogate, move x, train."""
+"""The live lab: choose a quantizer and a surrogate, move x, train."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,13 +35,13 @@ from autograd_course.visualize.stelab.training_comparison import (
 
 
 class STELab(Live):
-    """The lab with its state. Made by :func:`ste_lab`.
+    """The lab with its state. :func:`ste_lab` creates it.
 
-    ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed`` may be set; ``width`` is
-    half of what the slope of the staircase is taken over. Setting ``training`` trains the nets
-    live, a few steps at a time on the kernel's event loop, and unsetting it stops them; where no
-    loop runs, all is trained at once. ``trace`` holds the sampled estimators and ``comparison``
-    what there is of the training.
+    You can set ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed``. ``width`` is
+    half the width of the chord of the staircase. Set ``training`` to ``True`` to train the nets, a
+    few steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs,
+    the nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
+    the state of the training.
     """
 
     _esm = BUNDLES / "stelab.js"
@@ -84,11 +84,11 @@ class STELab(Live):
 
     @property
     def estimate(self) -> Estimate:
-        """The estimator on view."""
+        """The current estimator."""
         return next(each for each in self.trace.estimates if each.name == self.surrogate)
 
     def left(self) -> dict[str, str]:
-        """Return the picture and the account; the lab opens as they show it, trained to the end."""
+        """Return the picture and the plain text after the training. The lab opens in this state."""
         if not self.training:
             self.train()
         return super().left()
@@ -99,7 +99,7 @@ class STELab(Live):
 
     @property
     def png(self) -> bytes:
-        """The static picture of the present state, with the training to its end."""
+        """The static picture of the current state, after the training."""
         training = self._finished()
         return draw(self.trace, self._name, self.estimate, self.x, self.width, training)
 
@@ -157,7 +157,7 @@ class STELab(Live):
         self.training = False
 
     def close(self) -> None:
-        """Stop training, and take the widget off its pages."""
+        """Stop training, and remove the widget from its pages."""
         self.training = False
         super().close()
 
@@ -166,7 +166,7 @@ class STELab(Live):
         if self._choices:
             return find_quantizer(proposal["value"]).name
         if proposal["value"] != self._name:
-            raise TraceError("This lab shows Functions of your own; their forward is what it is.")
+            raise TraceError("This lab shows your own Functions, so you cannot choose a quantizer.")
         return self._name
 
     @traitlets.validate("surrogate")
@@ -174,7 +174,8 @@ class STELab(Live):
         names = self.trace.names()
         if proposal["value"] not in names:
             raise TraceError(
-                f"There is no surrogate {proposal['value']!r} here; there are {', '.join(names)}."
+                f"There is no surrogate {proposal['value']!r} here; "
+                f"choose one of: {', '.join(names)}."
             )
         return str(proposal["value"])
 
@@ -193,23 +194,24 @@ def ste_lab(
 ) -> STELab:
     """Show a quantizer, the gradient that replaces its derivative, and how nets train with it.
 
-    The dashed line is the quantizer's own slope over ``x ± width``, which is its derivative if that
-    is 0. Networks are trained with each surrogate when the reader asks, and for the saved picture,
-    which takes about a second.
+    The dashed line is the slope of the quantizer over ``x ± width``, or its derivative if ``width``
+    is 0. The lab trains a net with each surrogate when you click *Train*, and when it saves its
+    picture, which takes about a second.
 
     Args:
         quantizer: One of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor, or
-            an elementwise Function of your own with one tensor argument, or several in a dict such
-            as ``{"mine": MySTE, "other": "clipped"}``. Surrogates named there use its quantizer.
+            your own elementwise Function with one tensor argument, or several in a dict such as
+            ``{"mine": MySTE, "other": "clipped"}``. A named surrogate there uses the quantizer of
+            the first Function.
         surrogate: One of zero, identity, clipped, tanh and sigmoid.
-        x: Where value and gradient are read, from -3 to 3.
-        width: Half the width of the interval over which the slope is measured.
+        x: The x of the value and the gradient, from -3 to 3.
+        width: Half the width of the interval of the slope.
 
     Returns:
         A widget, which a notebook shows.
 
     Raises:
-        TraceError: There is no such quantizer or surrogate, or your Function cannot be shown.
+        TraceError: There is no such quantizer or surrogate, or the lab cannot show your Function.
 
     Example:
         >>> from autograd_course.visualize import ste_lab
@@ -224,5 +226,5 @@ def ste_lab(
     estimators = by_surrogate(chosen)
     names = [estimator.name for estimator in estimators]
     if surrogate not in names:
-        raise TraceError(f"There is no surrogate {surrogate!r}; there are {', '.join(names)}.")
+        raise TraceError(f"There is no surrogate {surrogate!r}; choose one of: {', '.join(names)}.")
     return STELab(estimators, chosen.name, surrogate, at, checked_width(width))

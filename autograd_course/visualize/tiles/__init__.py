@@ -1,4 +1,4 @@
-"""Attention tiles: how tiled attention goes through the score matrix, and what it holds meanwhile.
+"""Attention tiles: how tiled attention processes the score matrix, and its memory for each tile.
 
 ``trace → describe → view → figure, widget``
 """

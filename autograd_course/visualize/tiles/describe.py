@@ -1,4 +1,4 @@
-"""A tiled attention in words: a sentence or two a step, and all that the picture shows."""
+"""A tiled attention in words: a few sentences for each step, and a summary of the picture."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 Json = dict[str, Any]
 _NOISE = 1e-6  # of sums that are zero but for rounding
-_LARGE = 8192  # queries and keys for which the memory is told, too
+_LARGE = 8192  # queries and keys for which the memory is computed, too
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -38,31 +38,34 @@ def headline(trace: TileTrace) -> str:
     count = len(trace.rows) * len(trace.columns)
     features = f"{trace.features} feature{'s' * (trace.features != 1)}"
     tiles = f"{count} tile{'s' * (count != 1)} of {trace.block[0]}×{trace.block[1]}"
-    skipped = f", {len(trace.skipped)} of them above the diagonal and skipped"
+    skipped = f" ({len(trace.skipped)} above the diagonal are skipped)"
     return (
         f"Tiled{' causal' * trace.causal} attention: {trace.queries} queries × {trace.keys} keys "
-        f"of {features} in {tiles}{skipped if trace.skipped else ''}."
+        f"with {features}, in {tiles}{skipped if trace.skipped else ''}."
     )
 
 
 def given(trace: TileTrace) -> str:
-    """Tell the beginning."""
+    """Describe the first step."""
     return (
-        f"{headline(trace)} Each row will hold its running maximum m and running sum ℓ, "
-        "and the tile's scores only while its turn lasts."
+        f"{headline(trace)} For each row, forward stores a running maximum m and a running sum ℓ. "
+        "It stores the scores of only one tile at a time."
     )
 
 
 def meeting(trace: TileTrace, visit: Visit, before: Visit | None) -> str:
-    """Tell a tile's turn in forward; ``before`` is the turn of the tile at its left."""
-    rows = trace.rows[visit.row]
-    head = f"{_start(span('query', rows))} meet{'s' * (len(rows) == 1)} "
-    head += f"{span('key', trace.columns[visit.column])}."
-    return f"{head} {_row(trace, visit, before, _telling(visit))}{_rest(visit, before)}"
+    """Describe a tile in forward; ``before`` is the visit of the tile to its left."""
+    told = f"{_row(trace, visit, before, _telling(visit))}{_rest(visit, before)}"
+    return f"{_tile(trace, visit)} {told}"
+
+
+def _tile(trace: TileTrace, visit: Visit) -> str:
+    queries, keys = trace.rows[visit.row], trace.columns[visit.column]
+    return f"This tile has {span('query', queries)} and {span('key', keys)}."
 
 
 def _telling(visit: Visit) -> int:
-    """Choose the row of a tile to tell: the one whose past shrinks most, but not to nothing."""
+    """Choose the row to describe: the one with the smallest factor that is not zero."""
     factors = visit.column_of("rescale")
     return min(range(len(factors)), key=lambda place: factors[place] or 2.0)
 
@@ -72,7 +75,7 @@ def _rest(visit: Visit, before: Visit | None) -> str:
     if before is None or len(factors) == 1:
         return ""
     rose = sum(0 < factor < 1 for factor in factors)
-    return f" In {rose} of {len(factors)} rows m rises." if rose else ""
+    return f" m rises in {rose} of {len(factors)} rows." if rose else ""
 
 
 def _row(trace: TileTrace, visit: Visit, before: Visit | None, place: int) -> str:
@@ -80,101 +83,103 @@ def _row(trace: TileTrace, visit: Visit, before: Visit | None, place: int) -> st
     high, total = visit.column_of("max")[place], visit.column_of("sum")[place]
     added = sum(visit.of("weights")[place])
     if added == 0:
-        return f"{name} may see no key here."
+        return f"{name} is fully masked in this tile."
     old = before.column_of("max")[place] if before else -math.inf
     if math.isinf(old):
-        return f"{name} begins with m = {figure(high)} and ℓ = {figure(total)}."
+        return f"{name} starts with m = {figure(high)} and ℓ = {figure(total)}."
     if high == old:
         return f"{name}: m stays {figure(high)}, and ℓ grows by {figure(added)} to {figure(total)}."
     factor = visit.column_of("rescale")[place]
     return (
-        f"{name}: m rises from {figure(old)} to {figure(high)}, so ℓ and O so far are multiplied "
-        f"by exp({figure(old)} {_minus(high)}) = {figure(factor)}; nothing is computed again. "
-        f"The tile adds {figure(added)}: ℓ = {figure(total)}."
+        f"{name}: m rises from {figure(old)} to {figure(high)}, so forward multiplies ℓ and O by "
+        f"exp({figure(old)} {_minus(high)}) = {figure(factor)}. It recomputes nothing. "
+        f"Then the tile adds {figure(added)} to ℓ, which is now {figure(total)}."
     )
 
 
 def finished_row(trace: TileTrace, row: int) -> str:
-    """Tell that a row of tiles is through."""
+    """Describe the end of a row of tiles."""
     places = trace.rows[row]
     kept = [figure(trace.lse[place]) for place in places]
     which = kept[0] if len(kept) == 1 else f"{kept[0]} … {kept[-1]}"
     which = " and ".join(kept) if len(kept) == 2 else which
     verb = "are" if len(places) > 1 else "is"
     return (
-        f"{_start(span('query', places))} {verb} done: O is divided by ℓ once, and of m and ℓ only "
-        f"L = m + log ℓ stays: {which}."
+        f"{_start(span('query', places))} {verb} done. Forward divides O by ℓ once. "
+        f"Instead of m and ℓ, it saves L = m + log ℓ: {which}."
     )
 
 
 def delta(trace: TileTrace) -> str:
-    """Tell the preparation of backward, with a query that sees a key."""
+    """Describe what backward prepares, for a query that is not fully masked."""
     query = next((i for i, row in enumerate(trace.visible) if any(row)), 0)
     return (
-        "Backward, for the loss that sums O: ∂O is 1 everywhere. D = rowsum(∂O∘O) is "
-        f"{figure(trace.delta[query])} for query {query}. The softmax asks for rowsum(P∘∂P) over "
-        f"all keys: {figure(trace.delta_by_weights[query])}, the same. So no row of P is needed."
+        "The loss is the sum of O, so ∂O is 1 everywhere. Backward computes D = rowsum(∂O∘O), "
+        f"which is {figure(trace.delta[query])} for query {query}. The backward of softmax needs "
+        f"rowsum(P∘∂P) over all keys, which is also {figure(trace.delta_by_weights[query])}. So "
+        "backward never needs a whole row of P."
     )
 
 
 def meeting_back(trace: TileTrace, visit: Visit) -> str:
-    """Tell a tile's turn in backward, with the pair that weighs most."""
+    """Describe a tile in backward, by the pair with the largest weight."""
     rows, columns = trace.rows[visit.row], trace.columns[visit.column]
-    head = f"{_start(span('key', columns))} meet{'s' * (len(columns) == 1)} {span('query', rows)}."
+    head = _tile(trace, visit)
     weights = visit.of("weights")
     i, j = max(
         ((i, j) for i in range(len(rows)) for j in range(len(columns))),
         key=lambda place: weights[place[0]][place[1]],
     )
     if weights[i][j] == 0:
-        return f"{head} No pair here takes part."
+        return f"{head} All its pairs are masked."
     score, lse = visit.of("scores")[i][j], visit.column_of("lse")[i]
     grad = dot(visit.of("grad_out")[i], visit.of("v")[j])
     found = visit.of("grad_scores")[i][j]
     return (
-        f"{head} P is rebuilt: of query {rows[i]} and key {columns[j]} it is "
-        f"exp(S − L) = exp({figure(score)} {_minus(lse)}) = {figure(weights[i][j])}. "
+        f"{head} Backward recomputes P. For query {rows[i]} and key {columns[j]}, "
+        f"P = exp(S − L) = exp({figure(score)} {_minus(lse)}) = {figure(weights[i][j])} and "
         f"∂S = P·(∂P − D) = {figure(weights[i][j])}·({figure(grad)} "
         f"{_minus(visit.column_of('delta')[i])}) = {figure(found)}."
     )
 
 
 def finished_column(trace: TileTrace, column: int) -> str:
-    """Tell that a column of tiles is through."""
+    """Describe the end of a column of tiles."""
     places = trace.columns[column]
-    whose = "Their" if len(places) > 1 else "Its"
-    verb = "are" if len(places) > 1 else "is"
+    verb, whose = ("are", "their") if len(places) > 1 else ("is", "its")
     return (
-        f"{_start(span('key', places))} {verb} done. {whose} ∂K and ∂V are complete; ∂Q is not, "
-        "every column of tiles adds to it."
+        f"{_start(span('key', places))} {verb} done: {whose} ∂K and ∂V are complete. "
+        "∂Q is complete after the last column of tiles, because every column adds to it."
     )
 
 
 def end(trace: TileTrace) -> str:
-    """Tell what came out."""
+    """Describe the result."""
     agreement = "agree" if trace.agrees else "do NOT agree"
     pairs = trace.queries * trace.keys
     return (
         f"All gradients are complete. O, ∂Q, ∂K and ∂V {agreement} with full attention. The "
-        f"largest tensor of a turn had {trace.largest} elements, the score matrix has {pairs}."
+        f"largest tensor of a tile had {trace.largest} elements. The full score matrix would have "
+        f"{pairs}."
     )
 
 
 CAPTIONS = {
-    "forward": "In the tile: scores S, shaded by their weights exp(S − m). Bars: what each tile "
-    "gave to ℓ; dashed: ℓ before it was rescaled. A dash marks a pair that takes no part.",
-    "backward": "In the tile: P = exp(S − L), rebuilt. Bars: the sum of P so far, 1 when all keys "
-    "are through. ∂ marks gradients.",
+    "forward": "The tile shows the scores S, shaded by their weights exp(S − m). The bars show "
+    "what each tile added to ℓ. The dashed outline is ℓ before rescaling. A dash marks a masked "
+    "pair.",
+    "backward": "The tile shows the recomputed P = exp(S − L). The bars show the sum of P so far, "
+    "which reaches 1 at the last tile. ∂ marks a gradient.",
 }
 
 
 def memory(trace: TileTrace) -> str:
-    """Tell what grows with the sequence, and what does not."""
+    """Say which memory grows with the length of the sequence, and which does not."""
     largest = size(2 * _LARGE * _LARGE * trace.itemsize)
     turn = size(max(visit.bytes for visit in (*trace.forward, *trace.backward)))
     return (
-        f"With {_LARGE} queries and keys, a turn would still hold at most {turn}; "
-        f"whole, S and its weights would take {largest} a head."
+        f"With {_LARGE} queries and keys, a tile would still need at most {turn}. "
+        f"The full S and its weights would need {largest} per head."
     )
 
 
@@ -188,16 +193,16 @@ def _start(text: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# One step of a view as plain text: all that its picture shows.
+# One step of a view as plain text: what its picture shows.
 # --------------------------------------------------------------------------------------------------
 
 _MOST_ROWS = 16  # that are listed one by one
 
 
 def describe(view: Json, now: Json, step: int) -> str:
-    """Tell a step: where it stands, the order of the tiles, every row's figures, the memory.
+    """Describe a step: its number, the order of the tiles, the numbers of each row, the memory.
 
-    ``now`` is the frame of the step with all that the steps before it have left.
+    ``now`` is the frame of the step, together with what the earlier steps have left.
     """
     lines = [view["title"]]
     lines.append(f"Step {step} of {len(view['frames']) - 1}, {now['phase']}: {now['text']}")
@@ -210,7 +215,7 @@ def describe(view: Json, now: Json, step: int) -> str:
         lines += [f"  row {query}: {_figures(row, back)}" for query, row in enumerate(rows)]
     if held := now["held"]:
         whole = view["whole"]["backward" if now["phase"] == "backward" else "forward"]["text"]
-        lines.append(f"Alive at once: {held['text']} ({held['parts']}); as one tile {whole}.")
+        lines.append(f"In memory at once: {held['text']} ({held['parts']}). Full matrix: {whole}.")
     return "\n".join([*lines, view["memory"]])
 
 
@@ -221,7 +226,7 @@ def _places(tiles: Sequence[Sequence[int]]) -> str:
 
 def _figures(row: Json | None, back: bool) -> str:
     if row is None:
-        return "not begun"
+        return "not started"
     texts, parts = row["texts"], row["parts"]
     words = ", ".join(f"{name} = {text}" for name, text in texts.items())
     words = f"done, {words}" if list(texts) == ["L"] else words
@@ -229,4 +234,4 @@ def _figures(row: Json | None, back: bool) -> str:
     if back:
         return f"{words}, sum of P so far {parts[0] / 10:.0f}%"
     shares = " + ".join(f"{100 * part / (sum(parts) or 1):.0f}%" for part in parts)
-    return f"{words}{factor} (by tiles: {shares})"
+    return f"{words}{factor} (shares of the tiles: {shares})"

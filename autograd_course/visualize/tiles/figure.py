@@ -80,7 +80,7 @@ def _tiles(canvas: Canvas, layout: Layout, now: dict[str, Any], back: bool) -> N
 
 
 def _rows(canvas: Canvas, layout: Layout, now: dict[str, Any], back: bool) -> None:
-    bar = "Σ P, to 1" if back else f"ℓ, to {layout.view['longest']}"
+    bar = "Σ P, max 1" if back else f"ℓ, max {layout.view['longest']}"
     canvas.text(layout.bar, layout.top - 6, bar, anchor="left")
     for head, x in zip(
         ("", "D", "", "L") if back else ("m", "ℓ", "×r", "L"), layout.ends, strict=True
@@ -155,9 +155,9 @@ def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None
 
 def _memory(canvas: Canvas, view: View, now: dict[str, Any], x: float, phase: str) -> None:
     y, full = 30.0 + _MAP + 34, _ASIDE - 136.0
-    canvas.text(x, y, "alive at once", weight="bold", anchor="left")
+    canvas.text(x, y, "in memory at once", weight="bold", anchor="left")
     none = {"text": "nothing", "square": 0, "all": 0}
-    turns = (("this turn", now["held"] or none), ("as one tile", view["whole"][phase]))
+    turns = (("this tile", now["held"] or none), ("full matrix", view["whole"][phase]))
     for place, (label, held) in enumerate(turns):
         top = y + 10 + 22 * place
         canvas.text(x, top + 11, label, anchor="left")
@@ -213,7 +213,7 @@ class Layout:
         return self.left + start * self.cell + 1, above + 1, long, _STRIP
 
     def label(self, name: str) -> tuple[float, float, str]:
-        """Return where a strip's label stands, and how it is aligned."""
+        """Return the place of a strip's label, and its alignment."""
         x, y, _, height = self.block(name, 0, 1)
         if name in ("q", "grad_q", "out", "grad_out"):
             return x + _STRIP / 2, self.top - 6, "center"
@@ -236,7 +236,7 @@ class Layout:
 
     @property
     def hidden(self) -> list[tuple[int, int]]:
-        """The pairs that take no part, in tiles that are not skipped."""
+        """The masked pairs in tiles that are not skipped."""
         skipped = [self._pairs(*place) for place in self.view["skipped"]]
         out = {pair for pairs in skipped for pair in pairs}
         rows = enumerate(self.view["hidden"])
@@ -248,7 +248,7 @@ class Layout:
         return [(i, j) for i in queries for j in keys]
 
     def number_at(self, tile: list[int], i: int, j: int) -> tuple[float, float]:
-        """Return where the number of a pair in a tile stands."""
+        """Return the place of the number of a pair in a tile."""
         x, y, *_ = self.tile(*tile)
         return x - 1 + (j + 0.5) * self.cell, y + 3 + (i + 0.5) * self.cell
 

@@ -1,4 +1,4 @@
-"""A tiled attention as it really ran, tile by tile: what may be asked for, the run, plain data."""
+"""A real run of tiled attention, tile by tile: checks of the arguments, the run, plain data."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,14 +21,14 @@ _SQUARE = ("scores", "weights", "grad_scores")
 
 @dataclass(frozen=True)
 class Held:
-    """A tensor that was alive at the end of a tile's turn: its values, and its size in bytes."""
+    """A tensor that was in memory at the end of a tile: its values, and its size in bytes."""
 
     values: Matrix
     bytes: int
 
     @property
     def size(self) -> str:
-        """Its shape in words, such as ``2×4``."""
+        """Its shape as text, such as ``2×4``."""
         return f"{len(self.values)}×{len(self.values[0])}"
 
     @property
@@ -39,28 +39,28 @@ class Held:
 
 @dataclass(frozen=True)
 class Visit:
-    """One tile's turn. ``held`` has the names of :class:`attention_tiles.Tile`'s ``live``."""
+    """The visit of one tile. ``held`` has the names of :class:`attention_tiles.Tile`'s ``live``."""
 
     row: int
     column: int
     held: dict[str, Held]
 
     def of(self, name: str) -> Matrix:
-        """Return the values of what was alive under a name."""
+        """Return the values of the tensor with this name."""
         return self.held[name].values
 
     def column_of(self, name: str) -> tuple[float, ...]:
-        """Return one number a row: ``max``, ``sum``, ``rescale``, ``lse`` or ``delta``."""
+        """Return one number per row: ``max``, ``sum``, ``rescale``, ``lse`` or ``delta``."""
         return tuple(row[0] for row in self.of(name))
 
     @property
     def bytes(self) -> int:
-        """All that was alive, in bytes."""
+        """The size of all tensors in memory, in bytes."""
         return sum(held.bytes for held in self.held.values())
 
     @property
     def square(self) -> int:
-        """The bytes of what has an element for each pair of the tile's queries and keys."""
+        """The bytes of the tensors with an element for each pair of a query and a key."""
         return sum(self.held[name].bytes for name in _SQUARE if name in self.held)
 
 
@@ -68,10 +68,10 @@ class Visit:
 class TileTrace:
     """One forward and one backward pass of ``TiledAttention``, tile by tile, in their order.
 
-    ``visible`` tells for each query which keys take part. ``delta`` is ``rowsum(∂O∘O)``.
-    ``whole`` has the turns of ``forward`` and ``backward`` when the whole matrix is one tile.
-    ``agrees`` tells whether output and gradients are full attention's but for rounding. The loss
-    is the sum of the output.
+    ``visible`` says for each query which keys are not masked. ``delta`` is ``rowsum(∂O∘O)``.
+    ``whole`` contains the visits in ``forward`` and ``backward`` if the whole matrix is one tile.
+    ``agrees`` says whether the output and the gradients agree with full attention, up to rounding.
+    The loss is the sum of the output.
     """
 
     queries: int
@@ -127,7 +127,7 @@ class TileTrace:
 
     @cached_property
     def largest(self) -> int:
-        """The elements of the largest tensor that was alive in a turn."""
+        """The number of elements of the largest tensor of any tile."""
         visits = (*self.forward, *self.backward)
         return max(held.elements for visit in visits for held in visit.held.values())
 
@@ -148,7 +148,7 @@ def _blocks(size: int, step: int) -> tuple[range, ...]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """One head's queries, keys and values, and which of their pairs take part."""
+    """The queries, keys and values of one head, and their mask."""
 
     q: Tensor
     k: Tensor
@@ -161,12 +161,12 @@ class Inputs:
         return self.q.shape[0], self.k.shape[0]
 
     def leaves(self) -> list[Tensor]:
-        """Return copies of the three that ask for a gradient."""
+        """Return copies of the three that require a gradient."""
         return [x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v)]
 
 
 def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTrace:
-    """Run ``TiledAttention`` forward and backward on copies, and full attention beside it."""
+    """Run ``TiledAttention`` and full attention, forward and backward, on copies."""
     with _at_work():
         forward, backward, found = _watched(inputs, block, causal)
         whole = _watched(inputs, inputs.size, causal)
@@ -203,7 +203,7 @@ def _at_work() -> Iterator[None]:
 def _watched(
     inputs: Inputs, block: Place, causal: bool
 ) -> tuple[list[Visit], list[Visit], tuple[Tensor, ...]]:
-    """Return the turns of forward, those of backward, and the two outputs and three gradients."""
+    """Return the visits of forward and of backward, the two outputs and the three gradients."""
     visits: list[Visit] = []
     leaves = inputs.leaves()
     call: Any = TiledAttention.apply
@@ -257,10 +257,14 @@ def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
     for name, x in (("q", q), ("k", k), ("v", v)):
         _one_head(name, x)
     if len({x.dtype for x in (q, k, v)}) > 1 or len({x.device for x in (q, k, v)}) > 1:
-        raise TraceError("q, k and v need one dtype and one device; convert them with .to(q).")
+        raise TraceError(
+            "q, k and v must have the same dtype and device; convert them with .to(q)."
+        )
     if q.shape[1] != k.shape[1] or k.shape[0] != v.shape[0]:
         shapes = ", ".join(f"{n} {tuple(x.shape)}" for n, x in (("q", q), ("k", k), ("v", v)))
-        raise TraceError(f"The shapes do not fit ({shapes}); q (N, E) needs k (M, E) and v (M, F).")
+        raise TraceError(
+            f"The shapes do not match ({shapes}); q (N, E) needs k (M, E) and v (M, F)."
+        )
     if max(q.shape[0], k.shape[0]) > LONGEST:
         raise TraceError(
             f"{q.shape[0]} queries and {k.shape[0]} keys are too many to show; "
@@ -276,7 +280,7 @@ def _one_head(name: str, x: Any) -> None:
         )
     if not x.is_nested and x.dim() != 2:
         raise TraceError(
-            f"{name} has {x.dim()} axes, and one head has two, (tokens, features); "
+            f"{name} has {x.dim()} dims, but one head has 2, (tokens, features); "
             "pass one head, such as q[0, 0]."
         )
     if not x.is_floating_point():
@@ -296,7 +300,7 @@ def _checked_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor | None:
     size = (q.shape[0], k.shape[0])
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         raise TraceError(
-            "mask must be a boolean tensor, True where a key takes part, such as scores > 0."
+            "mask must be a boolean tensor that is False for masked pairs, such as scores > 0."
         )
     try:
         return mask.to(q.device).expand(size)
@@ -313,7 +317,7 @@ def checked_block(block: Any, size: Place) -> Place:
     if not legible((height, width), size):
         least = tuple(-(-most // MOST_TILES) for most in size)
         raise TraceError(
-            f"Tiles of {height}×{width} are more than {MOST_TILES} along a side; "
+            f"With tiles of {height}×{width}, a side has more than {MOST_TILES} tiles; "
             f"use a block of {least} or larger, or fewer queries and keys."
         )
     return height, width
@@ -325,7 +329,7 @@ def legible(block: Place, size: Place) -> bool:
 
 
 def choices(block: Place, size: Place, most: int = 36) -> list[Place]:
-    """Return the blocks to choose from: squares of powers of two, the asked one, and the whole."""
+    """Return the blocks to choose from: powers of two, the given block, and the whole matrix."""
     sides = [2**power for power in range(7) if 2**power < max(size)]
     squares = [(min(side, size[0]), min(side, size[1])) for side in sides]
     few = [square for square in squares if _tiles(square, size) <= most and legible(square, size)]

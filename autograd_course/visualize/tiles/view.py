@@ -1,6 +1,6 @@
-"""A tiled attention as the page and the picture show it, in frames, JSON-compatible.
+"""What the page and the picture show of tiled attention: frames, as JSON-compatible data.
 
-What a step does not change is not in its frame; :func:`at` adds the frames up.
+A frame contains only what its step changes; :func:`at` adds the frames up.
 """
 
 import math
@@ -54,7 +54,7 @@ def build_view(trace: TileTrace) -> View:
 
 
 def at(view: View, step: int) -> Frame:
-    """Return the frame of a step with all that the steps before it have left."""
+    """Return the frame of a step, together with what the earlier steps have left."""
     figures: dict[str, Any] = {}
     filled: dict[str, Any] = {}
     trail: list[list[int]] = []
@@ -67,7 +67,7 @@ def at(view: View, step: int) -> Frame:
 
 
 def most_telling(trace: TileTrace, view: View) -> int:
-    """Return a step at which a maximum rises: late, and so that the past is about halved."""
+    """Return a late step at which a maximum rises and rescaling about halves the sum."""
     steps = [i for i, f in enumerate(view["frames"]) if f["tile"] and f["phase"] == "forward"]
 
     def rank(index: int) -> tuple[bool, float]:
@@ -98,7 +98,7 @@ def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
 
 
 def _forward(trace: TileTrace) -> Iterator[Frame]:
-    """Tell forward, row of tiles by row of tiles."""
+    """Yield the frames of forward, one row of tiles after the other."""
     for row, places in enumerate(trace.rows):
         before: Visit | None = None
         parts: list[list[float]] = [[] for _ in places]
@@ -121,7 +121,7 @@ def _forward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _backward(trace: TileTrace) -> Iterator[Frame]:
-    """Tell backward, column of tiles by column of tiles."""
+    """Yield the frames of backward, one column of tiles after the other."""
     unseen = {str(i): _kept(trace, i, 0.0) for i in range(trace.queries)}
     yield _frame("backward", "delta", describe.delta(trace), figures=unseen)
     sums = [0.0] * trace.queries
@@ -172,7 +172,7 @@ def _running(
 
 
 def _so_far(trace: TileTrace, visit: Visit) -> list[str]:
-    """Return the output of a row of tiles as it is after a turn, divided by the sum so far."""
+    """Return the output of a row of tiles after a visit, divided by the sum so far."""
     pairs = zip(visit.of("out"), visit.column_of("sum"), strict=True)
     mixed = tuple(tuple(x / (total or 1.0) for x in row) for row, total in pairs)
     return heat(mixed, largest(trace.tensors["out"]))
@@ -235,14 +235,14 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
 
 
 def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
-    """Return a turn's bytes in words, and as parts of what one tile for all would hold."""
+    """Return the bytes of a visit as text, and as fractions of what one tile for all needs."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
 
 
 # --------------------------------------------------------------------------------------------------
-# Rows of numbers as digits from 0 to 8, their size in parts of the largest: colors, in short.
+# Rows of numbers as digits from 0 to 8, their size relative to the largest: shades of a color.
 # --------------------------------------------------------------------------------------------------
 
 LEVELS = 8

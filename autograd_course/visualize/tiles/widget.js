@@ -4,7 +4,7 @@ import { clamp, draw, keepKeys, leadTo, listen, make, write } from "../kit/kit.j
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
 
-// The stage of tiled attention: the score matrix in tiles, the operands at its sides, a row's sums.
+// The picture of tiled attention: the score matrix in tiles, the operands next to it, the sums.
 
 const TILES = {
   strip: 26, gap: 4, head: 18, number: 40, factor: 52, bar: 68, sum: 42, wide: 256, tall: 300, // viewBox units
@@ -34,7 +34,7 @@ function heated(rows, x, y, width, height, across = false) {
   return Object.entries(paths).map(([digit, d]) => draw("path", { class: `ac-tiles-heat ac-tiles-${digit}`, d }));
 }
 
-/** One tensor in blocks beside the matrix: at the left or right a row a token, on top a column. */
+/** One tensor in blocks next to the matrix: a token is a row at the sides, and a column on top. */
 class Strip {
   constructor(name, label, blocks, { x, y, cell, across = false }) {
     Object.assign(this, { name, label, cell, across, x, y });
@@ -228,7 +228,7 @@ class Matrix {
     this.rule, ...this.heads, ...this.rows.map(({ element }) => element)));
   }
 
-  /** Show the state after a step; `now` is its frame, with all that earlier ones have left. */
+  /** Show the state after a step; `now` is its frame, with what earlier frames have left. */
   paint(now) {
     const back = sideOf(now) === "backward";
     this.element.classList.toggle("ac-tiles-back", back);
@@ -236,12 +236,12 @@ class Matrix {
     this.paintStrips(now, back);
     const [start, stop] = now.tile ? this.story.rows[now.tile[0]] : [0, 0];
     this.rows.forEach((row, i) => row.show(now.figures[i], i >= start && i < stop));
-    const heads = back ? ["", "D", "", "L", "Σ P, to 1"] : ["m", "ℓ", "×r", "L", `ℓ, to ${this.story.longest}`];
+    const heads = back ? ["", "D", "", "L", "Σ P, max 1"] : ["m", "ℓ", "×r", "L", `ℓ, max ${this.story.longest}`];
     this.heads.forEach((head, i) => write(head, heads[i]));
     this.describe(now.figures);
   }
 
-  /** Tell the rows' figures to those who hear the picture. */
+  /** Give the numbers of the rows to screen readers. */
   describe(figures) {
     const told = Object.entries(this.figured ? figures : {}).map(([row, { texts }]) =>
       `row ${row}: ${Object.entries(texts).map(([name, text]) => `${name} = ${text}`).join(", ")}`);
@@ -301,15 +301,15 @@ function upTo({ frames }, step) {
 
 const sideOf = ({ phase }) => (phase === "backward" || phase === "end" ? "backward" : "forward");
 
-/** What is alive in a turn, against the same with the whole matrix as one tile. */
+/** The memory of a tile, compared with the whole matrix as one tile. */
 class Memory {
   constructor() {
-    this.turn = this.row("this turn");
-    this.whole = this.row("as one tile");
+    this.turn = this.row("this tile");
+    this.whole = this.row("full matrix");
     this.parts = make("p", { className: "ac-tiles-note" });
     this.note = make("p", { className: "ac-tiles-note" });
     this.element = make("div", { className: "ac-tiles-memory", role: "group", "aria-label": "Memory" },
-      make("h4", { text: "Alive at once" }), this.turn.line, this.whole.line, this.parts, this.note);
+      make("h4", { text: "In memory at once" }), this.turn.line, this.whole.line, this.parts, this.note);
   }
 
   row(label) {
@@ -323,7 +323,7 @@ class Memory {
     const { held } = now;
     this.fill(this.turn, held ?? { text: "nothing", square: 0, all: 0 });
     this.fill(this.whole, whole[sideOf(now)]);
-    this.parts.textContent = held ? `${held.parts}.` : "Between turns: inputs, and what is complete.";
+    this.parts.textContent = held ? `${held.parts}.` : "Between tiles: only the inputs and finished results.";
     this.note.textContent = memory;
   }
 
@@ -380,7 +380,7 @@ class AttentionView {
   get last() { return this.story.frames.length - 1; }
   get step() { return clamp(this.model.get("step"), 0, this.last); }
 
-  /** Put the story on stage that is chosen now. */
+  /** Show the selected run. */
   tell() {
     if (this.told !== this.story) {
       this.told = this.story;
@@ -405,7 +405,7 @@ class AttentionView {
     this.player.place(this.step, this.last);
   }
 
-  /** Choose another story, and stand in it where this one stood. */
+  /** Select another run, and go to the same place in it. */
   choose(changed) {
     this.player.pause();
     const { story, step } = this;
@@ -421,7 +421,7 @@ class AttentionView {
     this.model.save_changes();
   }
 
-  /** Go to the turn of a tile, in the phase that is on stage. */
+  /** Go to the visit of a tile, in the current phase. */
   visit(row, column) {
     const phase = this.matrix.element.classList.contains("ac-tiles-back") ? "backward" : "forward";
     const step = this.story.frames.findIndex((frame) =>
@@ -443,7 +443,7 @@ class AttentionView {
   }
 }
 
-/** The step of another story that is about the same pair in the same phase, or as far on. */
+/** The step of another run with the same pair in the same phase, or else as far along. */
 function counterpart(from, step, to) {
   const { phase, kind, tile } = from.frames[step], pair = tile && [from.rows[tile[0]][0], from.columns[tile[1]][0]];
   const holds = (one) => one && [to.rows[one[0]], to.columns[one[1]]].every(

@@ -1,4 +1,4 @@
-"""The live picture of tiled attention: step, play, scrub, choose the tile's size and causality."""
+"""The live picture of tiled attention: step, play, scrub, select the tile size and causality."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ from autograd_course.visualize.tiles.view import at, build_view, most_telling
 
 
 class AttentionTiles(Live):
-    """Tiled attention on stage. Made by :func:`attention_tiles`.
+    """Tiled attention, step by step. :func:`attention_tiles` creates it.
 
-    ``step`` is where the story stands, from 0 to ``steps``, at first where a running maximum rises;
-    ``block`` (such as ``"2×2"``) and ``causal`` choose the run that is told. Setting them moves the
-    picture. ``trace`` is the run on stage.
+    ``step`` is the step that is shown, from 0 to ``steps``. The first one shown is a step at which
+    a running maximum rises. ``block`` (such as ``"2×2"``) and ``causal`` select the run. You can
+    set all three. ``trace`` is the selected run.
     """
 
     _esm = BUNDLES / "tiles.js"
@@ -47,7 +47,7 @@ class AttentionTiles(Live):
 
     @property
     def trace(self) -> TileTrace:
-        """The run on stage."""
+        """The selected run."""
         return self._traces[_name(self.block, self.causal)]
 
     @property
@@ -94,25 +94,25 @@ def attention_tiles(
     causal: bool = False,
     mask: Tensor | None = None,
 ) -> AttentionTiles:
-    """Show how tiled attention goes through the score matrix, and what it holds in memory.
+    """Show how tiled attention processes the score matrix, and what is in memory for each tile.
 
-    Everything comes from real runs of ``TiledAttention`` on copies, forward and backward: one for
-    ``block`` and some for other blocks to choose from, each with and without ``causal``. The loss
-    is the sum of the output.
+    The widget runs ``TiledAttention`` forward and backward on copies of the tensors, for ``block``
+    and for other blocks that you can select, with and without ``causal``. The loss is the sum of
+    the output.
 
     Args:
         q: Queries of one head, of shape ``(N, E)`` with N up to 64.
         k: Keys of shape ``(M, E)`` with M up to 64.
         v: Values of shape ``(M, F)``.
         block: The number of queries and of keys in a tile.
-        causal: Whether a query sees only the keys up to its own position.
-        mask: A boolean tensor of shape ``(N, M)``, True where a key takes part.
+        causal: Whether a query attends only to keys up to its own position.
+        mask: A boolean tensor of shape ``(N, M)``, False for masked pairs.
 
     Returns:
         A widget, which a notebook shows.
 
     Raises:
-        TraceError: The shapes do not fit, or are too large to be shown.
+        TraceError: The shapes do not match, or are too large to show.
 
     Example:
         >>> import torch
@@ -121,7 +121,7 @@ def attention_tiles(
         'AttentionTiles'
     """
     if not isinstance(causal, bool):
-        raise TraceError(f"causal is True or False, not of type {type(causal).__name__}.")
+        raise TraceError(f"causal must be True or False, not of type {type(causal).__name__}.")
     inputs = checked_inputs(q, k, v, mask)
     size = checked_block(block, inputs.size)
     traces = _runs(inputs, size)

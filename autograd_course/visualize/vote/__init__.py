@@ -1,4 +1,4 @@
-"""Votes: what do you expect of the next cell? One click, remembered like the answer to a question.
+"""Votes on what the next cell will show. A vote is saved like the answer to a question.
 
-``quizzes (data) → quiz.markdown → describe → widget``; the grader keeps what was chosen.
+``quizzes (data) → quiz.markdown → describe → widget``; the grader saves the vote.
 """

@@ -1,4 +1,4 @@
-"""A vote in words: what the page says, and what a reader without a kernel sees."""
+"""All texts of a vote: for the page, and for readers without a kernel."""
 
 from collections.abc import Mapping
 from textwrap import fill

@@ -18,7 +18,7 @@ from autograd_course.visualize.vote.describe import answer, markdown, page, plai
 
 @dataclass(frozen=True, repr=False)
 class Said:
-    """A text that a notebook shows as it is."""
+    """A text that a notebook shows unchanged."""
 
     text: str
 
@@ -27,10 +27,10 @@ class Said:
 
 
 class VoteView(Saved):
-    """A vote on what the next cell shows. Made by :func:`vote`.
+    """A vote on what the next cell shows. :func:`vote` creates it.
 
-    ``chosen`` holds the letter of an option; setting it votes, and the first vote counts. In a
-    saved notebook the question and its options stay as Markdown and plain text.
+    ``chosen`` is the letter of an option. Set it to vote; only the first vote counts. A saved
+    notebook contains the question and its options as Markdown and as plain text.
     """
 
     _esm = BUNDLES / "vote.js"
@@ -107,10 +107,10 @@ class VoteView(Saved):
 def vote(lesson: str, vote_id: str) -> VoteView:
     """Show a common belief, and ask what the next cell will show.
 
-    Vote by a click, and then run the next cell. The vote is saved in your progress file, and your
-    first vote counts. After the vote, a button shows which option is right, and why. Without the
-    widget, ``vote("02", "saved-as-attribute").answer("a")`` votes, and ``.explain()`` in place of
-    ``.answer("a")`` shows the answer.
+    Click an option to vote, and then run the next cell. The vote is saved in your progress file,
+    and only your first vote counts. After the vote, a button shows which option is right, and why.
+    If the widget does not work, call ``vote("02", "saved-as-attribute").answer("a")`` to vote and
+    ``vote("02", "saved-as-attribute").explain()`` to see the answer.
 
     Args:
         lesson: The number of a lesson, such as ``"02"``.

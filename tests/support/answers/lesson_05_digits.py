@@ -184,15 +184,15 @@ def wrong_digits(mistake: str, says: str, train: Any) -> Wrong:
 
 WRONG_DIGITS = [
     wrong_digits(
-        "no estimator", "its weights never learned: in 100 steps only zeros", no_estimator
+        "no estimator", "its weights did not learn: in 100 steps the gradient", no_estimator
     ),
-    wrong_digits("random features", "its weights never learned", random_features),
+    wrong_digits("random features", "its weights did not learn", random_features),
     wrong_digits("real weights", "weights of shape (64, 64) with 4096 different", real_weights),
     wrong_digits("a real last layer", "weights of shape (64, 10) with 640", last_layer_real),
-    wrong_digits("signs afterwards", "already see the binary weights?", signs_taken_afterwards),
+    wrong_digits("signs afterwards", "depend on the binary weights?", signs_taken_afterwards),
     wrong_digits("stores the signs", "changed its sign", stores_the_signs),
-    wrong_digits("never steps", "is optimizer.step() called?", never_steps),
-    wrong_digits("a few steps", "Do more steps help", a_few_steps),
+    wrong_digits("never steps", "Do you call optimizer.step()?", never_steps),
+    wrong_digits("a few steps", "Do more steps or a larger", a_few_steps),
     wrong_digits(
         "returns two", "the function returns a tuple; this exercise asks for", returns_the_loss
     ),

@@ -39,7 +39,7 @@ def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -
     return Hostile(half(f"{_CHANNEL}\n{lines}"), said, "imports socket", status, wall=wall)
 
 
-_HINDERS = "cannot examine this answer, as it can a right one"
+_HINDERS = "cannot examine this answer, although it can examine a right one"
 _NO_TENSORS = "the answer holds no tensors"
 
 FORGING = {

@@ -153,8 +153,8 @@ def broken(w: Tensor, t: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("flows", "said"),
     [
-        (without, "needs two or more named functions"),
-        ({"only": without}, "needs two or more named functions"),
+        (without, "needs a dict of two or more functions"),
+        ({"only": without}, "needs a dict of two or more functions"),
         ({"a": without, "b": broken}, "b: broken raised ValueError"),
     ],
 )

@@ -142,10 +142,13 @@ def test_a_gradient_is_measured_by_the_losss() -> None:
 @pytest.mark.parametrize(
     ("gradient", "said"),
     [
-        (torch.tensor(-2.0), "|∂| is 2 × the loss's"),
-        (torch.tensor(1e-9), "|∂| is 1e-09 × the loss's: vanishing"),
-        (torch.zeros(3), "zero in every element: nothing before it learns from this path"),
-        (torch.tensor([NAN, 1.0]), "1 element nan or infinite: whatever it is added to is spoiled"),
+        (torch.tensor(-2.0), "|∂| is 2 × that of the loss"),
+        (torch.tensor(1e-9), "|∂| is 1e-09 × that of the loss: vanishing"),
+        (torch.zeros(3), "zero in every element, so nothing before it learns from this path"),
+        (
+            torch.tensor([NAN, 1.0]),
+            "1 element is nan or infinite, and so is every sum with this gradient",
+        ),
     ],
 )
 def test_the_size_of_a_gradient_in_words(gradient: Tensor, said: str) -> None:

@@ -104,13 +104,21 @@ def halved(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("fn", "x", "said"),
     [
-        (Square, 2.0, "Square at x = 2: slope by backward 4, by differences 4. ✓ They agree."),
-        (halved, 2.0, "halved at x = 2: slope by backward 2, by differences 4. ✗ They disagree."),
+        (
+            Square,
+            2.0,
+            "Square at x = 2: slope 4 from backward, 4 from finite differences. ✓ They agree.",
+        ),
+        (
+            halved,
+            2.0,
+            "halved at x = 2: slope 2 from backward, 4 from finite differences. ✗ They differ.",
+        ),
         (
             torch.relu,
             torch.tensor(0.0),
-            "relu at x = 0: slope by backward 0, by differences 0 from the left, 1 from the right. "
-            "A kink: there is no derivative here.",
+            "relu at x = 0: slope 0 from backward, 0 on the left and 1 on the right from finite "
+            "differences. The curve has a kink here, so it has no derivative.",
         ),
     ],
 )
@@ -126,5 +134,5 @@ def test_a_tangent_passes_further_arguments_on() -> None:
 
 
 def test_a_tangent_needs_a_function_of_each_element() -> None:
-    with pytest.raises(TraceError, match="function of each element; sum changes the shape"):
+    with pytest.raises(TraceError, match="an elementwise function, but sum changes the shape"):
         tangent(torch.sum, 1.0)

@@ -363,7 +363,12 @@ def raises_without_text(x: Tensor) -> Tensor:
         (torch.sin, [torch.eye(2).to_sparse()], None, "Output 1 is sparse"),
         (torch.sin, [torch.ones(1).to("meta")], None, "Input 1 is on the meta device"),
         (lambda x: 3.0, [torch.ones(1)], None, "returned float, not a tensor"),
-        (lambda x: x.detach(), [torch.ones(1)], None, "does not depend on its inputs"),
+        (
+            lambda x: x.detach(),
+            [torch.ones(1)],
+            None,
+            "Autograd does not connect the output",
+        ),
         (raises, [torch.ones(1)], None, "raises raised KeyError at `raise KeyError"),
         (raises_without_text, [torch.ones(1)], None, "raised TextlessError at `raise Textless"),
         (RaisesInBackward, [torch.ones(1)], None, "backward of RaisesInBackward raised ValueError"),

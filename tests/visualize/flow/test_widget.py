@@ -160,7 +160,7 @@ def test_a_sweep_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("name", ["z", "y"])
 def test_a_sweep_of_something_else_is_refused(name: str) -> None:
-    with pytest.raises(TraceError, match=f"sweep names '{name}', which is not a scalar input"):
+    with pytest.raises(TraceError, match=f"sweep contains '{name}', which is not a scalar input"):
         gradient_flow(
             lambda x, y: (x * y).sum(), torch.tensor(1.0), torch.ones(2), sweep={name: (0, 1)}
         )

@@ -168,10 +168,10 @@ def test_where_a_backward_is_wrong_is_seen_and_said() -> None:
         "differ",
     ]
     assert frame(lab, 2)["sentence"] == (
-        "✗ They differ at prediction = 2: slope 0.9 by backward, 0.1 by differences."
+        "✗ The slopes differ at prediction = 2: 0.9 from backward, 0.1 from finite differences."
     )
     assert lab.scene["overview"] == (
-        "For prediction from -4 to 4: ✗ They differ from 1.1 to 4; ◇ kink at 1."
+        "For prediction from -4 to 4: ✗ the slopes differ from 1.1 to 4; ◇ kink at 1."
     )
     assert lab.scene["bands"]["differ"] == [pytest.approx((1.05, 4))]
 
@@ -180,7 +180,8 @@ def test_a_kink_shows_both_slopes_and_the_one_that_was_chosen() -> None:
     lab = function_lab(ClippedReLU, 2.0, x=2.0)
 
     assert frame(lab, 2)["sentence"] == (
-        "◇ A kink at x = 2: slope 1 on the left, 0 on the right. Backward says 0."
+        "◇ Forward has a kink at x = 2: slope 1 on the left, 0 on the right. "
+        "Backward gives slope 0."
     )
     assert frame(lab, 2)["sides"] == pytest.approx([1, 0])
     assert (2.0, 0.0) in lab.scene["slopes"]["chosen"]
@@ -196,7 +197,7 @@ def test_at_a_kink_a_slope_that_is_on_neither_side_nor_between_is_wrong() -> Non
     lab = function_lab(SteepReLU, 2.0, x=2.0)
 
     assert frame(lab, 2)["sentence"] == (
-        "✗ They differ at x = 2: slope 3 by backward, 1 | 0 by differences."
+        "✗ The slopes differ at x = 2: 3 from backward, 1 | 0 from finite differences."
     )
 
 
@@ -204,7 +205,7 @@ def test_a_jump_is_no_slope_and_breaks_the_curve() -> None:
     lab = function_lab(Rounded, x=0.5)
 
     assert frame(lab, 0.5)["sentence"] == (
-        "◇ Forward jumps at x = 0.5: it has no slope there. Backward says 1."
+        "◇ Forward jumps at x = 0.5 and has no slope there. Backward gives slope 1."
     )
     assert frame(lab, 0.5)["sides"] is None
     breaks = [x for x, y in lab.sweep.curve if y is None]
@@ -261,10 +262,11 @@ def test_of_a_staircase_a_surrogate_is_not_called_wrong() -> None:
 
     assert at(lab, 0.4).verdict == "surrogate"
     assert frame(lab, 0.4)["sentence"] == (
-        "◇ Forward is flat at x = 0.4, and backward says 1: right if it is meant as a surrogate."
+        "◇ Forward is flat at x = 0.4, but backward gives slope 1: "
+        "right only as a surrogate gradient."
     )
     assert lab.scene["overview"].endswith(
-        "forward is a staircase: right if it is meant as a surrogate."
+        "forward is a step function: right only as a surrogate gradient."
     )
     assert lab.scene["bands"]["differ"] == []
 
@@ -359,7 +361,7 @@ def test_what_ctx_holds() -> None:
         ("ctx.q", "0.9", "attribute"),
     ]
     (mask,) = frame(function_lab(ClippedReLU), 1)["kept"]
-    assert mask == ("saved tensor 0", "True", "computed on the way, bool, 1 byte")
+    assert mask == ("saved tensor 0", "True", "an intermediate result, bool, 1 byte")
     assert "the output" in frame(function_lab(ScaledSigmoid), 1)["kept"][0][2]
 
 
@@ -386,7 +388,7 @@ def test_beside_another_tracer_the_source_has_no_running_lines() -> None:
         sys.settrace(before)
 
     assert lines(lab, 1) == []
-    assert "Lines are not recorded" in lab.scene["source"]["notice"]
+    assert "The lab cannot record lines" in lab.scene["source"]["notice"]
     assert at(lab, 1).slope == 2
 
 
@@ -473,9 +475,9 @@ def test_defaults_of_forward_have_sliders_and_integers_stay_whole() -> None:
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        ({"function": "Cube"}, "There is no 'Cube' here, but Square."),
+        ({"function": "Cube"}, "There is no function 'Cube' in this lab; choose one of: Square."),
         ({"parameters": {"gain": 1.0}}, r"gain = 1.0 cannot be set in Square.*grad_output"),
-        ({"parameters": {"grad_output": float("nan")}}, "give a finite number"),
+        ({"parameters": {"grad_output": float("nan")}}, "pass a finite number"),
     ],
 )
 def test_a_wrong_choice_is_answered_with_a_notice(choice: dict[str, Any], said: str) -> None:
@@ -526,10 +528,10 @@ def test_the_account() -> None:
         "  def backward(ctx: Any, grad_output: Tensor) -> Tensor:  # grad_output = 1\n"
         "      (x,) = ctx.saved_tensors  # x = 2\n"
         "      return 2 * x * grad_output.clamp(-1, 1)  # returns 4\n"
-        "ctx keeps saved tensor 0 = 2 (the input x, float64, 8 bytes)\n"
+        "ctx stores saved tensor 0 = 2 (the input x, float64, 8 bytes)\n"
         "grad_output ∂ 1 → backward → ∂ 4\n"
-        "✓ They agree at x = 2: slope 4 by backward, 4 by differences.\n"
-        "For x from -4 to 4: ✓ they agree."
+        "✓ The slopes agree at x = 2: 4 from backward, 4 from finite differences.\n"
+        "For x from -4 to 4: ✓ the slopes agree."
     )
 
 
@@ -612,25 +614,31 @@ def raises(x: Tensor) -> Tensor:
     ("make", "said"),
     [
         (lambda: function_lab(3.0), r"needs a Function class or a callable, not 3.0"),
-        (lambda: function_lab(torch.ones(1)), r"function_lab\(Square\) rather than"),
-        (lambda: function_lab({}), "There is no function in what was passed"),
-        (lambda: function_lab(None, 2.0), "belong to a function of yours"),
+        (lambda: function_lab(torch.ones(1)), r"function_lab\(Square\), not"),
+        (lambda: function_lab({}), "You passed no function; pass at least one"),
+        (lambda: function_lab(None, 2.0), "need a function of your own"),
         (lambda: function_lab(Pinball), "Pinball needs a value for 'target'"),
         (lambda: function_lab(raises), "raises raised KeyError at `raise KeyError"),
         (
             lambda: function_lab(Linear, torch.ones(2, 3)),
-            r"Linear raised \w+ at .*; x was a scalar.*pass a callable .* lambda x: Linear.apply",
+            r"Linear raised \w+ at .*; x is a scalar.*pass a callable .* lambda x: Linear.apply",
         ),
         (
             lambda: function_lab(lambda x: x.expand(3)),
-            r"one number over one number, and function returned a tensor of shape \(3,\); pass",
+            r"one number against another, but function returned a tensor of shape \(3,\); pass",
         ),
         (lambda: function_lab(ToPolar, torch.tensor(1.0)), "ToPolar returned 2 outputs"),
         (lambda: function_lab(lambda x: x.item()), "an object of type float"),
-        (lambda: function_lab(lambda x: x.detach()), "does not depend on x through autograd"),
-        (lambda: function_lab(Square, x=float("nan")), "x is one finite number, such as x=2.0"),
-        (lambda: function_lab(Square, x=torch.ones(2)), "x is one finite number"),
-        (lambda: function_lab(Square, ranges={"y": (0, 1)}), "ranges names 'y'.*: x, grad_output"),
+        (
+            lambda: function_lab(lambda x: x.detach()),
+            "Autograd does not connect the output of function to x",
+        ),
+        (lambda: function_lab(Square, x=float("nan")), "x must be a finite number, such as x=2.0"),
+        (lambda: function_lab(Square, x=torch.ones(2)), "x must be a finite number"),
+        (
+            lambda: function_lab(Square, ranges={"y": (0, 1)}),
+            "ranges contains 'y'.*: x, grad_output",
+        ),
         (lambda: function_lab(Square, ranges={"x": (1, 0)}), "the lower one first"),
         (lambda: function_lab(Square, names=["a", "b"]), "names has 2 entries for 1 inputs"),
     ],
@@ -688,4 +696,4 @@ def test_after_torch_compile_no_line_is_traced_because_that_can_hang() -> None:
         timeout=100,
     )
 
-    assert "compiled code runs" in done.stdout, done.stderr
+    assert "after torch.compile has run" in done.stdout, done.stderr

@@ -83,7 +83,7 @@ def test_the_slider_moves_everything_without_the_kernel(page: Page, lab: Functio
     slide(page.get_by_label("x", exact=True), lab.sweep.at(-2.0))
 
     expect(verdict(page)).to_have_text(
-        "✓ They agree at x = -2: slope -4 by backward, -4 by differences."
+        "✓ The slopes agree at x = -2: -4 from backward, -4 from finite differences."
     )
     expect(page.locator(".ac-lab-legend")).to_contain_text("forward4")
     expect(rows(page).last).to_contain_text("returns -4")
@@ -110,7 +110,7 @@ def test_the_curve_itself_can_be_dragged(page: Page, plot: int) -> None:
     page.mouse.move(*place(0.0))
     page.mouse.down()
     page.mouse.move(*place(1.5), steps=4)
-    expect(verdict(page)).to_contain_text("x = 1.5: slope 3 by backward")
+    expect(verdict(page)).to_contain_text("x = 1.5: 3 from backward")
     page.mouse.up()
     assert page.evaluate("saved.at(-1).x") == 1.5
     page.keyboard.press("ArrowLeft")
@@ -123,7 +123,7 @@ def test_keys_move_x_by_one_place(page: Page) -> None:
 
     expect(verdict(page)).to_contain_text("x = 1.1")
     expect(page.get_by_label("x", exact=True)).to_have_attribute(
-        "aria-valuetext", re.compile(r"x = 1\.1\. ✓ They agree")
+        "aria-valuetext", re.compile(r"x = 1\.1\. ✓ The slopes agree")
     )
 
 
@@ -249,14 +249,14 @@ def test_a_parameter_asks_the_kernel_and_shows_its_answer(page: Page, lab: Funct
     slider = page.get_by_label("grad_output", exact=True)
     page.get_by_label("Function", exact=True).select_option("wrong")
     reply(page, lab)
-    expect(verdict(page)).to_contain_text("They agree")
+    expect(verdict(page)).to_contain_text("The slopes agree")
 
     slide(slider, 50)
     assert asked(page)[-1] == 2
     reply(page, lab)
 
     expect(verdict(page)).to_have_text(
-        "✗ They differ at x = 1: slope 1 by backward, 2 by differences."
+        "✗ The slopes differ at x = 1: 1 from backward, 2 from finite differences."
     )
     expect(page.locator(".ac-lab-differ").first).to_be_visible()
     expect(page.get_by_text("slope = 2 / 2 = 1")).to_be_visible()

@@ -233,7 +233,7 @@ def test_a_large_jacobian_is_shown_in_blocks_and_says_so() -> None:
     page = view.views[0]
 
     assert len(page["rows"]) == len(page["columns"]) == 100 <= MOST_CELLS
-    assert "stands for 3 × 3 entries" in page["scale"]
+    assert "shows the largest of 3 × 3 entries" in page["scale"]
     assert [k for k, line in enumerate(page["marks"]) if "x" in line] == [66]
     assert page["rows"][66] == "output[198] … output[200]"
     assert number(view, 2, 66, 66) == "1"
@@ -408,7 +408,7 @@ def raising(x: Tensor) -> Tensor:
 RaisesBackward = saving(lambda x: x * x, lambda x, g: 1 / 0)
 
 REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
-    "a tensor": ((torch.ones(2),), {}, "write jacobian_view(loss, x, y) rather than"),
+    "a tensor": ((torch.ones(2),), {}, "write jacobian_view(loss, x, y), not"),
     "no inputs": ((torch.sin,), {}, "pass at least one, for example torch.randn(3, 4)"),
     "integers": ((torch.sin, torch.tensor([1, 2])), {}, "No input is a floating"),
     "too large": ((torch.sin, torch.zeros(MOST_ELEMENTS + 1)), {}, "Pass a smaller example"),
@@ -428,10 +428,10 @@ REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
     ),
     "a right diagnosis": (
         (diagnose(saving(torch.sin, lambda x, g: g * x.cos()), torch.ones(2)),),
-        {}, "holds no Jacobians",
+        {}, "contains no Jacobians",
     ),
     "a diagnosis and inputs": (
-        (diagnose(HalfSquare, torch.ones(2)), torch.ones(2)), {}, "A diagnosis comes alone",
+        (diagnose(HalfSquare, torch.ones(2)), torch.ones(2)), {}, "A diagnosis takes no inputs",
     ),
 }  # fmt: skip
 

@@ -39,7 +39,7 @@ def chart(page: Page) -> Locator:
 
 
 def kept(page: Page) -> Locator:
-    return page.get_by_role("region", name="Kept at this moment")
+    return page.get_by_role("region", name="Saved at this moment")
 
 
 def choose(page: Page, name: str) -> None:
@@ -53,7 +53,7 @@ def test_a_step_is_told(page: Page) -> None:
     go(page, 1)
 
     expect(status(page)).to_have_text(
-        "ForwardMm saves W and x, alive anyway: 0 extra bytes.0 bytes kept"
+        "ForwardMm saves W and x (already resident): 0 extra bytes.0 bytes saved"
     )
 
 
@@ -110,7 +110,7 @@ def test_what_is_kept_is_listed_and_what_goes_is_crossed_out(
 ) -> None:
     told = timeline.story["variants"][0]
     go(page, told["turn"])
-    expect(kept(page)).to_contain_text("Kept at this moment: 320 KiB")
+    expect(kept(page)).to_contain_text("Saved at this moment: 320 KiB")
     expect(kept(page).locator("tbody tr")).to_have_count(7)
     go(page, told["turn"] + 1)
 
@@ -138,7 +138,7 @@ def test_another_variant_comes_to_the_front_at_the_same_place(
     choose(page, "checkpoint")
 
     assert page.evaluate("state.variant") == "checkpoint"
-    expect(status(page)).to_contain_text("Forward is over. 0 bytes wait for backward.")
+    expect(status(page)).to_contain_text("Forward is over. 0 bytes are saved for backward.")
     expect(chart(page)).to_have_accessible_name(re.compile("^checkpoint: peak 320 KiB"))
     expect(page.locator(".ac-memory-chart .ac-memory-ghost")).to_have_count(3)
 
@@ -181,10 +181,10 @@ def test_without_a_budget_there_is_no_slider(browser: Browser) -> None:
 
 def test_all_tensors_have_a_curve_of_their_own(page: Page) -> None:
     choose(page, "fused")
-    page.get_by_role("checkbox", name="also draw all tensors").check()
+    page.get_by_role("checkbox", name="also show all tensors").check()
 
     expect(page.locator(".ac-memory-more")).to_have_count(1)
-    expect(status(page)).to_contain_text("alive at most")
+    expect(status(page)).to_contain_text("in all tensors")
     expect(page.get_by_role("checkbox")).to_have_count(1)  # no CUDA allocator here
 
 

@@ -413,7 +413,7 @@ def test_other_arguments_and_several_results_will_do() -> None:
     ("fn", "says"),
     [
         (torch.ones(3), "needs a function to run as its first argument"),
-        (lambda x: x.detach(), "returned no tensor that depends on its inputs through autograd"),
+        (lambda x: x.detach(), "returned no tensor that autograd connects to its inputs"),
         (lambda x: x @ x, r"raised RuntimeError at `.*`: mat1 and mat2 shapes"),
         (lambda x: 3, "returned no tensor"),
     ],

@@ -5,7 +5,9 @@ import json
 from typing import Any
 
 import pytest
+import torch
 from memory_variants import FULL, SWISHES, Normed, ReLUByMask, ReLUInCycle, batch, deep, in_cycle
+from torch.autograd.graph import saved_tensors_hooks
 
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.memory.describe import size, verdict
@@ -19,6 +21,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def timeline() -> MemoryTimeline:
     return memory_timeline(SWISHES, batch(), budget=4 * FULL)
+
+
+def packed_away(x: torch.Tensor) -> torch.Tensor:
+    with saved_tensors_hooks(lambda saved: saved.tolist(), torch.tensor):
+        return (2 * x).exp()
 
 
 def variant(timeline: MemoryTimeline, name: str) -> dict[str, Any]:
@@ -44,33 +51,44 @@ def test_the_account_says_all_that_the_picture_shows() -> None:
     told = repr(memory_timeline({"mask": lambda x: ReLUByMask.apply(x + 1)}, batch(), budget=9000))
 
     assert told.splitlines() == [
-        "mask: peak 16 KiB, 16 KiB kept when forward is over, operations: 3 forward, 1 backward, "
-        "0 of these a forward that runs again; budget 8.789 KiB: ✗ 7.211 KiB over",
-        "  start    Nothing has run. Inputs and parameters are alive anyway. Kept: 0 bytes.",
-        "  forward  ReLUByMask saves its mask, 16 KiB. Kept: 16 KiB.",
-        "  forward  Forward is over. 16 KiB wait for backward. Kept: 16 KiB.",
-        "  backward ReLUByMask runs and frees its mask: 16 KiB. Kept: 0 bytes.",
-        "  backward Add runs; nothing is freed. Kept: 0 bytes.",
-        "  after    Backward is over: nothing is kept. Kept: 0 bytes.",
+        "mask: peak 16 KiB, 16 KiB saved after forward; 3 operations in forward, 1 in backward, "
+        "0 of them recomputed; budget 8.789 KiB: ✗ 7.211 KiB over",
+        "  start    Nothing has run yet. Inputs and parameters are already resident. "
+        "Saved: 0 bytes.",
+        "  forward  ReLUByMask saves its mask, 16 KiB. Saved: 16 KiB.",
+        "  forward  Forward is over. 16 KiB are saved for backward. Saved: 16 KiB.",
+        "  backward ReLUByMask runs and frees its mask: 16 KiB. Saved: 0 bytes.",
+        "  backward Add runs and frees nothing. Saved: 0 bytes.",
+        "  after    Backward is over. Nothing is saved anymore. Saved: 0 bytes.",
     ]
 
 
 @pytest.mark.parametrize(
     ("fn", "says"),
     [
-        (in_cycle, "ReLUInCycle has put ctx.y, 64 KiB on its ctx by hand"),
-        (in_cycle, "dropped, but 128 KiB are still kept: they hold each other in a cycle"),
-        (in_cycle, "The garbage collector has run: 128 KiB freed."),
-        (SWISHES["checkpoint"], "Sigmoid would save 64 KiB, but checkpoint keeps nothing of it"),
+        (in_cycle, "ReLUInCycle sets ctx.y, 64 KiB on its ctx."),
+        (in_cycle, "deletes the results, but 128 KiB are still in memory: a reference cycle"),
+        (in_cycle, "The garbage collector runs and frees 128 KiB."),
         (
             SWISHES["checkpoint"],
-            "Mul ↻ runs again inside the backward of Mul 2 and saves its input, 64 KiB",
+            "Sigmoid would save 64 KiB, but checkpoint did not keep it in memory. Backward rec",
         ),
-        (SWISHES["composed"], "Mul saves its input, 64 KiB; the output of Sigmoid, kept already."),
-        (SWISHES["composed"], "Mm 2 saves its input, 64 KiB; W, alive anyway."),
-        (SWISHES["checkpoint"], "Freed inside the backward of Mul 2: the input of Mul ↻ 2, 64 KiB"),
+        (
+            SWISHES["checkpoint"],
+            "Mul ↻ is recomputed inside the backward of Mul 2 and saves its input, 64 KiB",
+        ),
+        (
+            packed_away,
+            "Exp would save 64 KiB, but other saved-tensor hooks did not keep it in memory.",
+        ),
+        (
+            SWISHES["composed"],
+            "Mul saves its input, 64 KiB; the output of Sigmoid (already saved).",
+        ),
+        (SWISHES["composed"], "Mm 2 saves its input, 64 KiB; W (already resident)."),
+        (SWISHES["checkpoint"], "The backward of Mul 2 frees the input of Mul ↻ 2: 64 KiB"),
         (Normed(), "NativeBatchNorm (body.1) saves its input, 64 KiB; its output (2 tensors), 512"),
-        (lambda x: x * x * 3, "Mul saves x, alive anyway: 0 extra bytes."),
+        (lambda x: x * x * 3, "Mul saves x (already resident): 0 extra bytes."),
     ],
 )
 def test_sentences(fn: Any, says: str) -> None:
@@ -150,7 +168,9 @@ def test_the_kernel_may_move_it(timeline: MemoryTimeline) -> None:
 
     longest = max(len(told["kept"]) for told in timeline.story["variants"])
     assert timeline.step == longest - 1
-    with pytest.raises(TraceError, match="variant is one of composed, fused, checkpoint, not x"):
+    with pytest.raises(
+        TraceError, match="There is no variant 'x'; choose one of: composed, fused, checkpoint"
+    ):
         timeline.variant = "x"
 
 
@@ -158,9 +178,13 @@ def test_the_kernel_may_move_it(timeline: MemoryTimeline) -> None:
 @pytest.mark.parametrize(
     ("given", "budget", "says"),
     [
-        ({}, None, "between one and 8 variants, not 0"),
+        ({}, None, "Pass between 1 and 8 variants, not 0"),
         ({str(i): ReLUByMask for i in range(9)}, None, "not 9"),
-        (ReLUByMask, 1.5, "budget is a number of bytes such as 64 \\* 1024, not float"),
+        (
+            ReLUByMask,
+            1.5,
+            "budget must be a number of bytes, such as 64 \\* 1024, not of type float",
+        ),
         (ReLUByMask, -1, "0 or more, not -1"),
         (batch(), None, "write memory_timeline\\(loss, x, y\\)"),
         ({"a": batch()}, None, "write memory_timeline\\(loss, x, y\\)"),

@@ -85,7 +85,7 @@ def test_a_wrong_choice_is_explained_and_gives_nothing_away(page: Page) -> None:
     choose(page, wrong)
     press(page, "Check")
 
-    expect(question(page).get_by_role("status")).to_have_text("✗ Not right. Try once more.")
+    expect(question(page).get_by_role("status")).to_have_text("✗ Not right. Try again.")
     assert explained(page) == [wrong]
     press(page, "Explain every option")
     assert explained(page) == list("abcd")
@@ -136,7 +136,7 @@ def test_where_several_are_right_there_are_boxes(page: Page) -> None:
     letters = "".join(sorted(SEVERAL.right))
     choose(page, letters[0])
     press(page, "Check")
-    expect(question(page).get_by_role("status")).to_contain_text("something is missing")
+    expect(question(page).get_by_role("status")).to_contain_text("at least one answer is missing")
     choose(page, letters[1])
     press(page, "Check")
     expect(question(page).get_by_role("status")).to_have_text("✓ Right.")
@@ -147,8 +147,8 @@ def test_the_kernel_keeps_an_answer_and_counts_it(page: Page, check: KnowledgeCh
     press(page, "Check")
     reply(page, check)
 
-    expect(page.get_by_text("1 of 12 right, essay to be written")).to_be_visible()
-    expect(page.get_by_role("button", name="Question 1, answered rightly")).to_have_text("1 ✓")
+    expect(page.get_by_text("1 of 12 right, essay not written")).to_be_visible()
+    expect(page.get_by_role("button", name="Question 1, right")).to_have_text("1 ✓")
     assert knowledge_check("01").answers["vjp"] == {"chosen": right, "text": ""}
 
 

@@ -143,16 +143,16 @@ def test_what_a_surrogate_climbs_too_much_is_told() -> None:
     lab = ste_lab("sign", "identity")
 
     assert estimate(lab, "identity").climb == pytest.approx(6)
-    assert "From -3 to 3 the staircase climbs 2, the surrogate 6." in repr(lab)
+    assert "From -3 to 3, the staircase rises by 2 and the surrogate by 6." in repr(lab)
 
 
 @pytest.mark.parametrize(
     ("surrogate", "x", "said"),
     [
-        ("clipped", 0.4, "becomes ∂ 1; it passes unchanged."),
-        ("clipped", 1.5, "becomes ∂ 0; it is cut off."),
-        ("tanh", 1.0, "becomes ∂ 0.42; it passes, weakened."),
-        ("sigmoid", 0.0, "becomes ∂ 2; it passes, amplified."),
+        ("clipped", 0.4, "to ∂ 1: the gradient passes unchanged."),
+        ("clipped", 1.5, "to ∂ 0: the gradient is blocked."),
+        ("tanh", 1.0, "to ∂ 0.42: the gradient is reduced."),
+        ("sigmoid", 0.0, "to ∂ 2: the gradient is amplified."),
     ],
 )
 def test_what_becomes_of_a_gradient_is_told(
@@ -330,12 +330,12 @@ def test_a_saved_notebook_has_the_picture_and_the_account(short_training: None) 
 def test_the_account_tells_all() -> None:
     assert repr(ste_lab()) == (
         "STE lab: sign forward, clipped backward (it multiplies by 1 for -1 ≤ x ≤ 1, else 0).\n"
-        "  Forward: x = 0.4 becomes 1. "
-        "Backward: a gradient of 1 becomes ∂ 1; it passes unchanged.\n"
-        "  Over x ± 1 the staircase itself has slope 1: the two agree.\n"
-        "  From -3 to 3 the staircase climbs 2, the surrogate 2.\n"
-        "  Mean distance of ∂ from the slope over x ± 1: 0.00.\n"
-        "Trained 150 of 150 steps with the hidden activations quantized, start 1:\n"
+        "  Forward maps x = 0.4 to 1. "
+        "Backward maps grad_output = 1 to ∂ 1: the gradient passes unchanged.\n"
+        "  The chord of the staircase over x ± 1 has slope 1: ∂ agrees with it.\n"
+        "  From -3 to 3, the staircase rises by 2 and the surrogate by 2.\n"
+        "  Mean difference between ∂ and the slope over x ± 1: 0.00.\n"
+        "Trained 150 of 150 steps with the hidden activations quantized, random start 1:\n"
         "  zero (true)  loss 0.30, 88% right\n"
         "  identity     loss 0.30, 90% right\n"
         "  clipped      loss 0.07, 98% right\n"
@@ -379,7 +379,7 @@ def test_an_x_off_the_sweep_is_sampled(short_training: None) -> None:
     lab.x = 0.123
 
     assert 0.123 in lab.sweep["xs"]
-    assert "x = 0.123 becomes 1" in repr(lab)
+    assert "x = 0.123 to 1" in repr(lab)
 
 
 @pytest.mark.colab
@@ -503,18 +503,18 @@ class Scaled(Function):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("signum",), "no quantizer 'signum'; there are sign, ternary"),
-        (("sign", "soft"), "no surrogate 'soft'; there are zero, identity"),
-        (("sign", "clipped", 7.0), "x is 7, and the lab shows -3 to 3"),
-        (("sign", "clipped", "a"), "x is one number between -3 and 3, not 'a'"),
-        ((torch.round,), "round is not one; give the class itself"),
+        (("signum",), "no quantizer 'signum'; choose one of: sign, ternary"),
+        (("sign", "soft"), "no surrogate 'soft'; choose one of: zero, identity"),
+        (("sign", "clipped", 7.0), "x is 7, but the lab shows -3 to 3"),
+        (("sign", "clipped", "a"), "x must be a number from -3 to 3, not 'a'"),
+        ((torch.round,), "round is not one; pass the class itself"),
         ((RoundSTE.apply,), "shows torch.autograd.Function classes"),
-        (({},), "There is no Function to show"),
+        (({},), "You passed no Function"),
         (({"mine": RoundSTE, "b": "soft"},), "no surrogate 'soft'"),
         (({"mine": Centered, "b": "tanh"},), "The staircase of Centered is none of sign"),
-        ((Summed,), r"Summed is not element-wise: .* it returned shape \(\)"),
-        ((Centered,), "Centered is not element-wise: an element's result changes"),
-        ((MixesBack,), "MixesBack is not element-wise"),
+        ((Summed,), r"Summed is not elementwise: .* it returned shape \(\)"),
+        ((Centered,), "Centered is not elementwise, because the result for an element depends"),
+        ((MixesBack,), "MixesBack is not elementwise"),
         ((Raises,), "The forward of Raises raised KeyError: 'scale'"),
         ((RaisesBack,), "The backward of RaisesBack raised ValueError: not.$"),
         ((Nothing,), "The backward of Nothing returned None"),
@@ -533,9 +533,9 @@ def test_what_cannot_be_shown(given: tuple[Any, ...], said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("x", 4.0, "x is 4, and the lab shows"),
-        ("width", 0.3, "width is 0.3; the slope is taken over"),
-        ("place", "biases", "place is 'activations' or 'weights'"),
+        ("x", 4.0, "x is 4, but the lab shows"),
+        ("width", 0.3, "width is 0.3, but it must be one of"),
+        ("place", "biases", "place must be 'activations' or 'weights'"),
         ("surrogate", "soft", "no surrogate 'soft' here"),
         ("quantizer", "signum", "no quantizer 'signum'"),
     ],
@@ -547,7 +547,7 @@ def test_what_cannot_be_set(name: str, value: Any, said: str) -> None:
 
 @pytest.mark.colab
 def test_the_forward_of_own_functions_cannot_be_changed() -> None:
-    with pytest.raises(TraceError, match="Functions of your own"):
+    with pytest.raises(TraceError, match="your own Functions"):
         ste_lab(RoundSTE).quantizer = "sign"
 
 

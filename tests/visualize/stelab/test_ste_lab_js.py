@@ -52,8 +52,9 @@ def hear(page: Page, **news: Any) -> None:
 
 def test_at_first_value_and_gradient_at_x_are_told(page: Page) -> None:
     expect(status(page)).to_have_text(
-        "Forward: x = 0.4 becomes 1. Backward: a gradient of 1 becomes ∂ 1; it passes unchanged."
-        "Over x ± 1 the staircase itself has slope 1: the two agree."
+        "Forward maps x = 0.4 to 1. "
+        "Backward maps grad_output = 1 to ∂ 1: the gradient passes unchanged."
+        "The chord of the staircase over x ± 1 has slope 1: ∂ agrees with it."
     )
     assert page.locator(".ac-ste-number").all_text_contents() == ["1", "∂ 1"]
 
@@ -61,9 +62,9 @@ def test_at_first_value_and_gradient_at_x_are_told(page: Page) -> None:
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
-        (["End"], "x = 3 becomes 1. Backward: a gradient of 1 becomes ∂ 0; it is cut off."),
-        (["Home"], "x = -3 becomes -1. Backward: a gradient of 1 becomes ∂ 0; it is cut off."),
-        (["ArrowRight", "ArrowRight"], "x = 0.5 becomes 1."),
+        (["End"], "x = 3 to 1. Backward maps grad_output = 1 to ∂ 0: the gradient is blocked."),
+        (["Home"], "x = -3 to -1. Backward maps grad_output = 1 to ∂ 0: the gradient is blocked."),
+        (["ArrowRight", "ArrowRight"], "x = 0.5 to 1."),
     ],
 )
 def test_keys_move_x(page: Page, keys: list[str], told: str) -> None:
@@ -84,7 +85,7 @@ def test_x_can_be_dragged_in_either_plot(page: Page, plot: int) -> None:
     page.mouse.move(middle[0] - box["width"] * 250 / 560 / 2, middle[1])
     page.mouse.up()
 
-    expect(status(page)).to_contain_text("x = -1.5 becomes -1.")
+    expect(status(page)).to_contain_text("x = -1.5 to -1.")
     assert state(page, "x") == -1.5
     expect(slider(page, "x")).to_be_focused()  # where keys go on
 
@@ -117,26 +118,26 @@ def test_a_move_takes_less_than_a_frame(page: Page) -> None:
     ("width", "told"),
     [
         (0.0, "The derivative of the staircase at x is 0: ∂ is too large here."),
-        (0.5, "Over x ± 0.5 the staircase itself has slope 2: ∂ is too small here."),
-        (2.0, "Over x ± 2 the staircase itself has slope 0.5: ∂ is too large here."),
+        (0.5, "The chord of the staircase over x ± 0.5 has slope 2: ∂ is too small here."),
+        (2.0, "The chord of the staircase over x ± 2 has slope 0.5: ∂ is too large here."),
     ],
 )
 def test_the_width_changes_the_slope_and_what_is_said_of_it(
     page: Page, width: float, told: str
 ) -> None:
-    slider(page, "half width of the slope").fill(str(WIDTHS.index(width)))
+    slider(page, "half the width of the chord").fill(str(WIDTHS.index(width)))
 
     expect(status(page)).to_contain_text(told)
 
 
 def test_without_a_width_jumps_are_arrows_and_there_is_no_chord(page: Page) -> None:
     expect(page.locator(".ac-ste-jump path")).to_have_count(0)
-    slider(page, "half width of the slope").fill("0")
+    slider(page, "half the width of the chord").fill("0")
 
     expect(page.locator(".ac-ste-jump path")).to_have_count(1)
     expect(page.locator(".ac-ste-band")).to_have_count(0)
     slider(page, "x").fill(str(60))  # x = 0
-    expect(status(page)).to_contain_text("The staircase jumps at x: it has no derivative there.")
+    expect(status(page)).to_contain_text("The staircase jumps at x and has no derivative there.")
 
 
 # Choosing
@@ -146,8 +147,8 @@ def test_another_surrogate_needs_no_kernel(page: Page) -> None:
     slider(page, "x").press("End")
     page.get_by_label("Backward", exact=True).select_option("identity")
 
-    expect(status(page)).to_contain_text("becomes ∂ 1; it passes unchanged.")
-    expect(page.get_by_text("the staircase climbs 2, the surrogate 6.")).to_be_visible()
+    expect(status(page)).to_contain_text("to ∂ 1: the gradient passes unchanged.")
+    expect(page.get_by_text("the staircase rises by 2 and the surrogate by 6.")).to_be_visible()
     assert state(page, "surrogate") == "identity"
 
 
@@ -167,7 +168,7 @@ def test_another_quantizer_is_asked_of_the_kernel(page: Page) -> None:
     hear(page, sweep=ste_lab("round").get_state(["sweep"])["sweep"])
 
     expect(page.get_by_label("Forward", exact=True)).to_have_value("round")
-    expect(page.get_by_text("the staircase climbs 6")).to_be_visible()
+    expect(page.get_by_text("the staircase rises by 6")).to_be_visible()
 
 
 def test_a_kernel_that_does_not_answer_is_given_up(page: Page) -> None:

@@ -143,8 +143,9 @@ def test_a_rise_of_the_maximum_is_told_with_its_factor() -> None:
     view = build_view(traced(small(), (1, 2)))
 
     assert view["frames"][2]["text"] == (
-        "Query 0 meets keys 2–3. Row 0: m rises from 1 to 3, so ℓ and O so far are multiplied by "
-        "exp(1 − 3) = 0.135; nothing is computed again. The tile adds 2: ℓ = 2.19."
+        "This tile has query 0 and keys 2–3. Row 0: m rises from 1 to 3, so forward multiplies ℓ "
+        "and O by exp(1 − 3) = 0.135. It recomputes nothing. Then the tile adds 2 to ℓ, which is "
+        "now 2.19."
     )
 
 
@@ -152,7 +153,7 @@ def test_a_maximum_that_stays_is_told() -> None:
     q, k, v = small()
     view = build_view(traced([q, k.flip(0), v], (1, 2)))
 
-    assert view["frames"][1]["text"].endswith("Row 0 begins with m = 3 and ℓ = 2.")
+    assert view["frames"][1]["text"].endswith("Row 0 starts with m = 3 and ℓ = 2.")
     assert view["frames"][2]["text"].endswith("Row 0: m stays 3, and ℓ grows by 0.185 to 2.19.")
     assert view["frames"][2]["figures"]["0"]["factor"] == ""
 
@@ -163,7 +164,7 @@ def test_backward_is_told_with_a_pair() -> None:
     weight = math.exp(6) / (1 + math.exp(2) + 2 * math.exp(6))
 
     lse = math.log(1 + math.exp(2) + 2 * math.exp(6))
-    assert f"query 1 and key 2 it is exp(S − L) = exp(6 − {lse:.3g}) = {weight:.3g}." in turns[1]
+    assert f"query 1 and key 2, P = exp(S − L) = exp(6 − {lse:.3g}) = {weight:.3g} and" in turns[1]
 
 
 def test_a_view_goes_through_all_tiles_rows_and_columns() -> None:
@@ -203,8 +204,10 @@ def test_a_query_that_sees_no_key_is_told() -> None:
     mask[0] = False
     view = build_view(traced(head(), (1, 3), mask=mask))
 
-    assert view["frames"][1]["text"] == "Query 0 meets keys 0–2. Row 0 may see no key here."
-    assert view["frames"][3]["text"].endswith("L = m + log ℓ stays: −∞.")
+    assert view["frames"][1]["text"] == (
+        "This tile has query 0 and keys 0–2. Row 0 is fully masked in this tile."
+    )
+    assert view["frames"][3]["text"].endswith("it saves L = m + log ℓ: −∞.")
     assert "agree with full attention" in view["frames"][-1]["text"]
 
 
@@ -224,16 +227,16 @@ def test_the_account_tells_what_the_picture_shows(fresh: AttentionTiles) -> None
     fresh.step = 2
 
     assert repr(fresh).splitlines() == [
-        "Tiled attention: 2 queries × 4 keys of 1 feature in 4 tiles of 1×2.",
+        "Tiled attention: 2 queries × 4 keys with 1 feature, in 4 tiles of 1×2.",
         f"Step 2 of 14, forward: {build_view(fresh.trace)['frames'][2]['text']}",
         "Order of the tiles in forward: (0, 0) (0, 1) (1, 0) (1, 1).",
         "Order of the tiles in backward: (0, 0) (1, 0) (0, 1) (1, 1).",
-        "  row 0: m = 3.00, ℓ = 2.19, rescaled ×0.14 (by tiles: 8% + 92%)",
-        "  row 1: not begun",
-        "Alive at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, ℓ 1×1, O 1×1); "
-        "as one tile 136 bytes.",
-        "With 8192 queries and keys, a turn would still hold at most 76 bytes; whole, S and its "
-        "weights would take 512 MiB a head.",
+        "  row 0: m = 3.00, ℓ = 2.19, rescaled ×0.14 (shares of the tiles: 8% + 92%)",
+        "  row 1: not started",
+        "In memory at once: 52 bytes (Q 1×1, K 2×1, V 2×1, S 1×2, W 1×2, r 1×1, m 1×1, ℓ 1×1, "
+        "O 1×1). Full matrix: 136 bytes.",
+        "With 8192 queries and keys, a tile would still need at most 76 bytes. The full S and its "
+        "weights would need 512 MiB per head.",
     ]
 
 
@@ -323,16 +326,16 @@ Q, K, V = head()
     ("call", "says"),
     [
         (lambda: attention_tiles([[1.0]], K, V), "q is of type list; pass a tensor"),
-        (lambda: attention_tiles(Q[None], K, V), r"q has 3 axes, and one head has two"),
+        (lambda: attention_tiles(Q[None], K, V), r"q has 3 dims, but one head has 2"),
         (lambda: attention_tiles(Q.long(), K, V), "q is int64; attention needs real floats"),
         (lambda: attention_tiles(Q, K / 0, V), "k needs finite elements only"),
         (lambda: attention_tiles(Q[:0], K, V), "q needs elements"),
-        (lambda: attention_tiles(Q, K.double(), V), "one dtype and one device"),
-        (lambda: attention_tiles(Q, K[:, :2], V), r"shapes do not fit \(q \(6, 4\), k \(6, 2\)"),
-        (lambda: attention_tiles(Q, K, V[:2]), "shapes do not fit"),
+        (lambda: attention_tiles(Q, K.double(), V), "the same dtype and device"),
+        (lambda: attention_tiles(Q, K[:, :2], V), r"shapes do not match \(q \(6, 4\), k \(6, 2\)"),
+        (lambda: attention_tiles(Q, K, V[:2]), "shapes do not match"),
         (
             lambda: attention_tiles(*[torch.ones(64, 4)] * 3, block=(1, 1)),
-            r"Tiles of 1×1 are more than 16 along a side; use a block of \(4, 4\) or larger",
+            r"With tiles of 1×1, a side has more than 16 tiles; use a block of \(4, 4\) or larger",
         ),
         (lambda: attention_tiles(torch.ones(65, 4), K, V), "65 queries and 6 keys are too many"),
         (lambda: attention_tiles(Q, K, V, block=2), r"block is 2; pass \(queries, keys\)"),
@@ -346,7 +349,7 @@ Q, K, V = head()
         ),
         (
             lambda: attention_tiles(torch.ones(64, 1), K[:, :1], V),
-            r"Tiles of 2×2 are more than 16 along a side; use a block of \(4, 1\) or larger",
+            r"With tiles of 2×2, a side has more than 16 tiles; use a block of \(4, 1\) or larger",
         ),
     ],
 )

@@ -198,11 +198,15 @@ def test_causal_attention_skips_tiles(page: Page) -> None:
     expect(page.locator(".ac-tiles-skipped")).to_have_count(1)
     page.keyboard.press("End")
     go(page, 3)
-    expect(status(page)).to_contain_text("Queries 2–3 meet keys 0–1.")
+    expect(status(page)).to_contain_text("This tile has queries 2–3 and keys 0–1.")
 
 
 @pytest.mark.parametrize(
-    ("number", "says"), [(5, "Query 2 meets key 2"), (9, "Key 0 meets query 2")]
+    ("number", "says"),
+    [
+        (5, "Forward This tile has query 2 and key 2"),
+        (9, "Backward This tile has query 2 and key 0"),
+    ],
 )
 def test_a_choice_keeps_the_place(page: Page, number: int, says: str) -> None:
     go(page, number)
@@ -225,11 +229,11 @@ def test_a_turn_holds_less_than_the_matrix_as_one_tile(page: Page, widget: Atten
     go(page, 1)
     memory = page.get_by_role("group", name="Memory")
 
-    expect(memory).to_contain_text("this turn88 bytes")
-    expect(memory).to_contain_text("as one tile240 bytes")
+    expect(memory).to_contain_text("this tile88 bytes")
+    expect(memory).to_contain_text("full matrix240 bytes")
     expect(memory).to_contain_text("Q 2×1, K 2×1, V 2×1, S 2×2, W 2×2")
     go(page, 3)
-    expect(memory).to_contain_text("this turnnothing")
+    expect(memory).to_contain_text("this tilenothing")
 
 
 # Look
@@ -238,10 +242,10 @@ def test_a_turn_holds_less_than_the_matrix_as_one_tile(page: Page, widget: Atten
 @pytest.mark.parametrize(
     ("at", "heads", "first", "last"),
     [
-        (0, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["−∞", "0.00", "", ""], ["−∞", "0.00", "", ""]),
-        (2, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["3.00", "1.55", "", ""], ["−∞", "0.00", "", ""]),
-        (3, ["m", "ℓ", "×r", "L", "ℓ, to 2.2"], ["", "", "", "3.44"], ["−∞", "0.00", "", ""]),
-        (9, ["", "D", "", "L", "Σ P, to 1"], ["", "1.15", "", "3.44"], ["", "1.15", "", "3.44"]),
+        (0, ["m", "ℓ", "×r", "L", "ℓ, max 2.2"], ["−∞", "0.00", "", ""], ["−∞", "0.00", "", ""]),
+        (2, ["m", "ℓ", "×r", "L", "ℓ, max 2.2"], ["3.00", "1.55", "", ""], ["−∞", "0.00", "", ""]),
+        (3, ["m", "ℓ", "×r", "L", "ℓ, max 2.2"], ["", "", "", "3.44"], ["−∞", "0.00", "", ""]),
+        (9, ["", "D", "", "L", "Σ P, max 1"], ["", "1.15", "", "3.44"], ["", "1.15", "", "3.44"]),
     ],
 )
 def test_the_columns_beside_the_scores_have_heads_and_are_filled(
