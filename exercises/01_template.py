@@ -9,13 +9,13 @@
 #
 # **Given:** the task, the formula of forward, and the name and signature of each class.
 #
-# **To write:** where a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
+# **To write:** where a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down. It does not call autograd.
 # - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers, shapes and flags are attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
 # 20 points, about 95 minutes (25 of them for the optional exercises).
@@ -51,7 +51,7 @@ from autograd_course import diagnose, grade, hint, progress
 # A grader cell follows each exercise. Run it as often as you like. It runs your class on inputs of several shapes and says `passed`, or it names the rule that is broken and an element that shows it.
 # An exercise that you have not started is `not attempted`, so you can run the whole notebook at any time.
 #
-# If you are stuck, run `hint("square")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
+# If you are stuck, run `hint("square")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
 # `progress()` shows what you have solved, even after a kernel restart.
 #
 # Write one class, grade it, and only then start the next one.
@@ -265,7 +265,7 @@ print("with the right gradient: 0.12 and 0.00")
 # %% [markdown]
 # Which line is wrong, and which of four experiments shows it? `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result. Decide by reading first, as in a code review. Then run the experiment.
+# An experiment shows the mistake if a correct Function would give a different result in it. Decide by reading first, as in a code review. Then run the experiment.
 #
 # - **a** Run `gradcheck` with `beta=1.0` and errors between −3 and 3.
 # - **b** Run `gradcheck` with `beta=0.5` and errors between −3 and 3.

@@ -7,13 +7,13 @@
 #
 # **Given:** the task, the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you write down. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
 # 16 points, about 90 minutes (30 of them for the exercises with ★, which need an *extra* section).
@@ -227,7 +227,7 @@ grade("frozen-target", FrozenTargetLoss)
 #
 # Each card shows a broken Function with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows the mistake. For example, `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result. First decide by reading, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
+# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
 
 # %% [markdown]
 # ### 6 · The skip connection (1 point · easy · 5 minutes)

@@ -9,18 +9,18 @@
 #
 # **Given:** the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you derive and write down. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - Where an exercise forbids a built-in, the grader watches the operations that run, so another name for the built-in does not help.
 #
 # 17 points, about 100 minutes (10 of them for the optional exercises).
 #
-# You can do the exercises in any order. If you are stuck, call `hint("swish")` in a new cell. The first hint is a nudge, the second one gives the idea, and the third one is almost the answer.
+# You can do the exercises in any order. If you are stuck, call `hint("swish")` in a new cell. The first hint is a nudge, the second one gives the idea, and the third one almost gives the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -284,7 +284,7 @@ for sentence in (0, 1):
 print("with the right gradient: 0.35 and 0.01")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it.
 #
 # - **a** Compare the output for a padded sentence with the mean of its real tokens.
 # - **b** Run `gradcheck` on a batch without padding.

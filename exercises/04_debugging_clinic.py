@@ -3,7 +3,7 @@
 #
 # # 04 · The debugging clinic: exercises
 #
-# Here are twelve broken Functions of a few lines. Each is modeled on a bug that somebody found in a public project. For each one you get the report of its owner, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
+# Here are twelve broken Functions of a few lines. Each is modeled on a bug that somebody found in a public project. For each one you get its owner's report, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
 #
 # Exercises 1 to 8 are the core: start here, and solve them all. Exercises 9 to 13 are optional: choose those that are close to your own work.
 #
@@ -11,13 +11,13 @@
 #
 # **Given:** the owner's report and the complete broken class.
 #
-# **To write:** the repaired class. For six of the Functions you first name the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace this line. In a class, also replace the `raise` below it.
+# **To write:** the repaired class. For six of the Functions you first name the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you write down. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - `forward` computes what its owner wants, also after the repair.
 #
 # 24 points, about 140 minutes (60 of them for the optional exercises).
@@ -65,7 +65,7 @@ from autograd_course.lesson import five_steps
 #
 # Six of the twelve pass `gradcheck`. Three have **two mistakes**, and the first one hides the second. If `grade` says `wrong` again but names another rule, you have repaired the first one.
 #
-# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. For a hint, run `hint("name-temperature")` in a new cell.
+# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it. For a hint, run `hint("name-temperature")` in a new cell.
 
 # %% [markdown]
 # ## Core exercises

@@ -7,14 +7,14 @@
 #
 # **Given:** the formula of `forward` and the *surrogate* of each Function. The surrogate is the differentiable function whose vector-Jacobian product `backward` returns.
 #
-# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, x)` without `setup_context`.)
+# **To write:** where a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, x)` without `setup_context`.)
 #
 # **Constraints for every exercise:**
 #
 # - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact.
 # - `backward` is a formula that you derive and write down. It does not call autograd.
 # - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 #
 # 18 points, about 90 minutes.
 
@@ -49,7 +49,7 @@ from autograd_course.lesson import load_digits
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("sign-ste")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("sign-ste")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
 #
 # To test your class before you grade it, pass the surrogate to `diagnose`:
 # `diagnose(SignSTE, (torch.randn(3, 4),), surrogate=lambda x: x.clone())`. Without `surrogate=`, `diagnose` compares your gradient with the true one, which is zero.
@@ -251,7 +251,7 @@ for start in (0.1, 0.5):
     print(f"start {start}: x = {x.item():.1f} and a loss of {loss.item():.1f} after 20 steps")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. All experiments use $\alpha = 1$.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it. All experiments use $\alpha = 1$.
 #
 # - **a** Run `gradcheck` at x = −1, 0.5 and 2.
 # - **b** Compare both gradients with those of the surrogate at x = −1, 0.4, 0.6 and 2.

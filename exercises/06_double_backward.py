@@ -7,14 +7,14 @@
 #
 # **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each new class has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **Constraints for every Function:**
 #
 # - The second derivative must also be right. The grader differentiates your gradient and compares it with finite differences.
 # - `backward` computes a formula that you write down. It does not call autograd.
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 #
 # 17 points, about 80 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
@@ -344,7 +344,7 @@ for name, swish in (("PyTorch's silu", torch.nn.functional.silu), ("Swish", Swis
     print(f"gradient of the penalty with {name}: {of_penalty.item():.3f}")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result. `suspect = "1a"` means line 1 and experiment a.
+# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result in it. `suspect = "1a"` means line 1 and experiment a.
 #
 # - **a** Run `gradcheck` on 50 numbers between −5 and 5.
 # - **b** Compute the gradient with `create_graph=True`, differentiate it with respect to `grad_output`, and compare the result with that of `silu`.

@@ -7,14 +7,14 @@
 #
 # **Given:** the task, the formula of forward, and the signatures of all methods and functions. A class has a separate `forward` and `setup_context` if backward needs only inputs and outputs. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a class or a function, also replace the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class or a function, also replace the `raise` below it.
 #
 # **Constraints for every Function:**
 #
 # - The gradients are right. Then the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
 # - `backward` computes a formula that you write down. It does not call autograd. (The checkpoint is the exception, because a checkpoint has to call autograd.)
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 #
 # 24 points, about 140 minutes (55 of them for the exercises with ★, which need an *extra* section).
 

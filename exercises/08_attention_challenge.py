@@ -7,14 +7,14 @@
 #
 # **Given:** the task, the formulas, the signatures of all functions and methods, and one helper for dropout. Most tiers save an intermediate of forward, such as $P$ or the log-sum-exp. `setup_context` sees only inputs and outputs, so these tiers have a combined `forward`. Tier 5 makes the log-sum-exp an output and has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line. In a function or a class, also replace the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a function or a class, also replace the `raise` below it.
 #
 # **Constraints for every tier:**
 #
 # - Your code does not call PyTorch's own `scaled_dot_product_attention`.
 # - `backward` computes a formula that you write down. It does not call autograd.
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 #
 # 22 points, about 185 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
 
@@ -171,7 +171,7 @@ for step in range(1, 61):
         print(f"step {step}: loss {loss.item():.3f}, sharpness {sharpness.item():.0f}")
 
 # %% [markdown]
-# **Write** the number of the wrong line and the letter of the experiment that shows it, such as `"1a"`. An experiment shows the mistake if a correct Function gives a different result.
+# **Write** the number of the wrong line and the letter of the experiment that shows it, for example `"1a"`. An experiment shows the mistake if a correct Function gives a different result.
 #
 # - **a** Run `gradcheck` on normally distributed inputs.
 # - **b** Multiply `q` by 1,000, and check that all gradients are finite.

@@ -13,10 +13,10 @@
 #
 # - `backward` computes a formula that you derive and write down. It does not call autograd.
 # - `ctx.save_for_backward` saves the tensors that backward needs. Numbers, shapes and flags are attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in under another name.
 #
-# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one the idea, and the third one almost the answer.
+# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one the idea, and the third one almost gives the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

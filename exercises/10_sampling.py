@@ -7,13 +7,13 @@
 #
 # **Given:** the formula of `forward` of each Function, and what `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
 #
-# **To write:** where a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, logits, …)` without `setup_context`.)
+# **To write:** where a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, logits, …)` without `setup_context`.)
 #
 # **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down. It does not call autograd.
 # - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - The last dimension holds the classes to choose from. The tensors may have any number of dimensions before it.
 #
 # 8 points, about 40 minutes.
@@ -48,7 +48,7 @@ from autograd_course import grade, hint, progress
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("gumbel-soft")` in a new cell. It gives a small hint, the second call gives the idea, and the third gives almost the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("gumbel-soft")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
 
 # %% [markdown]
 # ## 1 · Gumbel-softmax, soft (3 points · medium · 15 minutes)

@@ -7,7 +7,7 @@
 #
 # **Given:** the task, the formulas, and usually a Function that lacks only the methods that you write.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **Constraints for every Function:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
 #

@@ -7,7 +7,7 @@
 #
 # **Given:** the task, the formulas, and code that works in an ordinary `backward()`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3 autograd may convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
 #

@@ -7,12 +7,12 @@
 #
 # **Given:** the task, the equation, the solver, and the signatures of all methods. Each class has a separate `forward` and `setup_context`.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **Constraints for every Function:**
 #
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
-# - `backward` returns each gradient in the shape and the dtype of its input.
+# - `backward` returns each gradient with the shape and dtype of its input.
 # - The output has the dtype and the device of the input, even if the solver returns another dtype.
 # - `backward` computes a formula that you write down. It does not call autograd. (In exercise 3 it may record one call of the layer.)
 # - Where a task says *twice*, the second derivative must also be right.

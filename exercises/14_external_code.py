@@ -7,7 +7,7 @@
 #
 # **Given:** the task, a complete operator to start from, and the signatures of all functions and methods.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **Constraints for the Function:**
 #

@@ -7,7 +7,7 @@
 #
 # **Given:** the task and the signatures of all functions. Every exercise asks for plain functions.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace this line and the `raise` below it.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
 # **How it is graded:** the grader calls your function with models that you do not see. It saves and loads the result, and compares it with the model in eager mode. The first export after a restart takes a few seconds. For your own experiments, use `with quiet():` as in the lesson.
 #
