@@ -125,7 +125,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     script.write_text(answered(text, "square", HALF))
     terminal.shows("✗ Square · wrong")
     terminal.types("q")
-    terminal.shows("What you wrote is in your file")
+    terminal.shows("Your answers are in your file")
     terminal.child.wait()
     assert terminal.child.exitstatus == 0
 
