@@ -90,7 +90,7 @@ def known(exercise_id: Any) -> Entry:
     from difflib import get_close_matches
 
     typed = id_typed(exercise_id)
-    likely = get_close_matches(typed, INDEX, n=3, cutoff=0.6)
+    likely = get_close_matches(typed, INDEX, n=3, cutoff=0.65)
     close = likely or get_close_matches(typed, INDEX, n=3, cutoff=0.0)
     names = " or ".join(f'"{name}"' for name in close)
     raise UnknownExerciseError(

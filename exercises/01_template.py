@@ -42,6 +42,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 
@@ -67,7 +68,7 @@ from autograd_course import diagnose, grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "square", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Square(torch.autograd.Function):
+class Square(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -95,7 +96,7 @@ grade("square", Square)
 
 
 # %% nbgrader={"grade": false, "grade_id": "scaled-sigmoid", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ScaledSigmoid(torch.autograd.Function):
+class ScaledSigmoid(Function):
     @staticmethod
     def forward(ctx, x: Tensor, gain: float, slope: float) -> Tensor:
         # YOUR CODE HERE
@@ -121,7 +122,7 @@ grade("scaled-sigmoid", ScaledSigmoid)
 
 
 # %% nbgrader={"grade": false, "grade_id": "weighted-sum", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class WeightedSum(torch.autograd.Function):
+class WeightedSum(Function):
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -149,7 +150,7 @@ grade("weighted-sum", WeightedSum)
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ClippedReLU(torch.autograd.Function):
+class ClippedReLU(Function):
     @staticmethod
     def forward(ctx, x: Tensor, ceiling: float) -> Tensor:
         # YOUR CODE HERE
@@ -181,7 +182,7 @@ grade("clipped-relu", ClippedReLU)
 
 
 # %% nbgrader={"grade": false, "grade_id": "linear", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Linear(torch.autograd.Function):
+class Linear(Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         # YOUR CODE HERE
@@ -211,7 +212,7 @@ grade("linear", Linear)
 
 
 # %% nbgrader={"grade": false, "grade_id": "to-polar", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ToPolar(torch.autograd.Function):
+class ToPolar(Function):
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         # YOUR CODE HERE
@@ -237,7 +238,7 @@ grade("to-polar", ToPolar)
 
 
 # %%
-class SmoothL1(torch.autograd.Function):
+class SmoothL1(Function):
     @staticmethod
     def forward(ctx, prediction: Tensor, target: Tensor, beta: float) -> Tensor:
         error = prediction - target  # 1
@@ -316,7 +317,7 @@ grade("predict-grad-output", prediction)
 
 
 # %%
-class BrokenCube(torch.autograd.Function):
+class BrokenCube(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -354,7 +355,7 @@ grade("repair-cube", Cube)
 
 
 # %%
-class BrokenMultiply(torch.autograd.Function):
+class BrokenMultiply(Function):
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor) -> Tensor:
         ctx.save_for_backward(x, y)
@@ -390,7 +391,7 @@ grade("repair-multiply", Multiply)
 
 
 # %%
-class BrokenMean(torch.autograd.Function):
+class BrokenMean(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.shape = x.shape
@@ -419,7 +420,7 @@ grade("repair-mean", Mean)
 
 
 # %%
-class BrokenAbsolute(torch.autograd.Function):
+class BrokenAbsolute(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -449,7 +450,7 @@ grade("repair-absolute", Absolute)
 
 
 # %%
-class BrokenPower(torch.autograd.Function):
+class BrokenPower(Function):
     @staticmethod
     def forward(ctx, x: Tensor, exponent: float) -> Tensor:
         ctx.save_for_backward(x)

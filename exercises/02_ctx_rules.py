@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 from autograd_course.lesson import show_error
@@ -57,7 +58,7 @@ from autograd_course.lesson import show_error
 
 
 # %% nbgrader={"grade": false, "grade_id": "snake", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Snake(torch.autograd.Function):
+class Snake(Function):
     @staticmethod
     def forward(x: Tensor, a: float) -> Tensor:
         # YOUR CODE HERE
@@ -90,7 +91,7 @@ grade("snake", Snake)
 
 
 # %% nbgrader={"grade": false, "grade_id": "sort-with-indices", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class SortWithIndices(torch.autograd.Function):
+class SortWithIndices(Function):
     @staticmethod
     def forward(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
         # YOUR CODE HERE
@@ -133,7 +134,7 @@ grade("sort-with-indices", SortWithIndices)
 
 
 # %% nbgrader={"grade": false, "grade_id": "strided-gain", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class StridedGain(torch.autograd.Function):
+class StridedGain(Function):
     @staticmethod
     def forward(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
         # YOUR CODE HERE
@@ -166,7 +167,7 @@ grade("strided-gain", StridedGain)
 
 
 # %% nbgrader={"grade": false, "grade_id": "leaky-relu-in-place", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LeakyReLUInPlace(torch.autograd.Function):
+class LeakyReLUInPlace(Function):
     @staticmethod
     def forward(x: Tensor, slope: float) -> Tensor:
         # YOUR CODE HERE
@@ -202,7 +203,7 @@ grade("leaky-relu-in-place", LeakyReLUInPlace)
 
 
 # %% nbgrader={"grade": false, "grade_id": "frozen-target", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class FrozenTargetLoss(torch.autograd.Function):
+class FrozenTargetLoss(Function):
     @staticmethod
     def forward(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -236,7 +237,7 @@ grade("frozen-target", FrozenTargetLoss)
 
 
 # %%
-class Rectify(torch.autograd.Function):
+class Rectify(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x > 0)  # 1
@@ -278,7 +279,7 @@ grade("card-skip-connection", suspect)
 
 
 # %%
-class MeanSpread(torch.autograd.Function):
+class MeanSpread(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)  # 1
@@ -322,7 +323,7 @@ grade("card-two-outputs", suspect)
 
 
 # %%
-class Tenth(torch.autograd.Function):
+class Tenth(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.mark_dirty(x)  # 1
@@ -362,7 +363,7 @@ grade("card-gradient-scale", suspect)
 
 
 # %%
-class Weigh(torch.autograd.Function):
+class Weigh(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         Weigh.x = x  # 1

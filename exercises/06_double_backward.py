@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 
@@ -54,7 +55,7 @@ from autograd_course import diagnose, grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "cube-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Cube(torch.autograd.Function):
+class Cube(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -85,7 +86,7 @@ grade("cube-twice", Cube)
 
 
 # %% nbgrader={"grade": false, "grade_id": "exp-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Exp(torch.autograd.Function):
+class Exp(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -116,7 +117,7 @@ grade("exp-twice", Exp)
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Sinh(torch.autograd.Function):
+class Sinh(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -152,7 +153,7 @@ grade("sinh-by-output", Sinh)
 
 
 # %% nbgrader={"grade": false, "grade_id": "logsumexp-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LogSumExp(torch.autograd.Function):
+class LogSumExp(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -225,7 +226,7 @@ grade("gradient-penalty", gradient_penalty)
 
 
 # %%
-class BrokenCrossEntropy(torch.autograd.Function):
+class BrokenCrossEntropy(Function):
     @staticmethod
     def forward(ctx, logits: Tensor, target: Tensor) -> Tensor:
         picked = logits.gather(-1, target.unsqueeze(-1)).squeeze(-1)
@@ -310,7 +311,7 @@ def slope(x: Tensor) -> Tensor:
     return s + x * s * (1 - s)  # 1
 
 
-class SwishBackward(torch.autograd.Function):
+class SwishBackward(Function):
     @staticmethod
     def forward(ctx, g: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)  # 2
@@ -322,7 +323,7 @@ class SwishBackward(torch.autograd.Function):
         return h * slope(x), None  # 5
 
 
-class Swish(torch.autograd.Function):
+class Swish(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)  # 6

@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
@@ -60,7 +61,7 @@ from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 
 
 # %% nbgrader={"grade": false, "grade_id": "elu-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ELU(torch.autograd.Function):
+class ELU(Function):
     @staticmethod
     def forward(x: Tensor, alpha: float) -> Tensor:
         # YOUR CODE HERE
@@ -93,7 +94,7 @@ grade("elu-by-output", ELU)
 
 
 # %% nbgrader={"grade": false, "grade_id": "maximum-by-mask", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Maximum(torch.autograd.Function):
+class Maximum(Function):
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -126,7 +127,7 @@ grade("maximum-by-mask", Maximum)
 
 
 # %% nbgrader={"grade": false, "grade_id": "swiglu", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class SwiGLU(torch.autograd.Function):
+class SwiGLU(Function):
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -164,7 +165,7 @@ grade("swiglu", SwiGLU)
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LinearReLU(torch.autograd.Function):
+class LinearReLU(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -197,7 +198,7 @@ grade("fused-linear-relu", LinearReLU)
 
 
 # %% nbgrader={"grade": false, "grade_id": "packed-leaky-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class PackedLeakyReLU(torch.autograd.Function):
+class PackedLeakyReLU(Function):
     @staticmethod
     def forward(ctx, x: Tensor, slope: float) -> Tensor:
         # YOUR CODE HERE
@@ -255,7 +256,7 @@ grade("predict-saved-bytes", prediction)
 
 
 # %%
-class FirstShare(torch.autograd.Function):
+class FirstShare(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         exps = torch.exp(x)  # 1
@@ -311,7 +312,7 @@ def checkpointed(block: nn.Module, x: Tensor) -> Tensor:
     raise NotImplementedError
 
 
-class Checkpointed(torch.autograd.Function):
+class Checkpointed(Function):
     @staticmethod
     def forward(ctx, *inputs):
         # YOUR CODE HERE
@@ -344,7 +345,7 @@ grade("checkpointed-block", checkpointed)
 
 
 # %% nbgrader={"grade": false, "grade_id": "invertible-coupling", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Coupling(torch.autograd.Function):
+class Coupling(Function):
     @staticmethod
     def forward(x1: Tensor, x2: Tensor, w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         # YOUR CODE HERE
@@ -388,7 +389,7 @@ grade("invertible-coupling", Coupling)
 
 
 # %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class RowLosses(torch.autograd.Function):
+class RowLosses(Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
         # YOUR CODE HERE

@@ -43,6 +43,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import grade, hint, progress
 from autograd_course.lesson import dropped, leaderboard
@@ -60,7 +61,7 @@ from autograd_course.lesson import dropped, leaderboard
 
 
 # %% nbgrader={"grade": false, "grade_id": "masked-softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class MaskedSoftmax(torch.autograd.Function):
+class MaskedSoftmax(Function):
     @staticmethod
     def forward(s: Tensor, mask: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -116,7 +117,7 @@ grade("attention-forward", attend)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Attention(torch.autograd.Function):
+class Attention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         # YOUR CODE HERE
@@ -138,7 +139,7 @@ grade("attention-backward", Attention)
 
 
 # %%
-class InputsOnly(torch.autograd.Function):
+class InputsOnly(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         p = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)  # 1
@@ -198,7 +199,7 @@ grade("card-late-nan", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-budget", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LeanAttention(torch.autograd.Function):
+class LeanAttention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         # YOUR CODE HERE
@@ -285,7 +286,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class TiledAttention(torch.autograd.Function):
+class TiledAttention(Function):
     @staticmethod
     def forward(
         ctx, q: Tensor, k: Tensor, v: Tensor, causal=False, dropout_p=0.0, seed=0, block=16
@@ -317,7 +318,7 @@ grade("attention-tiled", TiledAttention)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class TwiceAttention(torch.autograd.Function):
+class TwiceAttention(Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         # YOUR CODE HERE
@@ -348,7 +349,7 @@ grade("attention-twice", TwiceAttention)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GroupedAttention(torch.autograd.Function):
+class GroupedAttention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         # YOUR CODE HERE

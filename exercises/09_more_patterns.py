@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import grade, hint, progress
 
@@ -60,7 +61,7 @@ from autograd_course import grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "log-sum-exp", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LogSumExp(torch.autograd.Function):
+class LogSumExp(Function):
     @staticmethod
     def forward(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
         # YOUR CODE HERE
@@ -95,7 +96,7 @@ grade("log-sum-exp", LogSumExp)
 
 
 # %% nbgrader={"grade": false, "grade_id": "batch-norm", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class BatchNorm(torch.autograd.Function):
+class BatchNorm(Function):
     @staticmethod
     def forward(x: Tensor, eps: float) -> Tensor:
         # YOUR CODE HERE
@@ -134,7 +135,7 @@ grade("batch-norm", BatchNorm)
 
 
 # %% nbgrader={"grade": false, "grade_id": "plain-conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class PlainConv1d(torch.autograd.Function):
+class PlainConv1d(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -175,7 +176,7 @@ grade("plain-conv1d", PlainConv1d)
 
 
 # %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Conv1d(torch.autograd.Function):
+class Conv1d(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, stride: int, padding: int, groups: int) -> Tensor:
         # YOUR CODE HERE
@@ -206,7 +207,7 @@ grade("conv1d", Conv1d)
 
 
 # %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class ComplexMultiply(torch.autograd.Function):
+class ComplexMultiply(Function):
     @staticmethod
     def forward(z: Tensor, w: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -241,7 +242,7 @@ grade("complex-multiply", ComplexMultiply)
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GradientReversal(torch.autograd.Function):
+class GradientReversal(Function):
     @staticmethod
     def forward(x: Tensor, strength: float) -> Tensor:
         # YOUR CODE HERE

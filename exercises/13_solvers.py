@@ -43,6 +43,7 @@ import numpy as np
 import scipy
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 
@@ -61,7 +62,7 @@ from autograd_course import diagnose, grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "lambert-w", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LambertW(torch.autograd.Function):
+class LambertW(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -111,7 +112,7 @@ def solve_kepler(M, e):
 
 
 # %% nbgrader={"grade": false, "grade_id": "kepler", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Kepler(torch.autograd.Function):
+class Kepler(Function):
     @staticmethod
     def forward(M: Tensor, e: Tensor) -> Tensor:
         E = solve_kepler(M.numpy(force=True), e.numpy(force=True))
@@ -159,7 +160,7 @@ def settled(step, start: Tensor) -> Tensor:
 
 
 # %% nbgrader={"grade": false, "grade_id": "equilibrium-layer", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Equilibrium(torch.autograd.Function):
+class Equilibrium(Function):
     @staticmethod
     def forward(x: Tensor, W: Tensor) -> Tensor:
         # YOUR CODE HERE
@@ -192,7 +193,7 @@ grade("equilibrium-layer", Equilibrium)
 
 
 # %% nbgrader={"grade": false, "grade_id": "triangular-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class TriangularSolve(torch.autograd.Function):
+class TriangularSolve(Function):
     @staticmethod
     def forward(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
         # YOUR CODE HERE

@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 from autograd_course.lesson import build, show_error
@@ -133,7 +134,7 @@ grade("soft-threshold-operator", soft_threshold)
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-threshold-function", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class SoftThreshold(torch.autograd.Function):
+class SoftThreshold(Function):
     @staticmethod
     def forward(x: Tensor, threshold: Tensor) -> Tensor:
         # YOUR CODE HERE

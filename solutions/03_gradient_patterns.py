@@ -46,6 +46,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import grade, hint, progress
 
@@ -58,7 +59,7 @@ from autograd_course import grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "gather-rows", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GatherRows(torch.autograd.Function):
+class GatherRows(Function):
     @staticmethod
     def forward(table: Tensor, index: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -98,7 +99,7 @@ grade("gather-rows", GatherRows)
 
 
 # %% nbgrader={"grade": false, "grade_id": "swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Swish(torch.autograd.Function):
+class Swish(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -136,7 +137,7 @@ grade("swish", Swish)
 
 
 # %% nbgrader={"grade": false, "grade_id": "learnable-swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LearnableSwish(torch.autograd.Function):
+class LearnableSwish(Function):
     @staticmethod
     def forward(x: Tensor, beta: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -175,7 +176,7 @@ grade("learnable-swish", LearnableSwish)
 
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class BroadcastMultiply(torch.autograd.Function):
+class BroadcastMultiply(Function):
     @staticmethod
     def forward(x: Tensor, y: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -222,7 +223,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 
 
 # %% nbgrader={"grade": false, "grade_id": "max-with-ties", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class MaxWithTies(torch.autograd.Function):
+class MaxWithTies(Function):
     @staticmethod
     def forward(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
         ### BEGIN SOLUTION
@@ -265,7 +266,7 @@ grade("max-with-ties", MaxWithTies)
 
 
 # %% nbgrader={"grade": false, "grade_id": "soft-rank", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class SoftRank(torch.autograd.Function):
+class SoftRank(Function):
     @staticmethod
     def forward(x: Tensor, tau: float) -> Tensor:
         ### BEGIN SOLUTION
@@ -304,7 +305,7 @@ grade("soft-rank", SoftRank)
 
 
 # %%
-class MeanPool(torch.autograd.Function):
+class MeanPool(Function):
     @staticmethod
     def forward(tokens: Tensor, mask: Tensor) -> Tensor:
         count = mask.sum(1, keepdim=True)  # 1
@@ -387,7 +388,7 @@ grade("predict-patterns", prediction)
 
 
 # %% nbgrader={"grade": false, "grade_id": "gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GELU(torch.autograd.Function):
+class GELU(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION

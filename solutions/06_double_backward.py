@@ -40,6 +40,7 @@ if "google.colab" in sys.modules:
 # %% jupyter={"source_hidden": true}
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import diagnose, grade, hint, progress
 
@@ -54,7 +55,7 @@ from autograd_course import diagnose, grade, hint, progress
 
 
 # %% nbgrader={"grade": false, "grade_id": "cube-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Cube(torch.autograd.Function):
+class Cube(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -89,7 +90,7 @@ grade("cube-twice", Cube)
 
 
 # %% nbgrader={"grade": false, "grade_id": "exp-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Exp(torch.autograd.Function):
+class Exp(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -124,7 +125,7 @@ grade("exp-twice", Exp)
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Sinh(torch.autograd.Function):
+class Sinh(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -164,7 +165,7 @@ grade("sinh-by-output", Sinh)
 
 
 # %% nbgrader={"grade": false, "grade_id": "logsumexp-hessian", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LogSumExp(torch.autograd.Function):
+class LogSumExp(Function):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -249,7 +250,7 @@ grade("gradient-penalty", gradient_penalty)
 
 
 # %%
-class BrokenCrossEntropy(torch.autograd.Function):
+class BrokenCrossEntropy(Function):
     @staticmethod
     def forward(ctx, logits: Tensor, target: Tensor) -> Tensor:
         picked = logits.gather(-1, target.unsqueeze(-1)).squeeze(-1)
@@ -342,7 +343,7 @@ def slope(x: Tensor) -> Tensor:
     return s + x * s * (1 - s)  # 1
 
 
-class SwishBackward(torch.autograd.Function):
+class SwishBackward(Function):
     @staticmethod
     def forward(ctx, g: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)  # 2
@@ -354,7 +355,7 @@ class SwishBackward(torch.autograd.Function):
         return h * slope(x), None  # 5
 
 
-class Swish(torch.autograd.Function):
+class Swish(Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)  # 6

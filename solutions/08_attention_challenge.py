@@ -43,6 +43,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from autograd_course import grade, hint, progress
 from autograd_course.lesson import dropped, leaderboard
@@ -60,7 +61,7 @@ from autograd_course.lesson import dropped, leaderboard
 
 
 # %% nbgrader={"grade": false, "grade_id": "masked-softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class MaskedSoftmax(torch.autograd.Function):
+class MaskedSoftmax(Function):
     @staticmethod
     def forward(s: Tensor, mask: Tensor) -> Tensor:
         ### BEGIN SOLUTION
@@ -128,7 +129,7 @@ grade("attention-forward", attend)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-backward", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class Attention(torch.autograd.Function):
+class Attention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         ### BEGIN SOLUTION
@@ -165,7 +166,7 @@ grade("attention-backward", Attention)
 
 
 # %%
-class InputsOnly(torch.autograd.Function):
+class InputsOnly(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         p = torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1)  # 1
@@ -227,7 +228,7 @@ grade("card-late-nan", suspect)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-budget", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class LeanAttention(torch.autograd.Function):
+class LeanAttention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
         ### BEGIN SOLUTION
@@ -362,7 +363,7 @@ def online_softmax(q_i: Tensor, i: int, k: Tensor, v: Tensor, options) -> tuple[
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class TiledAttention(torch.autograd.Function):
+class TiledAttention(Function):
     @staticmethod
     def forward(
         ctx, q: Tensor, k: Tensor, v: Tensor, causal=False, dropout_p=0.0, seed=0, block=16
@@ -417,7 +418,7 @@ grade("attention-tiled", TiledAttention)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class TwiceAttention(torch.autograd.Function):
+class TwiceAttention(Function):
     @staticmethod
     def forward(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         ### BEGIN SOLUTION
@@ -459,7 +460,7 @@ grade("attention-twice", TwiceAttention)
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}
-class GroupedAttention(torch.autograd.Function):
+class GroupedAttention(Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         ### BEGIN SOLUTION
