@@ -160,7 +160,7 @@ grade("swiglu", SwiGLU)
 #
 # **Write** the three methods.
 #
-# **Constraints:** save nothing but inputs and the output. Do not save the matrix before the ReLU, or a mask of it, because no other operation needs them. At exactly 0 the gradient is 0, as in `torch.relu`.
+# **Constraints:** save nothing but inputs and the output. Do not save the matrix before the ReLU, or a mask of it, because no other operation needs them. At exactly 0, the gradient is 0, as in `torch.relu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}

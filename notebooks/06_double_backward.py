@@ -66,8 +66,8 @@ from autograd_course.visualize import compare_flows, jacobian_view, knowledge_ch
 # $$L = \frac{1}{N}\sum_i \bigl(h'(x_i) - \text{slope}_i\bigr)^2 + h(0)^2 .$$
 #
 # This loss contains a gradient, and training differentiates that gradient again. PyTorch calls this
-# *double backward*. The same kind of loss trains models of molecules on forces, and networks that
-# solve differential equations.
+# *double backward*. The same kind of loss is used to train models of molecules on forces, and to
+# train networks that solve differential equations.
 #
 # The network's activation is the softplus. Its derivative is the sigmoid $\sigma(x)$. A colleague
 # wrote it as a Function: `forward` computes $\sigma$ and saves it, so `backward` is a single
@@ -720,7 +720,7 @@ for loss in (linear_loss, square_loss):
             print(gradient_of_total(CubeOnce.apply, loss, how))
 
 # %% [markdown]
-# PyTorch raises an error in one of the four cases. In the other three it drops $v^2$, so only the
+# PyTorch raises an error in one of the four cases. In the other three, it drops $v^2$, so only the
 # derivative of $x$ remains, which is 1. The decorator adds a node to the graph, and this node
 # raises the error when a gradient arrives. There are two situations in which no gradient arrives:
 #

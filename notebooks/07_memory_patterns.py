@@ -71,9 +71,9 @@ KiB, MiB = 1024, 1024**2
 # 8192 words. The parameters take 5 MiB, and our accelerator has 16 MiB for everything else. (A real
 # accelerator has thousands of times more memory, and a real model needs it.)
 #
-# `peak_bytes` runs forward and backward once. It returns the largest number of bytes that were in
-# use at the same time. On the CPU it counts the memory of tensors, so every machine gives the same
-# number.
+# `peak_bytes` runs one forward and one backward pass. It returns the largest number of bytes that
+# were in use at the same time. On the CPU it counts the memory of tensors, so every machine gives
+# the same number.
 
 
 # %% jupyter={"source_hidden": true}
@@ -530,7 +530,7 @@ Again.apply(x, block).sum().backward()
 print("gradient of a weight:", block.up.weight.grad)
 
 # %% [markdown]
-# They do not, and PyTorch raises no error. `grad(y, x, …)` computes only the gradient of $x$. The
+# They do not, but PyTorch raises no error. `grad(y, x, …)` computes only the gradient of $x$. The
 # inputs of this Function are `x` and `block`, and `block` is not a tensor. So you must also pass
 # the parameters, as in `Again.apply(x, block, *block.parameters())`, and backward must return a
 # gradient for each of them.
@@ -546,7 +546,7 @@ print("forward multiplied by ", y.tolist())
 print("backward multiplied by", ones.grad.tolist())
 
 # %% [markdown]
-# This is the gradient of a network that never ran, and again PyTorch raises no error. So forward
+# This is the gradient of a network that never ran, but again PyTorch raises no error. So forward
 # must store the state of the random number generator with `torch.get_rng_state()`. Backward sets
 # this state with `torch.set_rng_state()` before the second run. It does so inside
 # `torch.random.fork_rng()`, which restores the current state afterwards.
@@ -587,8 +587,8 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 # The next cell runs four layers, each a linear layer with a swish, in four ways. Choose one of them
 # in the table and play it. The memory grows in the forward pass and shrinks in the backward pass.
 # With four segments, each spike in the backward pass is a segment that runs again. The red dashed
-# line is a budget of 384 KiB. The table shows the peak of the *saved* tensors. If you tick the box,
-# the picture also contains gradients and temporary results. `peak_bytes` also counts these.
+# line marks a budget of 384 KiB. The table shows the peak of the *saved* tensors. If you tick the
+# box, the picture also contains gradients and temporary results. `peak_bytes` also counts these.
 
 # %%
 vote("07", "one-checkpoint")
@@ -1018,8 +1018,8 @@ with figure(width=6.6, height=3.4) as (axes,):
 
 # %% [markdown]
 # With weights of the usual size, the error stays small. Large weights amplify it at each coupling.
-# As in every recomputation, dropout needs its random state, and a batch norm must not count twice.
-# `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
+# As in every recomputation, dropout needs its random state, and a batch norm must not count a batch
+# twice. `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
 
 # %% [markdown]
 # ## Release tensors during backward

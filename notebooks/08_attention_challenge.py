@@ -68,10 +68,10 @@ from autograd_course.visualize import (
 # %% [markdown]
 # ## A batch with a fully masked row
 #
-# Attention is a lookup that you can differentiate. It computes the dot product of each of $N$
-# queries (the rows of $Q$) with each of $M$ keys (the rows of $K$). A softmax turns the scores of a
-# query into weights that sum to 1. The output is the average of the values (the rows of $V$) with
-# these weights:
+# Attention is a differentiable lookup. It computes the dot product of each of $N$ queries (the rows
+# of $Q$) with each of $M$ keys (the rows of $K$). A softmax turns the scores of a query into
+# weights that sum to 1. The output is the average of the values (the rows of $V$) with these
+# weights:
 #
 # $$S = \frac{Q K^\top}{\sqrt{E}} + \text{mask}, \qquad P = \operatorname{softmax}(S), \qquad
 # O = P V .$$
@@ -175,9 +175,9 @@ print("gradient:       ", gradient.numpy().round(2).tolist())
 # %% [markdown]
 # ## The whole thing, working
 #
-# Here is a complete attention as a Function. The rest of the lesson explains it, and then reduces
-# its memory step by step. Its `forward` is combined, because `setup_context` does not see the
-# weights $P$ that backward needs.
+# Here is a complete attention Function. The rest of the lesson explains it, and then reduces its
+# memory step by step. Its `forward` is combined, because `setup_context` does not see the weights
+# $P$ that backward needs.
 
 
 # %%
@@ -350,7 +350,7 @@ for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
 #
 # $$L_i = \log \sum_j e^{S_{ij}}, \qquad P_{ij} = e^{S_{ij} - L_i} .$$
 #
-# **Compute $D$ without $P$.** Write $D$ out for a row $i$, insert $dP = dO\,V^\top$, and exchange
+# **Compute $D$ without $P$.** Write out $D$ for a row $i$, insert $dP = dO\,V^\top$, and exchange
 # the sums:
 #
 # $$D_i = \sum_j P_{ij}\, dP_{ij} = \sum_j P_{ij} \sum_f dO_{if} V_{jf}
@@ -359,9 +359,9 @@ for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
 # The sum over all keys becomes a sum over the few features of the *output*. So backward needs $Q$,
 # $K$, $V$, $O$ and $L$, and the size of each of them is linear in the number of tokens.
 #
-# A mask needs two more lines. Backward masks the recomputed $S$ as forward did. In a fully masked
-# row, $S$ and $L$ are both $-\infty$, and $S - L$ would be `nan`, so subtract 0 instead of $L$
-# there.
+# A mask takes two more lines of code. Backward masks the recomputed $S$ as forward did. In a fully
+# masked row, $S$ and $L$ are both $-\infty$, and $S - L$ would be `nan`, so subtract 0 instead of
+# $L$ there.
 
 
 # %%
@@ -532,7 +532,7 @@ grade("merge-halves", merge)
 #
 # The course's `TiledAttention` works like this. The next cell shows the *peak*: the most memory
 # that all tensors except the inputs take at one time during the forward and backward passes. You
-# know what `Attention` and `LeanAttention` save. Which peak do you expect for `LeanAttention`?
+# know what `Attention` and `LeanAttention` save. What peak do you expect for `LeanAttention`?
 
 # %%
 vote("08", "lean-peak")
@@ -639,14 +639,14 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the position", 
 # %% [markdown]
 # A seed restores the *sequence* of random numbers. But in the backward pass, many of these numbers
 # belong to different weights than in the forward pass, so the two patterns differ. The gradient is
-# wrong, and PyTorch raises no error.
+# wrong, but PyTorch raises no error.
 #
 # So use a *function* of the position instead of a sequence. A hash of the seed, the row and the
 # column decides whether dropout removes the weight $(i, j)$. Each tile can compute its part at any
 # time and in any order, and it always gets the same answer. The course's function is called
 # `dropped`. GPU kernels use a random number generator of this kind, such as Philox.
 #
-# The formula for $D$ is also true with dropout. Let $Z$ be the pattern of zeros and $1/(1-p)$. Then
+# The formula for $D$ also holds with dropout. Let $Z$ be the pattern of zeros and $1/(1-p)$. Then
 # $O = (P \circ Z) V$ and $dP = Z \circ (dO\, V^\top)$, and $\operatorname{rowsum}(dO \circ O)$ is
 # still the row sum of $P \circ dP$.
 

@@ -182,8 +182,8 @@ for name, f in (("naive", naive), ("guarded", guarded), ("Log1pExp", Log1pExp.ap
 #
 # `torch.where` does not protect the gradient. It selects values. Its backward sends 0 into the
 # branch that was not selected, and autograd still multiplies this 0 by $e^x = \infty$. You can
-# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you write a Function
-# and simplify the product on paper before the computer multiplies. (In your own code, call
+# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you can write a
+# Function and simplify the product on paper before the computer multiplies. (In your own code, call
 # `torch.nn.functional.softplus`. It does the same.)
 #
 # ### Checkpoint 1

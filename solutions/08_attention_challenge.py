@@ -405,7 +405,7 @@ grade("attention-tiled", TiledAttention)
 # %% [markdown]
 # ## Tier 5 · Differentiable twice ★ (3 points · hard · 25 minutes · needs "Differentiable twice")
 #
-# Your tier 3 computes the right gradient. But its *second* derivative is wrong, and PyTorch raises no error. Lesson 06 explains why: one of the saved tensors is an intermediate.
+# Your tier 3 computes the right gradient. But its *second* derivative is wrong, and PyTorch does not raise an error. Lesson 06 explains why: one of the saved tensors is an intermediate.
 #
 # So now the log-sum-exp becomes an output of shape `(..., N)`, and backward also receives a gradient for it:
 #

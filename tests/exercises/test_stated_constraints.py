@@ -121,7 +121,7 @@ STATED: dict[str, dict[str, str]] = {
     "swiglu": {"save nothing but `a` and `b`": "saves the sigmoid too"},
     "fused-linear-relu": {
         "nothing but inputs and the output": "saves it and the output",
-        "At exactly 0 the gradient is 0": "passes at 0",
+        "At exactly 0, the gradient is 0": "passes at 0",
     },
     "packed-leaky-relu": {
         "one bit per element": "a boolean mask",
