@@ -5,7 +5,7 @@
 #
 # Lesson 06 showed which saved tensors a second derivative can use. Here you write four Functions that support double backward, and two routines that differentiate a gradient. Then you repair a Function, predict a second derivative, and find the wrong line in a colleague's code. You may have solved `cube-twice` and `exp-twice` in the lesson already.
 #
-# **Given:** the task, the formula of forward, and the signatures of all methods and functions. Each new class has a separate `forward` and `setup_context`.
+# **Given:** the task, the formula for forward, and the signatures of all methods and functions. Each new class has a separate `forward` and `setup_context`.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
@@ -113,7 +113,7 @@ grade("exp-twice", Exp)
 #
 # **Write** the three methods.
 #
-# **Constraint:** save nothing but the output $y$. So express $\cosh x$ with $y$ alone. The functions sinh and cosh satisfy an identity, just like sine and cosine.
+# **Constraint:** save nothing but the output $y$. So express $\cosh x$ in terms of $y$ alone. The functions sinh and cosh satisfy an identity, just like sine and cosine.
 
 
 # %% nbgrader={"grade": false, "grade_id": "sinh-by-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -180,11 +180,11 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # $$(Hv)_k = \sum_l \frac{\partial^2 f}{\partial x_k \, \partial x_l} \, v_l .$$
 #
-# The tensors in `inputs` do not require grad. They must not require grad afterwards, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zero.
+# The tensors in `inputs` do not require grad. They must not require grad afterwards either, so create leaves of your own. `f` may be linear in one of them. Then its part of the product is zero.
 #
 # **Write** the function. It returns a tuple.
 #
-# **Constraints:** the Hessian has $n^2$ entries and is never built, neither at once nor row by row. Two backward passes are enough for any $n$. Also, `f` is evaluated at `inputs` alone: finite differences only approximate the product.
+# **Constraints:** the Hessian has $n^2$ entries and is never built, either at once or row by row. Two backward passes are enough for any $n$. Also, `f` is evaluated only at `inputs`: finite differences only approximate the product.
 
 
 # %% nbgrader={"grade": false, "grade_id": "hessian-vector-product", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -203,7 +203,7 @@ grade("hessian-vector-product", hvp)
 #
 # $$\frac{1}{N} \sum_{i=1}^{N} \bigl(\lVert \nabla_{x_i} \, \text{critic}(x_i) \rVert_2 - 1\bigr)^2 .$$
 #
-# `x` has shape `(N, ...)`. A sample may be a row or an image with several dimensions, and each sample has one norm over all its dimensions. `critic(x)` has shape `(N,)` or `(N, 1)`. Each score depends on its own sample only, so one backward pass computes all gradients. `x` does not require grad.
+# `x` has shape `(N, ...)`. A sample may be a row or an image with several dimensions, and each sample has one norm over all its dimensions. `critic(x)` has shape `(N,)` or `(N, 1)`. Each score depends only on its own sample, so one backward pass computes all gradients. `x` does not require grad.
 #
 # **Write** the function. It returns a tensor with a single number.
 #
@@ -288,7 +288,7 @@ grade("repair-hessian", CrossEntropy)
 #         return 3 * square * grad_output
 # ```
 #
-# The loss is $L = y^2$ with $y = x^3$, at $x = 1$. The true derivatives are $6$ and $30$. Which first and which second derivative does autograd compute with `create_graph=True`? Predict the two numbers before you run anything.
+# The loss is $L = y^2$ with $y = x^3$, at $x = 1$. The true derivatives are $6$ and $30$. Which first and second derivatives does autograd compute with `create_graph=True`? Predict the two numbers before you run anything.
 #
 # **Write** the numbers into the list.
 
@@ -302,7 +302,7 @@ grade("predict-second-derivative", prediction)
 # %% [markdown]
 # ## 9 · A copied pattern ★ (1 point · medium · 10 minutes · needs "A second Function for backward")
 #
-# A colleague wants to replace the leaky ReLU in a critic by the swish $y = x\,\sigma(x)$. For this she copied the project's leaky ReLU, whose `backward` calls a second Function, and changed the formulas. `gradcheck` passes the new Function, but a gradient penalty now has a wrong gradient with respect to the weight `w`.
+# A colleague wants to replace the leaky ReLU in a critic with the swish $y = x\,\sigma(x)$. To do this, she copied the project's leaky ReLU, whose `backward` calls a second Function, and changed the formulas. The new Function passes `gradcheck`, but a gradient penalty now has a wrong gradient with respect to the weight `w`.
 
 
 # %%

@@ -4,7 +4,7 @@
 # # 06 · Gradients of gradients
 #
 # **You will** differentiate through `backward`. You train a network on slopes, compute
-# Hessian-vector products and add a gradient penalty, and you see how each of them can go wrong
+# Hessian-vector products, and add a gradient penalty. You also see how each of them can go wrong
 # without an error.
 #
 # **You will learn** when autograd records `backward`, which saved tensors a second derivative can
@@ -66,12 +66,12 @@ from autograd_course.visualize import compare_flows, jacobian_view, knowledge_ch
 # $$L = \frac{1}{N}\sum_i \bigl(h'(x_i) - \text{slope}_i\bigr)^2 + h(0)^2 .$$
 #
 # This loss contains a gradient, and training differentiates that gradient again. PyTorch calls this
-# *double backward*. The same kind of loss trains models of molecules on forces, and networks that
-# solve differential equations.
+# *double backward*. The same kind of loss is used to train models of molecules on forces, and to
+# train networks that solve differential equations.
 #
-# The activation of the network is the softplus. Its derivative is the sigmoid $\sigma(x)$. A
-# colleague wrote it as a Function: `forward` computes $\sigma$ and saves it, so that `backward` is
-# a single product. `gradcheck` passes it.
+# The network's activation is the softplus. Its derivative is the sigmoid $\sigma(x)$. A colleague
+# wrote it as a Function: `forward` computes $\sigma$ and saves it, so `backward` is a single
+# multiplication. It passes `gradcheck`.
 
 
 # %%
@@ -126,7 +126,7 @@ def error_in_cm(hill):
 
 
 # %% [markdown]
-# `fit`, which the hidden cell defines, trains the network. Call it with this Function and with
+# The hidden cell defines `fit`, which trains the network. Call it with this Function and with
 # PyTorch's own softplus:
 
 # %%
@@ -157,9 +157,9 @@ with figure(columns=2, height=3.6) as (watched, built):
 # %% [markdown]
 # Both activations have the same values and the same first derivative, but the networks learn
 # different hills. PyTorch raised no error, and `gradcheck` passed. The difference is in the
-# gradient of the gradient, and no check has looked at it.
+# gradient of the gradient, and no check has looked at that.
 #
-# **Your turn.** Move the call of `torch.sigmoid` from `forward` to `backward`: save `x`, and return
+# **Your turn.** Move the call to `torch.sigmoid` from `forward` to `backward`: save `x`, and return
 # `grad_output * torch.sigmoid(saved)`. No value changes. Run the cell before and after your change.
 
 
@@ -236,10 +236,10 @@ for create_graph in (False, True):
     print("  the gradient has a graph:    ", g.requires_grad)
 
 # %% [markdown]
-# In `forward` and `setup_context`, grad mode is always off. In `backward` it is on only if the
-# caller passes `create_graph=True` (or uses `torch.func.grad`, see lesson 11). Then `backward` is
-# ordinary code: autograd records every operation on a tensor that has a graph, and you can
-# differentiate the result again.
+# In `forward` and `setup_context`, grad mode is always off. In `backward`, it is on only if the
+# caller passes `create_graph=True` (or uses `torch.func.grad`, see lesson 11). In that case,
+# `backward` is ordinary code: autograd records every operation on a tensor that has a graph, and
+# you can differentiate the result again.
 #
 # So you can differentiate a Function as often as you like, without extra code, if its `backward`
 # consists of differentiable operations on tensors that have a graph. Which tensors have one?
@@ -307,12 +307,12 @@ x = torch.tensor([-1.0, 2.0], requires_grad=True)
 #
 # Autograd takes care of the first path, because `grad_output` has a graph. The second path goes
 # through the tensors that `backward` reads from `ctx`, so it depends on your code. If $f'(x)$ is a
-# saved intermediate, the second path is cut and the first one remains. The second derivative is not
-# zero but *incomplete*, which is harder to notice. This is what happened on the hill.
+# saved intermediate, the second path is cut, but the first one remains. The second derivative is
+# not zero but *incomplete*, which is harder to notice. This is what happened on the hill.
 #
 # Take $L = y^2/2$. Then $g = y$ and $v = y\,\sigma(x)$. Autograd recorded the backward pass, so you
-# can look at its graph. The next cell shows the graph of $v$ for both Functions. The picture calls
-# $v$ `loss`. Step through it with → and ←.
+# can look at its graph. The next cell shows the graph of $v$ for both Functions. In the picture,
+# $v$ is called `loss`. Step through it with → and ←.
 
 
 # %%
@@ -336,7 +336,7 @@ compare_flows(flows, torch.tensor(1.0))
 #
 # ### Exercise 1: cube-twice
 #
-# Write $y = x^3$ so that its second derivative is right, too. Which tensor does `backward` need?
+# Write $y = x^3$ so that its second derivative is also right. Which tensor does `backward` need?
 # Save it in `setup_context`. `grade` also differentiates your gradient. If you are stuck, run
 # `hint("cube-twice")` in a new cell.
 
@@ -460,8 +460,8 @@ def two_outputs(x):
 
 # %% [markdown]
 # The loss does not use $s$, so you may expect that `grad_s` is always zero and leave it out. In the
-# first backward pass it is zero. But `backward` itself uses $s$, so in the second pass $s$ receives
-# a gradient.
+# first backward pass, it is zero. But `backward` itself uses $s$, so $s$ receives a gradient in the
+# second pass.
 
 
 # %%
@@ -498,7 +498,7 @@ print(f"PyTorch's:      {second_derivative(softplus):.4f}")
 # answer to code that autograd cannot differentiate: write a Function. `backward` calls this second
 # Function, and the `backward` of the second Function is the double backward.
 #
-# The second Function takes everything on which the gradient depends. Here the gradient is
+# The second Function takes everything that the gradient depends on. Here the gradient is
 # $v = g\,\sigma(x)$. If $h$ is the upstream gradient of $v$, then the gradient with respect to $g$
 # is $h\,\sigma(x)$, and the gradient with respect to $x$ is $h\,g\,\sigma(x)(1-\sigma(x))$. You can
 # also pass the intermediate σ, whose gradient is `None`. Then `backward` recomputes σ only if you
@@ -543,9 +543,9 @@ class WithSecondFunction(Function):
 #
 # *Reference: look here when you choose one of these repairs.*
 #
-# The derivatives of all versions are right to any order. The next cell prints the first four
+# In all versions, the derivatives of every order are right. The next cell prints the first four
 # derivatives at $x = 1$, and the bytes that each version keeps for backward per float32 element.
-# The input is the result of another operation, `1 * x`, so it counts, too.
+# The input is the result of another operation, `1 * x`, so it also counts.
 
 
 # %%
@@ -585,8 +585,8 @@ for name, f in ways.items():
 # %% [markdown]
 # ## How to test it
 #
-# `gradcheck` compares first derivatives only, so it cannot see what `backward` does to its graph.
-# The first derivative of the next four Functions is right. Two of them cut the graph, one with
+# `gradcheck` compares only first derivatives, so it cannot see what `backward` does to its graph.
+# The first derivatives of the next four Functions are right. Two of them cut the graph, one with
 # `detach()` and one with `.data`.
 
 
@@ -616,14 +616,14 @@ for function in (Softplus, UsingDetach, UsingData, Recomputed):
 # $v$ with respect to $x$ *and* $g$, and compares the result with finite differences of $v$. If your
 # Function supports double backward, put this line into its tests.
 #
-# `diagnose` checks second derivatives, too. It reports a wrong one as a note, because most programs
+# `diagnose` also checks second derivatives. It reports a wrong one as a note, because most programs
 # differentiate a Function only once. If you pass `double_backward=True`, it reports an error.
 #
 # ### Checkpoint 1: repair it
 #
 # Here is $y = \arctan x$, with the derivative $1/(1 + x^2)$. This Function is not twice
 # differentiable. Change it so that it supports double backward, and run the cell again. The report
-# should then contain no error.
+# should then contain no errors.
 
 
 # %%
@@ -647,9 +647,9 @@ diagnose(Arctan, (x,), double_backward=True, repair=False)
 # <details><summary>The repair</summary>
 #
 # `slope` is an intermediate. Save the input with `ctx.save_for_backward(x)`, and return
-# `grad_output / (1 + x**2)`. The output $y$ determines the slope, too, because the slope is
-# $\cos^2 y$. But this formula is inaccurate for large $|x|$, where $y$ is close to $\pi/2$: in
-# float32 the slope at $10^6$ is 6% off.
+# `grad_output / (1 + x**2)`. The output $y$ also determines the slope, which is $\cos^2 y$. But
+# this formula is inaccurate for large $|x|$, where $y$ is close to $\pi/2$: in float32, the slope
+# at $10^6$ is off by 6%.
 #
 # </details>
 
@@ -720,9 +720,9 @@ for loss in (linear_loss, square_loss):
             print(gradient_of_total(CubeOnce.apply, loss, how))
 
 # %% [markdown]
-# PyTorch raises an error in one of the four cases. In the other three it drops $v^2$, so only the
+# PyTorch raises an error in one of the four cases. In the other three, it drops $v^2$, so only the
 # derivative of $x$ remains, which is 1. The decorator adds a node to the graph, and this node
-# raises the error when a gradient arrives. In two situations no gradient arrives:
+# raises the error when a gradient arrives. There are two situations in which no gradient arrives:
 #
 # - If `grad_output` does not require grad, the decorator adds no node. This is the case for every
 #   loss that is linear in $y$, such as a plain sum. Then the gradient has no graph, and everything
@@ -789,9 +789,9 @@ for function in (InPlace, TwoVersions):
 #
 # *Extra: for readers who write a `jvp` for forward mode.*
 #
-# The method `jvp` is the derivative in *forward mode*. It takes a small change of the input, the
-# *tangent* $t$, and returns the change of the output, $J t$. Double backward never calls it, so a
-# Function with a `jvp` may still lack a second derivative. `gradcheck` tests the `jvp` only with
+# The method `jvp` computes the derivative in *forward mode*. It takes a small change of the input,
+# the *tangent* $t$, and returns the change of the output, $J t$. Double backward never calls it, so
+# a Function with a `jvp` may still lack a second derivative. `gradcheck` tests the `jvp` only with
 # `check_forward_ad=True`.
 
 
@@ -918,8 +918,8 @@ print("right is", hessian(true_half_square, x).diag().numpy().round(2))
 #
 # The Hessian of a million parameters has $10^{12}$ entries, which take eight terabytes in float64.
 # But you rarely need the matrix. Conjugate gradients, influence functions and the search for the
-# largest eigenvalue only need its product with a vector, $Hv$. It says how the gradient changes if
-# you move along $v$.
+# largest eigenvalue need only its product with a vector, $Hv$. This product tells you how the
+# gradient changes if you move along $v$.
 #
 # The usual way is *reverse over reverse*. Multiply the gradient by $v$, which gives a single
 # number, and differentiate this number: $\nabla_x (\nabla L \cdot v) = H v$. (A backward pass
@@ -951,7 +951,7 @@ print(f"{CountedSmoothMax.calls:3} calls, first entries of H v:", product[:3].nu
 
 # %% [markdown]
 # The matrix takes one call for the gradient and one for each of its 100 rows. The product takes two
-# calls for any size.
+# calls, whatever the size.
 #
 # `grad(g, x, grad_outputs=v)` does the multiplication for you. Two things can go wrong if you have
 # several inputs:
@@ -959,7 +959,7 @@ print(f"{CountedSmoothMax.calls:3} calls, first entries of H v:", product[:3].nu
 # - If the gradient does not depend on an input, `grad` raises an error. With
 #   `materialize_grads=True` it returns zeros.
 # - If one of several gradients is constant, it has no graph, and `grad` raises an error if you pass
-#   it as an output. If you add the products up first, it does no harm.
+#   it as an output. If you add up the products first, the constant gradient does no harm.
 #
 # ### Checkpoint 2
 #
@@ -1067,7 +1067,7 @@ for product in (reverse_over_reverse, forward_over_reverse):
 #
 # *Extra: for readers who want to see what an incomplete Hessian does to an optimizer.*
 #
-# Gradient descent uses the gradient only. Newton's method also uses the Hessian: it fits a parabola
+# Gradient descent uses only the gradient. Newton's method also uses the Hessian: it fits a parabola
 # and jumps to its minimum, $x \leftarrow x - H^{-1} \nabla L$. Close to the minimum, each step
 # doubles the number of correct digits. The next cell minimizes the energy of the last section, with
 # `SmoothMax` and with `LogSumExp`, which saves its softmax.
@@ -1156,15 +1156,15 @@ for name, (penalty, weight, bias) in ways.items():
     print(f"{name:20} penalty {penalty:.3f}, error of ∂W {off_w:4.0%}, of ∂b {off_b:4.0%}")
 
 # %% [markdown]
-# Without `create_graph` the penalty is a constant, and its gradient is zero. With a saved softmax
+# Without `create_graph`, the penalty is a constant, and its gradient is zero. With a saved softmax
 # or the decorator, the path through the softmax is lost. The bias acts only through the softmax, so
-# it gets no gradient, and the gradient of $W$ is a quarter off.
+# it gets no gradient, and the gradient of $W$ is off by a quarter.
 #
-# None of the three raises an error. [PyTorch's
-# note](https://docs.pytorch.org/docs/stable/notes/extending.html) says that double backward raises
-# an error if you use `@once_differentiable`. But the decorator can raise an error only if
-# `grad_output` requires grad. After a plain sum it does not, so the term is lost silently. So
-# compare the gradient of each penalty with finite differences.
+# None of the three raises an error.
+# [PyTorch's note](https://docs.pytorch.org/docs/stable/notes/extending.html) says that double
+# backward raises an error if you use `@once_differentiable`. But the decorator can raise an error
+# only if `grad_output` requires grad. After a plain sum, it does not, and the term is silently
+# lost. So compare the gradient of each penalty with finite differences.
 #
 # ### retain_graph does not repair it
 #
@@ -1187,7 +1187,7 @@ for options in ({}, {"retain_graph": True}, {"create_graph": True}):
         print(f"norm of the gradient of W: {layer.weight.grad.norm():.2f}")
 
 # %% [markdown]
-# With `retain_graph=True` the error is gone, but the penalty has no effect. `retain_graph` keeps
+# With `retain_graph=True`, the error is gone, but the penalty has no effect. `retain_graph` keeps
 # the graph of the *forward* pass. Only `create_graph` makes a graph of the *backward* pass, and it
 # also retains the graph of the forward pass.
 

@@ -71,9 +71,9 @@ KiB, MiB = 1024, 1024**2
 # 8192 words. The parameters take 5 MiB, and our accelerator has 16 MiB for everything else. (A real
 # accelerator has thousands of times more memory, and a real model needs it.)
 #
-# `peak_bytes` runs forward and backward once. It returns the largest number of bytes that were in
-# use at the same time. On the CPU it counts the memory of tensors, so every machine gives the same
-# number.
+# `peak_bytes` runs one forward and one backward pass. It returns the largest number of bytes that
+# were in use at the same time. On the CPU it counts the memory of tensors, so every machine gives
+# the same number.
 
 
 # %% jupyter={"source_hidden": true}
@@ -112,16 +112,17 @@ print(f"{kept_bytes(step, words, target) / MiB:5.1f} MiB saved for backward in a
 
 # %% [markdown]
 # The step needs eight times as much memory as we have. The usual answer is a smaller batch. But
-# first look at the list. It shows the largest tensors that autograd saves in forward because
-# backward needs them. A parameter is *already resident*: it is in memory with or without this step.
-# The other tensors are *saved activations*. The largest one takes 32 MiB, with one number for each
-# of 1024 tokens and 8192 words. The rest belongs to the blocks, and we start there.
+# first look at the list. It shows the largest tensors that autograd saves in the forward pass
+# because backward needs them. A parameter is *already resident*: it is in memory with or without
+# this step. The other tensors are *saved activations*. The largest one takes 32 MiB. It has one
+# number for every combination of the 1024 tokens and the 8192 words. The rest belongs to the
+# blocks, and we start there.
 #
 # ## Save what the next layer saves
 #
-# The network below has a ReLU between two linear layers. The backward of the ReLU needs to know
-# where its input was positive. So this Function saves the input, `h`. `kept_bytes` counts the bytes
-# of the saved activations.
+# The network below has a ReLU between two linear layers. The ReLU's backward needs to know where
+# its input was positive. So this Function saves the input, `h`. `kept_bytes` counts the bytes of
+# the saved activations.
 #
 # **Your turn.** The output of a ReLU is positive exactly where its input is. In `setup_context`,
 # save `output` instead of `h`, and run the cell. How many KiB are still saved?
@@ -213,10 +214,10 @@ print("backward")
 y.sum().backward()
 
 # %% [markdown]
-# The linear layer saves $x$ and its weight, transposed. Both are already resident. The sigmoid
-# saves its output, and the product saves both factors. The output of the sigmoid is one of these
-# factors, so two nodes save the same tensor. Therefore this swish needs two saved activations, $h$
-# and $\sigma(h)$, of 256 KiB each.
+# The linear layer saves $x$ and its transposed weight. Both are already resident. The sigmoid saves
+# its output, and the product saves both factors. The output of the sigmoid is one of these factors,
+# so two nodes save the same tensor. So this swish needs two saved activations of 256 KiB each: $h$
+# and $\sigma(h)$.
 #
 # Autograd releases the saved tensors of a node as soon as the backward pass has finished with this
 # node, unless you pass `retain_graph=True`. Without a backward pass, they stay in memory as long as
@@ -256,7 +257,7 @@ print("without del:", kept_bytes(without_del, x) // KiB, "KiB saved")
 # If no other node saves the output, it costs as much as the input. In this case, save less than a
 # float for each element. A ReLU needs only the sign of its input, so a boolean mask is enough. A
 # `torch.bool` takes one byte, which is a quarter of a float32. You can also pack eight elements
-# into one byte, with one bit for each:
+# into one byte, so that each element takes one bit:
 
 
 # %%
@@ -312,9 +313,10 @@ measure("mask", MaskReLU.apply)
 measure("bits", PackedReLU.apply)
 
 # %% [markdown]
-# Between two layers, the output costs nothing extra, so the masks only add bytes. Alone, the packed
-# mask takes 1/32 of the output. Masks help other operations, too. For `torch.maximum(a, b)`,
-# autograd saves both inputs, although a mask of the elements with $a > b$ is enough.
+# Between two layers, the output costs nothing extra, so the masks only add bytes. If the ReLU is
+# alone, the packed mask takes 1/32 of the memory of the output. Masks also help other operations.
+# For `torch.maximum(a, b)`, autograd saves both inputs, although a mask of the elements with
+# $a > b$ is enough.
 #
 # ### Checkpoint: a packed mask
 #
@@ -440,10 +442,10 @@ for name, saved in (
 
 # %% [markdown]
 # For a sum, autograd saves nothing, so no Function can save less. The built-in `gelu` saves only
-# its input. A GELU composed of several operations saves three tensors, and a Function would save
-# one. So look for a built-in first, and measure with `kept_bytes` before you write your own.
-# Sometimes algebra is enough. For example, a batch norm in eval mode only multiplies and adds fixed
-# numbers. So you can fold it into the weights of the convolution before it.
+# its input. A GELU composed of several operations saves three tensors, while a Function would save
+# only one. So look for a built-in first, and measure with `kept_bytes` before you write your own.
+# Sometimes algebra is enough. For example, a batch norm in eval mode only scales and shifts its
+# input by fixed numbers. So you can fold it into the weights of the convolution before it.
 #
 # For each Function, ask these questions in this order:
 #
@@ -457,7 +459,7 @@ for name, saved in (
 # the ReLU *in place* to the result of the linear layer. This is allowed, because the Function
 # created this tensor and no other code uses it. (Lesson 02 has the rules for changing an *input* in
 # place.) A fused `relu(a + b)` overwrites the sum in the same way, and saves packed bits. The
-# course's package contains both Functions.
+# course package contains both Functions.
 
 # %%
 a, b = torch.randn(2, 256, 256)
@@ -528,7 +530,7 @@ Again.apply(x, block).sum().backward()
 print("gradient of a weight:", block.up.weight.grad)
 
 # %% [markdown]
-# They do not, and PyTorch raises no error. `grad(y, x, …)` computes the gradient of $x$ only. The
+# They do not, but PyTorch raises no error. `grad(y, x, …)` computes only the gradient of $x$. The
 # inputs of this Function are `x` and `block`, and `block` is not a tensor. So you must also pass
 # the parameters, as in `Again.apply(x, block, *block.parameters())`, and backward must return a
 # gradient for each of them.
@@ -544,7 +546,7 @@ print("forward multiplied by ", y.tolist())
 print("backward multiplied by", ones.grad.tolist())
 
 # %% [markdown]
-# This is the gradient of a network that never ran, and again PyTorch raises no error. So forward
+# This is the gradient of a network that never ran, but again PyTorch raises no error. So forward
 # must store the state of the random number generator with `torch.get_rng_state()`. Backward sets
 # this state with `torch.set_rng_state()` before the second run. It does so inside
 # `torch.random.fork_rng()`, which restores the current state afterwards.
@@ -565,8 +567,9 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 # effect. The course's `autograd_course.functions.checkpoint` restores the buffers.
 #
 # **Autocast.** Inside a block `with torch.autocast(…)`, matrix products run in half precision. The
-# backward pass usually runs outside of this block. Then the first run computes in bfloat16, and the
-# second run in float32. So forward must store the autocast state, and backward must restore it.
+# backward pass usually runs outside of this block. Then the first run computes in bfloat16, but the
+# second run computes in float32. So forward must store the autocast state, and backward must
+# restore it.
 #
 # ### What to use in practice
 #
@@ -582,10 +585,10 @@ print("torch.utils.checkpoint:", norm.num_batches_tracked.item(), "batches count
 # and put a checkpoint around each segment.
 #
 # The next cell runs four layers, each a linear layer with a swish, in four ways. Choose one of them
-# in the table and play it. The memory grows in forward and shrinks in backward. With four segments,
-# each spike in backward is a segment that runs again. The red dashed line is a budget of 384 KiB.
-# The table shows the peak of the *saved* tensors. If you tick the box, the picture also contains
-# gradients and temporary results. `peak_bytes` counts these, too.
+# in the table and play it. The memory grows in the forward pass and shrinks in the backward pass.
+# With four segments, each spike in the backward pass is a segment that runs again. The red dashed
+# line marks a budget of 384 KiB. The table shows the peak of the *saved* tensors. If you tick the
+# box, the picture also contains gradients and temporary results. `peak_bytes` also counts these.
 
 # %%
 vote("07", "one-checkpoint")
@@ -669,7 +672,7 @@ for k in (6, 36):
 
 # %% [markdown]
 # A backward pass costs as much as two forwards, and the second run costs one more. So the step
-# computes a third more, with any number of segments.
+# takes a third more computation, whatever the number of segments.
 #
 # ### Thirty-six layers
 #
@@ -707,16 +710,16 @@ with figure(width=6.6, height=3.4) as (axes,):
 # %% [markdown]
 # ## Never build the logits
 #
-# Now we come to the largest tensor. The *logits* $z = x W^\top$ are a matrix of tokens × words, but
-# we need only the loss. For one row with the right word $t$,
+# Now we come to the largest tensor. The *logits* $z = x W^\top$ form a matrix with a row for each
+# token and a column for each word, but we need only the loss. For one row with the right word $t$,
 #
 # $$\ell = \log\sum_j e^{z_j} - z_t, \qquad \frac{\partial \ell}{\partial z} =
 # \operatorname{softmax}(z) - \text{one-hot}(t) .$$
 #
-# Each row can be computed alone. So the Function below takes 64 rows at a time. It computes their
-# logits, their loss *and their gradient*, and then drops the logits. It saves $\partial L/\partial
-# x$ and $\partial L/\partial W$, which are as large as $x$ and $W$. They are intermediates of
-# `forward`, so this Function has a combined `forward`.
+# Each row can be computed independently. So the Function below takes 64 rows at a time. It computes
+# their logits, their loss *and their gradient*, and then drops the logits. It saves
+# $\partial L/\partial x$ and $\partial L/\partial W$, which are as large as $x$ and $W$. They are
+# intermediates of `forward`, so this Function has a combined `forward`.
 
 
 # %%
@@ -769,13 +772,14 @@ for name, f in (("plain", plain_head), ("chunked", chunked_head)):
 # *Extra: you need this section for exercise 10. It explains when `forward` may compute gradients.*
 #
 # `ChunkedLoss` computes its gradients before any `grad_output` exists. This is right because the
-# loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is a single number, too. So
+# loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is also a single number. So
 # backward multiplies the finished gradients by $g$.
 #
 # With one loss for each row, $g$ has an entry for each row. For $x$, backward can still multiply,
-# because row $i$ of the gradient belongs to $g_i$. But $\partial L/\partial W = \sum_i g_i\, (p_i -
-# \text{one-hot}_i)\, x_i^\top$ is a sum over rows, with $p_i$ for the softmax of row $i$. After
-# `forward` has added the terms, backward can no longer weight them.
+# because row $i$ of the gradient belongs to $g_i$. But
+# $\partial L/\partial W = \sum_i g_i\, (p_i - \text{one-hot}_i)\, x_i^\top$ is a sum over rows,
+# where $p_i$ is the softmax of row $i$. After `forward` has added the terms, backward can no longer
+# weight them.
 
 
 # %%
@@ -808,21 +812,21 @@ diagnose(EarlyRows, (x, weight, torch.tensor([0, 3, 1, 2])), reference=rows)
 # If the caller takes the sum or the mean of the losses, all $g_i$ are equal and the bug does not
 # show. If the caller masks the padding or weights the samples, the gradient of the weight is wrong.
 # A correct Function saves $x$, $W$, the target, and one number for each row (its log-sum-exp). Its
-# backward knows $g$, and recomputes the logits of each chunk. You write it in exercise 10.
+# backward knows $g$, and recomputes the logits of each chunk. You will write it in exercise 10.
 #
 # Early gradients have a second disadvantage. They are constants, so a second derivative through
 # `ChunkedLoss` is wrong. Lesson 06 shows how its backward can raise an error in this case.
 #
-# For your own model, use `linear_cross_entropy` from the course's package. If the loss is one
-# number, it computes the gradients early. If there is one loss for each row, it recomputes the
-# logits. It also supports ignored targets and label smoothing.
+# For your own model, use `linear_cross_entropy` from the course package. If the loss is one number,
+# it computes the gradients early. If there is one loss for each row, it recomputes the logits. It
+# also supports ignored targets and label smoothing.
 
 # %% [markdown]
 # ## The step fits
 #
 # Now combine the chunked head, the swish that saves one tensor, and a checkpoint around each block.
-# Each block is one segment. It saves about half a dozen tensors, and a checkpoint around it saves
-# one.
+# Each block is one segment. A block saves about half a dozen tensors, but a checkpoint around it
+# saves only one.
 
 
 # %%
@@ -872,8 +876,8 @@ with figure(width=6.6, height=2.9) as (axes,):
     axes.set(title="one training step", xlabel="peak [MiB]", xlim=(0, 150))
 
 # %% [markdown]
-# The step fits, with the full batch. It is still the same step. If it starts from the same random
-# state, it gives the same loss and the same gradient for every parameter.
+# The step now fits, with the full batch. It is still the same step: if it starts from the same
+# random state, it gives the same loss and the same gradient for every parameter.
 
 
 # %% jupyter={"source_hidden": true}
@@ -902,8 +906,8 @@ print("same gradients:", all(torch.allclose(a, b, rtol=1e-3, atol=1e-6) for a, b
 # $$y_1 = x_1 + F(x_2), \quad y_2 = x_2 + G(y_1) \qquad\Longrightarrow\qquad x_2 = y_2 - G(y_1),
 # \quad x_1 = y_1 - F(x_2) .$$
 #
-# $F$ and $G$ may be any networks, because backward evaluates them and never inverts them. A stack
-# of such *couplings* saves only its last outputs. Backward starts with the last coupling and
+# $F$ and $G$ can be arbitrary networks, because backward evaluates them and never inverts them. A
+# stack of such *couplings* saves only its last outputs. Backward starts with the last coupling and
 # reconstructs the inputs of one coupling after another.
 
 
@@ -1013,9 +1017,9 @@ with figure(width=6.6, height=3.4) as (axes,):
     axes.minorticks_off()
 
 # %% [markdown]
-# With weights of the usual size the error stays small. Large weights amplify it at each coupling.
-# As in every recomputation, dropout needs its random state, and a batch norm must not count twice.
-# `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
+# With weights of the usual size, the error stays small. Large weights amplify it at each coupling.
+# As in every recomputation, dropout needs its random state, and a batch norm must not count a batch
+# twice. `Reversible` ignores both. `autograd_course.functions.coupled` handles both.
 
 # %% [markdown]
 # ## Release tensors during backward
@@ -1036,7 +1040,7 @@ with figure(width=6.6, height=3.4) as (axes,):
 # | `clear_saved_tensors_on_access = True` | after the first access, the node drops its references |
 # | `boxed_grads_call = True` | `backward(ctx, grads)` gets one list and may remove items from it |
 #
-# Your backward must drop its own references, too. Here it does so with `pop`. Older versions of
+# Your backward must also drop its own references. Here it does so with `pop`. Older versions of
 # PyTorch do not have these attributes, so the cell checks with `hasattr`.
 
 

@@ -68,10 +68,10 @@ from autograd_course.visualize import (
 # %% [markdown]
 # ## A batch with a fully masked row
 #
-# Attention is a lookup that you can differentiate. It compares each of $N$ queries (the rows of
-# $Q$) with each of $M$ keys (the rows of $K$) by a dot product. A softmax turns the scores of a
-# query into weights that sum to 1. The output is the average of the values (the rows of $V$) with
-# these weights:
+# Attention is a differentiable lookup. It computes the dot product of each of $N$ queries (the rows
+# of $Q$) with each of $M$ keys (the rows of $K$). A softmax turns the scores of a query into
+# weights that sum to 1. The output is the average of the values (the rows of $V$) with these
+# weights:
 #
 # $$S = \frac{Q K^\top}{\sqrt{E}} + \text{mask}, \qquad P = \operatorname{softmax}(S), \qquad
 # O = P V .$$
@@ -79,8 +79,8 @@ from autograd_course.visualize import (
 # $E$ is the length of a query. Sequences of different lengths are padded to the same length, and
 # the mask hides the padding. It adds $-\infty$ to a score, so the weight is $e^{-\infty} = 0$.
 #
-# A colleague writes down these formulas and trains two small matrices, for the queries and for the
-# keys. The hidden cell creates the batches. In a few of them one sequence is empty.
+# A colleague implements these formulas and trains two small matrices: one for the queries and one
+# for the keys. The hidden cell creates the batches. In a few batches, one sequence is empty.
 
 
 # %%
@@ -138,7 +138,7 @@ report(*train(composed))
 # the loss makes every gradient of the step `nan`, and then every parameter.
 #
 # **Your turn.** The usual patch is one call. An empty sequence should contribute nothing, so
-# replace its `nan` by 0: append `.nan_to_num(0)` to the softmax. First vote for what you expect.
+# replace its `nan` with 0: append `.nan_to_num(0)` to the softmax. First vote for what you expect.
 
 # %%
 vote("08", "nan-replaced")
@@ -154,9 +154,9 @@ def patched(q, k, v, mask):
 report(*train(patched))
 
 # %% [markdown]
-# With the patch, no loss is `nan`, but all elements of `w_q` still are. From then on the model
+# With the patch, no loss is `nan`, but all elements of `w_q` still are. From then on, the model
 # returns 0 for every input, and its loss stays near 0.9. So now the loss does not even show the
-# problem. Here is the patched softmax of two rows, the second one fully masked:
+# problem. Here is the patched softmax of two rows, of which the second is fully masked:
 
 # %%
 scores = torch.tensor([[1.0, 2.0], [-math.inf, -math.inf]], dtype=torch.float64)
@@ -167,17 +167,17 @@ print("patched weights:", weights.detach().numpy().round(2).tolist())
 print("gradient:       ", gradient.numpy().round(2).tolist())
 
 # %% [markdown]
-# The weights are right and the gradient is not. Backward computes the derivative of a softmax from
+# The weights are right, but the gradient is not. Backward computes the derivative of a softmax from
 # the softmax's own *output*, and autograd saved this output before the patch. The gradient that
 # arrives there is 0, and $0 \cdot \text{nan} = \text{nan}$. So the tensors that backward reads must
-# be right, too. In a Function you choose these tensors.
+# also be right. In a Function, you choose these tensors.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# Here is a complete attention as a Function. The rest of the lesson explains it, and then reduces
-# its memory step by step. Its `forward` is combined, because `setup_context` does not see the
-# weights $P$ that backward needs.
+# Here is a complete attention Function. The rest of the lesson explains it, and then reduces its
+# memory step by step. Its `forward` is combined, because `setup_context` does not see the weights
+# $P$ that backward needs.
 
 
 # %%
@@ -211,7 +211,7 @@ class Attention(Function):
 report(*train(Attention.apply))
 
 # %% [markdown]
-# The data and the empty sequences are the same as before, and there is no `nan`.
+# The data and the empty sequences are the same as before, but there is no `nan`.
 #
 # ## Fully masked rows
 #
@@ -221,13 +221,13 @@ report(*train(Attention.apply))
 #   exponent is above 0. Without it, `exp` overflows in float32 from 89 on.
 # - `high.masked_fill(high == -inf, 0)` is for a fully masked row. Its largest score is $-\infty$,
 #   and $-\infty - (-\infty)$ would be `nan`. If you subtract 0, the exponentials are 0.
-# - `total.masked_fill(total == 0, 1)` divides these zeros by 1 and not by their sum, which is 0.
+# - `total.masked_fill(total == 0, 1)` divides these zeros by 1 instead of by their sum, which is 0.
 #
-# So the weights of a fully masked row are zeros, and so is its output. In backward, every gradient
-# of this row is multiplied by the weights, so it is zero, too.
+# So the weights of a fully masked row are zeros, and so is its output. In the backward pass, every
+# gradient of this row is multiplied by the weights, so it is also zero.
 #
-# Many people mask with a large negative number instead of $-\infty$. The next cell tries both, and
-# also PyTorch's own attention.
+# Many people mask with a large negative number instead of $-\infty$. The next cell tries both
+# values, in our `Attention` and in PyTorch's own attention.
 
 # %%
 vote("08", "built-in-masked-row")
@@ -241,10 +241,10 @@ for name, attend in (("Attention", Attention.apply), ("PyTorch", scaled_dot_prod
         print(f"{name:9}, all keys masked by {hidden:>6g}: output {out.item():.1f}")
 
 # %% [markdown]
-# PyTorch follows the same convention: a fully masked row gives zeros. With $-10^9$ you get no `nan`
-# either. But then all scores of the row are the same large negative number, and the softmax of
-# equal scores is uniform. The query that should see nothing gets the mean of all values, including
-# the padding. You get no error, and a gradient flows into the padding.
+# PyTorch follows the same convention: a fully masked row gives zeros. With $-10^9$, you do not get
+# `nan` either. But then all scores of the row are the same large negative number, and the softmax
+# of equal scores is uniform. The query that should see nothing gets the mean of all values,
+# including the padding. You get no error, and a gradient flows into the padding.
 #
 # ## Backward, one product at a time
 #
@@ -289,16 +289,16 @@ row = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
 jacobian_view(Softmax, row)
 
 # %% [markdown]
-# The left matrix is the Jacobian of `forward`. The middle one is what `backward` computes, and the
+# The left matrix is the Jacobian of `forward`, the middle one is what `backward` computes, and the
 # right one is the difference. The diagonal is too large, and all other entries are missing. If one
 # weight rises, the others fall, and this `backward` does not pass that on to the scores.
 #
 # ### Exercise 1: masked softmax
 #
 # Now write a softmax with a boolean mask, which is True where the query sees the key. `mask` and
-# `s` have the same shape. A masked weight is 0, and a fully masked row has zeros only. The gradient
-# of a masked score is 0. Save the tensor that makes backward right in a fully masked row, too. If
-# you are stuck, run `hint("masked-softmax")` in a new cell.
+# `s` have the same shape. A masked weight is 0, and a fully masked row contains only zeros. The
+# gradient of a masked score is 0. Save a tensor that makes backward right even in a fully masked
+# row. If you are stuck, run `hint("masked-softmax")` in a new cell.
 
 
 # %%
@@ -326,7 +326,7 @@ grade("masked-softmax", MaskedSoftmax)
 # ## What attention saves for backward
 #
 # Attention also needs a lot of memory. `kept_bytes` counts the bytes that a call saves for
-# backward. It does not count the inputs, which exist anyway.
+# backward. It does not count the inputs, because they exist anyway.
 
 # %%
 lengths = (256, 512, 1024, 2048)
@@ -336,8 +336,8 @@ for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
     print(f"{name:17}", *(f"{mebibytes:5.2f} MiB" for mebibytes in saved))
 
 # %% [markdown]
-# Twice the length needs four times the memory, because $P$ has $N \cdot M$ elements. At 65,536
-# tokens it takes 16 GiB for a single head of a single layer. So far the Function saves as much as
+# Twice the length takes four times the memory, because $P$ has $N \cdot M$ elements. At 65,536
+# tokens, it takes 16 GiB for a single head of a single layer. So far, the Function saves as much as
 # autograd. But a Function can do better, because you choose what backward is computed from.
 #
 # ## Save one number for each row
@@ -345,12 +345,12 @@ for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
 # Backward needs $P$ in two places: as a factor, and inside $D$. You can compute both without saving
 # $P$.
 #
-# **Recompute $P$.** Backward has $Q$ and $K$, so it can recompute $S$. To get the softmax from $S$
+# **Recompute $P$.** Backward has $Q$ and $K$, so it can recompute $S$. To get the softmax from $S$,
 # it needs one more number for each row, the *log-sum-exp*
 #
 # $$L_i = \log \sum_j e^{S_{ij}}, \qquad P_{ij} = e^{S_{ij} - L_i} .$$
 #
-# **Compute $D$ without $P$.** Write $D$ out for a row $i$, insert $dP = dO\,V^\top$, and exchange
+# **Compute $D$ without $P$.** Write out $D$ for a row $i$, insert $dP = dO\,V^\top$, and exchange
 # the sums:
 #
 # $$D_i = \sum_j P_{ij}\, dP_{ij} = \sum_j P_{ij} \sum_f dO_{if} V_{jf}
@@ -359,9 +359,9 @@ for name, attend in (("autograd", composed), ("Attention", Attention.apply)):
 # The sum over all keys becomes a sum over the few features of the *output*. So backward needs $Q$,
 # $K$, $V$, $O$ and $L$, and the size of each of them is linear in the number of tokens.
 #
-# A mask needs two more lines. Backward masks the recomputed $S$ as forward did. In a fully masked
-# row $S$ and $L$ are both $-\infty$, and $S - L$ would be `nan`, so subtract 0 instead of $L$
-# there.
+# A mask takes two more lines of code. Backward masks the recomputed $S$ as forward did. In a fully
+# masked row, $S$ and $L$ are both $-\infty$, and $S - L$ would be `nan`, so subtract 0 instead of
+# $L$ there.
 
 
 # %%
@@ -419,8 +419,8 @@ predict(..., numbers_per_query)
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# A row of $O$ has 64 numbers, and $L$ adds one. If the next layer saves $O$ as its input, as a
-# linear layer does, then both share this memory.
+# A row of $O$ has 64 numbers, and $L$ adds one more. If the next layer saves its input $O$, as a
+# linear layer does, then the two share this memory.
 #
 # </details>
 #
@@ -444,31 +444,32 @@ for function in (Attention, LeanAttention):
 
 # %% [markdown]
 # Six become seven. Backward repeats only $Q K^\top$ and not the whole forward. In a single GPU
-# kernel this can even be *faster* than saving $P$. One more matrix product may take less time than
+# kernel, this can even be *faster* than saving $P$. One more matrix product may take less time than
 # writing $N \cdot M$ numbers to memory and reading them back.
 #
 # ## A softmax in pieces
 #
-# `LeanAttention` does not save the scores, but it computes all of them at once, in forward and
-# again in backward. The next step is to compute them one *tile* at a time. A tile has the scores of
-# some queries and some keys. The next tile then uses the same memory.
+# `LeanAttention` does not save the scores, but it computes all of them at once, first in the
+# forward pass and again in the backward pass. The next step is to compute them one *tile* at a
+# time. A tile contains the scores of some queries and some keys. The next tile then reuses the same
+# memory.
 #
-# A softmax divides by the sum of the whole row. Yet you can begin before the row is complete, if
-# you divide last. Each query keeps three running values: the maximum $m$ so far, the sum $\ell$,
+# A softmax divides by the sum of the whole row. But you can begin before the row is complete if you
+# divide at the end. Each query keeps three running values: the maximum $m$ so far, the sum $\ell$,
 # and the output $A$ before the division. A tile of scores $S$ updates them:
 #
 # $$m' = \max(m, \operatorname{rowmax} S), \quad r = e^{m - m'}, \quad W = e^{S - m'}, \quad
 # \ell' = r\,\ell + \operatorname{rowsum} W, \quad A' = r A + W V .$$
 #
-# After the last tile $O = A / \ell$ and $L = m + \log \ell$. This is the *online softmax*. The
+# After the last tile, $O = A / \ell$ and $L = m + \log \ell$. This is the *online softmax*. The
 # factor $r$ is the key idea. $\ell$ and $A$ are sums of terms with the factor $e^{S - m}$. When the
 # maximum rises from $m$ to $m'$, each of these terms shrinks by the same factor $e^{m - m'}$.
 #
 # ### Checkpoint 2
 #
-# A row has two tiles of two scores each. The scores are 0 and 0 in the first tile, and $\log 4$ and
-# 0 in the second one. After the first tile $m = 0$ and $\ell = 2$. What is $\ell$ after the second
-# tile?
+# A row has two tiles, and each tile has two scores. The scores are 0 and 0 in the first tile, and
+# $\log 4$ and 0 in the second one. After the first tile, $m = 0$ and $\ell = 2$. What is $\ell$
+# after the second tile?
 
 # %%
 m, total = torch.tensor(-math.inf), torch.tensor(0.0)
@@ -483,15 +484,15 @@ predict(..., total)
 # <details><summary>Why</summary>
 #
 # The maximum rises from 0 to $\log 4$, so $r = 1/4$ and the old sum 2 becomes 1/2. The new tile
-# adds 1 and 1/4, and the result is 1.75. To check this, add the four exponentials without a
-# maximum: $1 + 1 + 4 + 1 = 7 = 4 \cdot 1.75$.
+# adds 1 and 1/4, and the result is 1.75. To check this, add the four exponentials without
+# subtracting a maximum: $1 + 1 + 4 + 1 = 7 = 4 \cdot 1.75$.
 #
 # </details>
 #
-# Watch it run with eight queries, eight keys and tiles of 2×2. On the left is the matrix of scores,
-# of which only the marked tile exists at any time. Next to it are the tensors in memory, with the
-# running maximum and sum. Press → and ← to step. Find a step in which a maximum rises, and see what
-# happens to the sums. Then choose the causal mask, and see which tiles are skipped.
+# Watch it run with eight queries, eight keys and tiles of 2×2. On the left is the matrix of scores.
+# Only the marked tile exists at any time. Next to it are the tensors in memory, with the running
+# maximum and sum. Press → and ← to step. Find a step in which a maximum rises, and see what happens
+# to the sums. Then choose the causal mask, and see which tiles are skipped.
 
 # %%
 torch.manual_seed(0)
@@ -504,8 +505,8 @@ attention_tiles(2 * torch.randn(8, 4), torch.randn(8, 4), torch.randn(8, 4), blo
 # to its own half of the keys, and returns the output `out` of shape `(..., N, F)` and the
 # log-sum-exp `lse` of shape `(..., N, 1)`. Write the function that merges the two results into the
 # output and the log-sum-exp for all keys. The log-sum-exps may be in the thousands. If a query sees
-# no key of a half, this half has `lse` $-\infty$ and zeros in `out`, and a query may see no key at
-# all. If you are stuck, run `hint("merge-halves")` in a new cell.
+# no key of a half, this half has the `lse` $-\infty$ and an `out` of zeros. A query may even see no
+# key at all. If you are stuck, run `hint("merge-halves")` in a new cell.
 
 
 # %%
@@ -526,12 +527,12 @@ grade("merge-halves", merge)
 # $dV$ of its keys. The order of the tiles does not matter, and backward visits each tile once.
 #
 # This is the second use of the formula for $D$. $\operatorname{rowsum}(P \circ dP)$ needs a whole
-# row of $P$, so a tile could not compute it alone. $\operatorname{rowsum}(dO \circ O)$ needs no
+# row of $P$, so a single tile could not compute it. $\operatorname{rowsum}(dO \circ O)$ needs no
 # $P$.
 #
 # The course's `TiledAttention` works like this. The next cell shows the *peak*: the most memory
-# that all tensors except the inputs take at one time, in forward and backward together. You know
-# what `Attention` and `LeanAttention` save. Which peak do you expect for `LeanAttention`?
+# that all tensors except the inputs take at one time during the forward and backward passes. You
+# know what `Attention` and `LeanAttention` save. What peak do you expect for `LeanAttention`?
 
 # %%
 vote("08", "lean-peak")
@@ -555,8 +556,8 @@ for name, attend in ways.items():
 
 # %% [markdown]
 # `LeanAttention` saves almost nothing, but it computes the whole matrix of scores in both passes.
-# So its peak is as high as autograd's. Only the tiles have a low peak. With twice as many tokens
-# they need about twice the memory, and the other three need four times as much.
+# So its peak is as high as autograd's. Only the tiles have a low peak. With twice as many tokens,
+# the tiles need about twice as much memory, while the other three versions need four times as much.
 #
 # The next picture shows what is *saved*, as a timeline for 64 queries. Select one of the four and
 # step through its events:
@@ -569,8 +570,8 @@ memory_timeline(ways, *torch.randn(3, 64, 8))
 #
 # A model that generates text keeps the keys and values of all previous tokens in memory. With
 # *grouped queries*, several heads of queries read one head of keys, so there are fewer keys to
-# keep. In forward this is a repetition of $K$ and $V$. In backward the gradients of all readers add
-# up, as for every tensor that is read several times:
+# keep. The forward pass repeats $K$ and $V$. In the backward pass, the gradients of all readers add
+# up, as they do for every tensor that is read several times:
 
 # %%
 q = torch.randn(4, 5, 3, dtype=torch.float64)
@@ -590,10 +591,10 @@ summed = grad_alone.unflatten(0, (2, 2)).sum(1)
 print("the second is the sum of the first over each group:", torch.allclose(grad_shared, summed))
 
 # %% [markdown]
-# Two mistakes are common here. The first is `repeat` instead of `repeat_interleave`, which gives
-# the same keys to heads 0 and 2 and not to heads 0 and 1. The shapes fit and the model trains, but
+# Two mistakes are common here. The first is to call `repeat` instead of `repeat_interleave`. Then
+# heads 0 and 2 get the same keys instead of heads 0 and 1. The shapes fit and the model trains, but
 # it is a different model. The second is a backward that returns the gradient of the first head of
-# each group, or the mean over the group. It also has the right shape.
+# each group, or the mean over the group. This result also has the right shape.
 
 # %% [markdown]
 # ## Dropout without a mask
@@ -601,12 +602,12 @@ print("the second is the sum of the first over each group:", torch.allclose(grad
 # *Extra: you need this section for tier 4 of the exercises.*
 #
 # Dropout sets some weights to 0 and multiplies the others by $1/(1-p)$. Backward needs the same
-# pattern again. A saved boolean mask takes $N \cdot M$ bytes, so backward should draw the pattern
-# again.
+# pattern. A saved boolean mask takes $N \cdot M$ bytes, so backward should draw the pattern again.
 #
-# With tiles, forward goes through the matrix by rows of tiles. Backward collects $dK$ and $dV$, so
-# it goes by columns. The next cell draws the pattern of four tiles in both orders. First it sets
-# the same seed for both, and then it uses a hash function without a generator.
+# With tiles, forward goes through the matrix one row of tiles at a time. Backward collects $dK$ and
+# $dV$, so it goes through it one column of tiles at a time. The next cell draws the pattern of four
+# tiles in both orders. First it sets the same seed for both, and then it uses a hash function
+# without a generator.
 
 # %%
 vote("08", "same-seed")
@@ -636,16 +637,16 @@ for name, pattern in (("a seeded generator", drawn), ("a hash of the position", 
     print(f"{name:22}: {same} of 16 weights agree between forward and backward")
 
 # %% [markdown]
-# A seed restores the *sequence* of random numbers. But in backward many of these numbers belong to
-# other weights than in forward, so the two patterns differ. The gradient is wrong, and PyTorch
-# raises no error.
+# A seed restores the *sequence* of random numbers. But in the backward pass, many of these numbers
+# belong to different weights than in the forward pass, so the two patterns differ. The gradient is
+# wrong, but PyTorch raises no error.
 #
 # So use a *function* of the position instead of a sequence. A hash of the seed, the row and the
 # column decides whether dropout removes the weight $(i, j)$. Each tile can compute its part at any
 # time and in any order, and it always gets the same answer. The course's function is called
 # `dropped`. GPU kernels use a random number generator of this kind, such as Philox.
 #
-# The formula for $D$ is also true with dropout. Let $Z$ be the pattern of zeros and $1/(1-p)$. Then
+# The formula for $D$ also holds with dropout. Let $Z$ be the pattern of zeros and $1/(1-p)$. Then
 # $O = (P \circ Z) V$ and $dP = Z \circ (dO\, V^\top)$, and $\operatorname{rowsum}(dO \circ O)$ is
 # still the row sum of $P \circ dP$.
 
@@ -666,9 +667,9 @@ diagnose(LeanAttention, inputs, double_backward=True)
 # is a constant. $Q$, $K$ and $V$ are inputs, $O$ is an output, and $L$ is neither.
 #
 # So make $L$ an output. `forward` returns the pair $(O, L)$, and a plain function around the
-# Function returns only $O$ to the users. Then backward receives a gradient for $L$, too. It is zero
-# in the first backward pass, but not in the second. Because $\partial L_i / \partial S_{ij} =
-# P_{ij}$, this gradient joins $D$:
+# Function returns only $O$ to the users. Then backward also receives a gradient for $L$. It is zero
+# in the first backward pass, but not in the second. Because
+# $\partial L_i / \partial S_{ij} = P_{ij}$, this gradient joins $D$:
 #
 # $$dS = P \circ (dP - D + dL) .$$
 #
@@ -690,13 +691,13 @@ with show_error():
     grad(first.sum(), q)
 
 # %% [markdown]
-# Under `sdpa_kernel(SDPBackend.MATH)` PyTorch composes its attention from plain operations. Then it
-# has a second derivative, and it needs memory for $N \cdot M$ elements.
+# Under `sdpa_kernel(SDPBackend.MATH)`, PyTorch composes its attention from plain operations. Then
+# it has a second derivative, but it needs memory for $N \cdot M$ elements.
 #
 # ## On a GPU
 #
-# In Python, tiles save memory and cost time, because each tile is a dozen small operations. On a
-# GPU the same loop is *one kernel*. The scores of a tile never leave the fast memory next to the
+# In Python, tiles save memory but cost time, because each tile is a dozen small operations. On a
+# GPU, the same loop is *one kernel*. The scores of a tile never leave the fast memory next to the
 # arithmetic units. Attention is usually limited by the traffic to the slow memory and not by
 # arithmetic. So a kernel that computes more and moves less data can be faster. This algorithm is
 # FlashAttention, and your formulas are its formulas.

@@ -11,7 +11,7 @@
 # gradient, how to test linear functions of any size, and how to test a gradient that you have
 # changed on purpose.
 #
-# **You need** lesson 03: a copy in the forward is a sum in the backward.
+# **You need** lesson 03: a copy in the forward pass is a sum in the backward pass.
 #
 # **It takes** about 60 minutes; the *extra* sections take another 5. The exercises come after it.
 
@@ -50,7 +50,7 @@ from autograd_course.visualize import knowledge_check
 # A model reads four sensors of a machine and predicts whether the machine will fail. It computes a
 # score $z$, and the loss of an example with the label $y$, 0 or 1, is $\log(1 + e^z) - y\,z$.
 #
-# The author knows that $e^z$ overflows. For large $z$ the logarithm is $z$ itself, so the code
+# The author knows that $e^z$ overflows. For large $z$, the logarithm is $z$ itself, so the code
 # returns $z$ there. The value is right everywhere.
 
 
@@ -66,8 +66,8 @@ print("built in:", softplus(z).tolist())
 # %% [markdown]
 # The data are 2,000 readings. One of them was recorded in millivolts instead of volts. Its numbers
 # are a thousand times too large, but they point in the right direction. The score says that the
-# machine will fail, and it did fail. The training reads this example in step 50. Before some cells
-# of this lesson you vote for what you expect. Some of the beliefs are true.
+# machine will fail, and it did fail. Training reads this example in step 50. Before some cells of
+# this lesson, you vote for what you expect. Some of the beliefs are true.
 
 # %%
 vote("09", "where-protects-the-gradient")
@@ -176,14 +176,14 @@ for name, f in (("naive", naive), ("guarded", guarded), ("Log1pExp", Log1pExp.ap
     print(f"{name:9}", "   ".join(with_gradient(f, x) for x in (1.0, 50.0, 100.0)))
 
 # %% [markdown]
-# Autograd multiplies the derivatives of the two steps, $\frac{1}{1 + e^x}$ and $e^x$. At $x = 100$
+# Autograd multiplies the derivatives of the two steps, $\frac{1}{1 + e^x}$ and $e^x$. At $x = 100$,
 # the first factor is 0 and the second is infinite, so the product is `nan`. (In float32, $e^x$
 # overflows at about 89.)
 #
 # `torch.where` does not protect the gradient. It selects values. Its backward sends 0 into the
 # branch that was not selected, and autograd still multiplies this 0 by $e^x = \infty$. You can
-# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you write a Function
-# and simplify the product on paper before the computer multiplies. (In your own code, call
+# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you can write a
+# Function and simplify the product on paper before the computer multiplies. (In your own code, call
 # `torch.nn.functional.softplus`. It does the same.)
 #
 # ### Checkpoint 1
@@ -200,8 +200,8 @@ predict(..., x.grad)
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# The first term gives $\sigma(200) = 1$ and the second $\sigma(-200) = 0$. So the gradient is 1,
-# the derivative of $x$. The naive version gives `nan`.
+# The first term gives $\sigma(200) = 1$, and the second gives $\sigma(-200) = 0$. So the gradient
+# is 1, which is the derivative of $x$. The naive version gives `nan`.
 #
 # </details>
 
@@ -210,9 +210,9 @@ predict(..., x.grad)
 #
 # $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ adds numbers that are given by their logarithms.
 # Cross entropy, attention and most sequence models contain a log-sum-exp. If you compute the
-# formula literally, it overflows. So people subtract the maximum $m$ first: $m + \log\sum_j
-# e^{x_j - m}$. This is stable for large numbers. But the last row below is a fully masked row of
-# $-\infty$, as padding produces it.
+# formula literally, it overflows. So people subtract the maximum $m$ first:
+# $m + \log\sum_j e^{x_j - m}$. This is stable for large numbers. But the last row below is fully
+# masked: padding has turned all of its entries into $-\infty$.
 
 
 # %%
@@ -247,13 +247,13 @@ for row in gradient:
     print("gradient of a row:", rounded(row))
 
 # %% [markdown]
-# The loss is finite, and the masked row is not part of it. Still its gradient is `nan`, because
+# The loss is finite, and the masked row is not part of it. Still, its gradient is `nan`, because
 # autograd multiplies the upstream 0 by $e^{-\infty - (-\infty)}$. Attention often *adds* the mask
-# to the scores. Then this `nan` reaches the weights from which the scores were computed, and they
-# are `nan` after the next step. (If you mask the scores by `masked_fill` or `torch.where`, you are
-# safe. Their backward writes zeros at the masked positions.)
+# to the scores. Then this `nan` reaches the weights that the scores were computed from, and they
+# are `nan` after the next step. (If you mask the scores with `masked_fill` or `torch.where`, you
+# are safe. Their backward writes zeros at the masked positions.)
 #
-# This is a good reason to write a Function. It has the same value as the built-in, and the gradient
+# This is a good reason to write a Function. It has the same value as the built-in, but the gradient
 # that you want.
 
 
@@ -286,8 +286,9 @@ for row in gradient:
 print("gradcheck:", gradcheck(LogSumExp.apply, sample(2, 4)))
 
 # %% [markdown]
-# $e^{x - y}$ is the softmax, recomputed from input and output. The next Function computes it in
-# `forward` and saves it. `gradcheck` passes. But look at the second derivatives (the *Hessian*):
+# $e^{x - y}$ is the softmax, recomputed from the input and the output. The next Function computes
+# it in `forward` and saves it. `gradcheck` passes. But look at the second derivatives (the
+# *Hessian*):
 
 
 # %%
@@ -349,8 +350,9 @@ x = sample(6)
 print("gradcheck:", gradcheck(Standardize.apply, x))
 
 # %% [markdown]
-# The bracket is a linear map of $g$, so it is a matrix $P$. The next cell applies $P$ to its own
-# results, to a vector of ones, and to $y$. It prints the largest difference of the two sides.
+# The expression in parentheses is linear in $g$, so it is the product of a matrix $P$ and $g$. The
+# next cell applies $P$ to its own results, to a vector of ones, and to $y$. It prints the largest
+# difference between the two sides.
 
 # %%
 P = torch.autograd.functional.jacobian(Standardize.apply, x.detach()) * x.std(correction=0)
@@ -366,9 +368,9 @@ for name, left, right in (
 # $P$ is a *projection*: if you apply it twice, the result is the same as if you apply it once. It
 # removes the two directions in which $x$ can move without changing $y$. The first one is a shift of
 # the whole batch (the ones), and the second one is a stretch (along $y$). So for every
-# normalization you know which components its gradient must not have. (In practice there is an
-# $\varepsilon$ under the root. Then a stretch changes $y$ a little, and this component is only
-# nearly zero.) If you leave the two terms out, `diagnose` finds that they are missing:
+# normalization, you know which components its gradient must not have. (In practice, there is an
+# $\varepsilon$ under the square root. Then a stretch changes $y$ a little, and this component is
+# only nearly zero.) If you leave out the two terms, `diagnose` finds that they are missing:
 
 
 # %%
@@ -414,8 +416,8 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 # return (grad_output - y * (grad_output * y).sum()) / x.norm()
 # ```
 #
-# $y$ has the norm 1, so $\sum_i g_i y_i$ is the component of $g$ along $y$, and the bracket has no
-# component along $y$.
+# $y$ has the norm 1, so $\sum_i g_i y_i$ is the component of $g$ along $y$, and the numerator has
+# no component along $y$.
 #
 # </details>
 
@@ -424,9 +426,9 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 #
 # A kernel slides over a signal, and every output depends on one window of the signal. The windows
 # overlap, so several windows read the same sample of the signal. All windows use the same kernel.
-# These are two copies in the forward, so both gradients are sums.
+# So forward copies both the samples and the kernel, and both gradients are sums.
 #
-# Write all windows as rows of a matrix, $T$ windows of $K$ samples. Then the convolution is a
+# Write all $T$ windows of $K$ samples as the rows of a matrix. Then the convolution is a
 # matrix-vector product. `forward` reads the windows at indices that repeat. So `backward` adds the
 # gradient of each window at the position of the window.
 
@@ -468,13 +470,13 @@ print("stride 2, padding 1: ", gradcheck(Convolve.apply, (sample(7), sample(3), 
 print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 3, 0)))
 
 # %% [markdown]
-# If forward pads the signal, backward cuts the padding off. If the stride is longer than the
+# If forward pads the signal, backward cuts off the padding. If the stride is longer than the
 # kernel, some samples are in no window, and their gradient is zero.
 #
 # Channels add an ordinary matrix product over the channels, and *groups* divide this product into
 # blocks. The course's `Conv1d` has both. For a function that is linear in $x$, backward is the
-# transpose. So for all $x$ and $g$ the numbers $\langle f(x), g\rangle$ and
-# $\langle x, \text{backward}(g)\rangle$ are equal. Can you use this as a test?
+# transpose. So for all $x$ and $g$, the numbers $\langle f(x), g\rangle$ and
+# $\langle x, \text{backward}(g)\rangle$ are equal. Can you turn this into a test?
 
 # %%
 vote("09", "one-pass-test")
@@ -509,8 +511,8 @@ predict(..., x.grad[1])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# Two windows read the second sample. It is second in the first window, where it is multiplied by 2,
-# and first in the second window, where it is multiplied by 1. So the gradient is 3.
+# Two windows read the second sample. In the first window, it is the second sample and is multiplied
+# by 2. In the second window, it is the first sample and is multiplied by 1. So the gradient is 3.
 #
 # </details>
 
@@ -522,9 +524,9 @@ predict(..., x.grad[1])
 # This is the direction of steepest ascent, so `z - lr * z.grad` descends. (It is twice the
 # *Wirtinger derivative* with respect to $\bar z$.)
 #
-# Is the backward of the product $y = a\,b$ then the same as for real numbers, $g\,b$? The next cell
-# searches the complex $a$ for which $a\,b = 1$ by gradient descent, first with $g\,b$ and then with
-# the conjugate, $g\,\bar b$.
+# So is the gradient of the product $y = a\,b$ with respect to $a$ the same as for real numbers,
+# $g\,b$? The next cell uses gradient descent to find the complex $a$ for which $a\,b = 1$, first
+# with $g\,b$ and then with the conjugate, $g\,\bar b$.
 
 # %%
 vote("09", "complex-product-rule")
@@ -563,21 +565,21 @@ for function in (WithoutConjugate, WithConjugate):
     print(f"{function.__name__:16} error 1.000 at first, {error.item():.3f} after 30 steps")
 
 # %% [markdown]
-# Without the conjugate the steps go uphill. The right gradient is
+# Without the conjugate, the steps go uphill. The right gradient is
 #
 # $$\frac{\partial L}{\partial a} = g\,\bar b .$$
 #
-# The transpose of the real case becomes the conjugate transpose. For real inputs both formulas give
-# the same result, so a test with real inputs cannot find the mistake. Test complex code with
+# The transpose of the real case becomes the conjugate transpose. For real inputs, both formulas
+# give the same result, so a test with real inputs cannot find the mistake. Test complex code with
 # complex numbers. `diagnose` calls this mistake `missing-conjugate`.
 
 # %% [markdown]
 # ## A gradient of your own
 #
-# Until now, backward had to be the derivative of forward. Sometimes you want another gradient: for
-# a target that must not move, a layer that should learn slower, or a feature that should *unlearn*
-# something. You often need no Function for this. `x.detach()` has the value of `x` and no gradient
-# (other libraries call it *stop-gradient*). The rest is arithmetic:
+# Until now, backward had to be the derivative of forward. Sometimes you want a different gradient:
+# for a target that must not move, a layer that should learn more slowly, or a feature that should
+# *unlearn* something. Often you do not need a Function for this. `x.detach()` has the value of `x`
+# and no gradient (other libraries call it *stop-gradient*). The rest is arithmetic:
 
 
 # %%
@@ -692,10 +694,10 @@ print("gradcheck:", gradcheck(LowerBound.apply, (x, 0.1)))
 diagnose(LowerBound, (x, 0.1))
 
 # %% [markdown]
-# It trains, and `gradcheck` passes. But it is not the backward of *any* function. A vector-Jacobian
-# product is linear in $g$, and this one depends on the sign of $g$. (`gradcheck` passes only zeros
-# and ones to `backward`, never a negative number.) The same is true of a clipped gradient,
-# `grad_output.clamp(-1, 1)`. If you want such a gradient, declare it with
+# The parameter trains, and `gradcheck` passes. But this `backward` is not the backward of *any*
+# function. A vector-Jacobian product is linear in $g$, and this one depends on the sign of $g$.
+# (`gradcheck` passes only zeros and ones to `backward`, never a negative number.) The same is true
+# for a clipped gradient, `grad_output.clamp(-1, 1)`. If you want such a gradient, declare it with
 # `intentional=("nonlinear-in-grad-output",)`. And remember that the loss $-L$ no longer has the
 # negative gradient of $L$.
 
@@ -704,9 +706,9 @@ diagnose(LowerBound, (x, 0.1))
 #
 # *Reference: look here when you want to log or clip a gradient without a Function.*
 #
-# Sometimes you only want to look at a gradient, or to change it for one experiment. Then register a
-# *hook* on a tensor. A hook is a function that receives the complete gradient and may return
-# another one.
+# Sometimes you only want to look at a gradient, or change it for one experiment. In that case,
+# register a *hook* on a tensor. A hook is a function that receives the complete gradient and may
+# return another one.
 
 
 # %%
@@ -738,9 +740,9 @@ print("logged norms:", [round(norm, 3) for norm in norms])
 
 # %% [markdown]
 # The loss uses $x$ twice, but the log has one entry. The hook of a tensor runs once, on the *sum*
-# over all uses. Return a new tensor, and do not change $g$ in place, because other code may use it,
-# too. Save the handle. A hook stays until you remove it, and a second run of the cell would add a
-# second hook.
+# over all uses. Return a new tensor, and do not change $g$ in place, because other code may also
+# use it. Save the handle. A hook stays until you remove it, and a second run of the cell would add
+# a second hook.
 #
 # | you want to | use |
 # | --- | --- |

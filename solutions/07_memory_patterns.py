@@ -3,15 +3,15 @@
 #
 # # 07 · The same gradient in less memory: exercises
 #
-# Lesson 07 showed how to save fewer bytes between forward and backward. Here you write seven Functions and a checkpoint, each within a budget of bytes. You also predict how many bytes four programs save, and you find a line that wastes memory. You may have solved `elu-by-output` and `swiglu` in the lesson already.
+# Lesson 07 showed how to save fewer bytes between forward and backward. Here you write seven Functions and a checkpoint, each within a memory budget. You also predict how many bytes four programs save, and you find a line that wastes memory. You may have solved `elu-by-output` and `swiglu` in the lesson already.
 #
-# **Given:** the task, the formula of forward, and the signatures of all methods and functions. A class has a separate `forward` and `setup_context` if backward needs only inputs and outputs. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
+# **Given:** the task, the formula for forward, and the signatures of all methods and functions. A class has a separate `forward` and `setup_context` if backward needs only inputs and outputs. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class or a function, also replace the `raise` below it.
 #
 # **Constraints for every Function:**
 #
-# - The gradients are right. Then the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
+# - The gradients are right. If they are, the grader counts the bytes that your Function saves, including attributes of `ctx`. It counts each storage once. A list or a NumPy array that replaces a tensor counts like a tensor.
 # - `backward` computes a formula that you write down. It does not call autograd. (The checkpoint is the exception, because a checkpoint has to call autograd.)
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
@@ -55,7 +55,7 @@ from autograd_course.lesson import kept_bytes, kept_tensors, peak_bytes
 #
 # `alpha` is a positive Python number. The next layer usually saves $y$, so a Function that saves only $y$ needs no memory of its own.
 #
-# **Write** the three methods. `x` may have any shape. At exactly 0 you may return either slope.
+# **Write** the three methods. `x` may have any shape. At exactly 0, you may return either slope.
 #
 # **Constraint:** save nothing but the output $y$.
 
@@ -93,7 +93,7 @@ grade("elu-by-output", ELU)
 #
 # The gradient goes to the larger of the two. `torch.maximum` saves both inputs, which takes eight bytes for each element in float32.
 #
-# **Write** the three methods. `a` and `b` have the same shape, which may be any. Where they are equal, you may give the gradient to either of them.
+# **Write** the three methods. `a` and `b` have the same shape, which can be arbitrary. Where they are equal, you may give the gradient to either of them.
 #
 # **Constraint:** save at most one byte for each element.
 
@@ -129,9 +129,9 @@ grade("maximum-by-mask", Maximum)
 #
 # $$y = a \, \sigma(a) \, b, \qquad \sigma(t) = \frac{1}{1 + e^{-t}}$$
 #
-# Many language models have this gate in each block. As a composition it saves four tensors. Libraries with fused kernels, such as Liger-Kernel, save two and recompute the rest.
+# Many language models have this gate in each block. Composed of PyTorch operations, it saves four tensors. Libraries with fused kernels, such as Liger-Kernel, save two and recompute the rest.
 #
-# **Write** the three methods. `a` and `b` have the same shape, which may be any.
+# **Write** the three methods. `a` and `b` have the same shape, which can be arbitrary.
 #
 # **Constraint:** save nothing but `a` and `b`.
 
@@ -177,7 +177,7 @@ grade("swiglu", SwiGLU)
 #
 # **Write** the three methods.
 #
-# **Constraints:** save nothing but inputs and the output. Do not save the matrix before the ReLU, or a mask of it, because no other operation needs them. At exactly 0 the gradient is 0, as in `torch.relu`.
+# **Constraints:** save nothing but inputs and the output. Do not save the matrix before the ReLU, or a mask of it, because no other operation needs them. At exactly 0, the gradient is 0, as in `torch.relu`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "fused-linear-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -287,7 +287,7 @@ grade("predict-saved-bytes", prediction)
 # %% [markdown]
 # ## 7 · Card: the first share (1 point · easy · 5 minutes)
 #
-# This Function returns the share of the first class, $y_i = e^{x_{i0}} / \sum_j e^{x_{ij}}$. Besides $x$, it should save two numbers for each row. All its gradients are right, but the training runs out of memory between forward and backward.
+# This Function returns the share of the first class, $y_i = e^{x_{i0}} / \sum_j e^{x_{ij}}$. Besides $x$, it should save two numbers for each row. All its gradients are right, but training runs out of memory between forward and backward.
 
 
 # %%
@@ -392,7 +392,7 @@ grade("checkpointed-block", checkpointed)
 #
 # **Write** the three methods. `forward` returns the pair `(y1, y2)`, and `backward` returns four gradients. In backward, go through the lines of forward from the last one to the first.
 #
-# **Constraint:** save the two outputs and the two weights only. Backward reconstructs from them what it needs of `x1` and `x2`.
+# **Constraint:** save only the two outputs and the two weights. Backward uses them to reconstruct what it needs of `x1` and `x2`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "invertible-coupling", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -449,7 +449,7 @@ grade("invertible-coupling", Coupling)
 #
 # **Write** both methods. You may call `torch.logsumexp` and `torch.softmax`. Backward needs a number for each row that is neither an input nor an output, so use a combined `forward`.
 #
-# **Constraints:** the matrix of all logits never exists, neither in forward nor in backward. Besides its inputs, the Function saves at most two numbers for each row.
+# **Constraints:** the matrix of all logits never exists, either in forward or in backward. Besides its inputs, the Function saves at most two numbers for each row.
 
 
 # %% nbgrader={"grade": false, "grade_id": "chunked-row-losses", "locked": false, "schema_version": 3, "solution": true, "task": false}

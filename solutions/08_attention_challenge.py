@@ -3,7 +3,7 @@
 #
 # # 08 · The attention challenge: exercises
 #
-# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier adds one constraint, so start from a copy of an earlier tier. Tier 6 builds on tier 3, so you can leave out the two tiers with ★. Between the tiers there are four short exercises. You may have solved `masked-softmax` and `merge-halves` in the lesson already.
+# Lesson 08 took attention apart. Here you write it yourself, in six tiers. Each tier adds one constraint, so start from a copy of an earlier tier. Tier 6 builds on tier 3, so you can skip the two tiers with ★. Between the tiers there are four short exercises. You may have solved `masked-softmax` and `merge-halves` in the lesson already.
 #
 # **Given:** the task, the formulas, the signatures of all functions and methods, and one helper for dropout. Most tiers save an intermediate of forward, such as $P$ or the log-sum-exp. `setup_context` sees only inputs and outputs, so these tiers have a combined `forward`. Tier 5 makes the log-sum-exp an output and has a separate `forward` and `setup_context`.
 #
@@ -57,7 +57,7 @@ from autograd_course.lesson import dropped, leaderboard
 #
 # `s` and `mask` have the same shape. The gradient of a masked score is 0.
 #
-# **Write** the three methods. In a fully masked row the sum is 0, and both passes must return zeros there.
+# **Write** the three methods. In a fully masked row, the sum is 0, and both passes must return zeros there.
 
 
 # %% nbgrader={"grade": false, "grade_id": "masked-softmax", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -162,7 +162,7 @@ grade("attention-backward", Attention)
 # %% [markdown]
 # ## Card · nan after twenty steps (1 point · easy · 6 minutes)
 #
-# A colleague wrote the tier below. It saves only the inputs, and `gradcheck` passes it. The model has one parameter, which makes the softmax sharper. Between step 20 and step 30 this parameter becomes `nan`.
+# A colleague wrote the tier below. It saves only the inputs, and it passes `gradcheck`. The model has one parameter, which makes the softmax sharper. Between step 20 and step 30, this parameter becomes `nan`.
 
 
 # %%
@@ -222,7 +222,7 @@ grade("card-late-nan", suspect)
 #
 # $$P = e^{S - L}, \qquad L_i = \log \sum_j e^{S_{ij}}, \qquad D = \operatorname{rowsum}(dO \circ O) .$$
 #
-# **Write** both methods. `forward` still returns the output alone.
+# **Write** both methods. `forward` still returns only the output.
 #
 # **Constraint:** save only `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
 
@@ -264,7 +264,7 @@ grade("attention-budget", LeanAttention)
 # %% [markdown]
 # ## Prediction · What is saved for backward (1 point · easy · 4 minutes)
 #
-# There are 100 queries and 1,000 keys, and queries, keys and values have 8 features each. The tensors are float32, and there is no mask. How many *elements* does each of these calls save for backward, in addition to `q`, `k` and `v`?
+# There are 100 queries and 1,000 keys. Each query, key and value has 8 features. The tensors are float32, and there is no mask. How many *elements* does each of these calls save for backward, in addition to `q`, `k` and `v`?
 #
 # - **a** your tier 2, which saves $P$;
 # - **b** your tier 3;
@@ -285,7 +285,7 @@ grade("predict-saved-elements", prediction)
 # %% [markdown]
 # ## Warm-up · Merge two halves (1 point · easy · 6 minutes)
 #
-# Two GPUs share the keys of a long sequence. Each computes attention of all queries to its own half of the keys and returns two tensors:
+# Two GPUs share the keys of a long sequence. Each GPU computes the attention of all queries to its own half of the keys and returns two tensors:
 #
 # | tensor | shape |
 # | --- | --- |
@@ -330,7 +330,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 
 
 # %% [markdown]
-# For each block of queries, forward has a running maximum $m$, a running sum $\ell$ and an output that is not divided yet. Backward knows $L$ and needs no running values. Write a function outside of the class that computes the scores of one tile with its causal mask, and call it in both passes.
+# For each block of queries, forward keeps a running maximum $m$, a running sum $\ell$ and an output that has not been divided yet. Backward knows $L$ and needs no running values. Write a function outside the class that computes the scores of one tile with its causal mask, and call it in both passes.
 #
 # **Write** both methods and any helper functions.
 #
@@ -406,13 +406,13 @@ grade("attention-tiled", TiledAttention)
 # %% [markdown]
 # ## Tier 5 · Differentiable twice ★ (3 points · hard · 25 minutes · needs "Differentiable twice")
 #
-# Your tier 3 computes the right gradient. But its *second* derivative is wrong, and PyTorch raises no error. Lesson 06 explains why: one of the saved tensors is an intermediate.
+# Your tier 3 computes the right gradient. But its *second* derivative is wrong, and PyTorch does not raise an error. Lesson 06 explains why: one of the saved tensors is an intermediate.
 #
 # So now the log-sum-exp becomes an output of shape `(..., N)`, and backward also receives a gradient for it:
 #
 # $$L_i = \log \sum_j e^{S_{ij}}, \qquad \frac{\partial L_i}{\partial S_{ij}} = P_{ij} .$$
 #
-# **Write** the three methods, without a mask. `forward` returns the pair `(out, lse)`. All saved tensors are inputs or outputs now, so `forward` and `setup_context` are separate.
+# **Write** the three methods, without a mask. `forward` returns the pair `(out, lse)`. All saved tensors are now inputs or outputs, so `forward` and `setup_context` are separate.
 #
 # **Constraints:** the first and second derivatives are right. The saved tensors stay within the budget of tier 3.
 
@@ -454,7 +454,7 @@ grade("attention-twice", TwiceAttention)
 #
 # Start from tier 3. Now several query heads share one head of keys and values. `q` has shape `(..., H, N, E)`, `k` and `v` have shapes `(..., G, M, E)` and `(..., G, M, F)`, and $H$ is a multiple of $G$. Query head $h$ reads key head $\lfloor h / (H/G) \rfloor$. With $H = 4$ and $G = 2$, query heads 0 and 1 read the first key head, and query heads 2 and 3 read the second one.
 #
-# **Write** both methods, without a mask. `forward` returns the output alone.
+# **Write** both methods, without a mask. `forward` returns only the output.
 #
 # **Constraint:** the saved tensors stay within the budget of tier 3, in which `k` and `v` count without repetition.
 
@@ -493,9 +493,9 @@ grade("attention-grouped", GroupedAttention)
 # %% [markdown]
 # ## The leaderboard
 #
-# The leaderboard runs forward and backward of each of your tiers, and of PyTorch's own attention, on this machine. It shows the time (the best of three), and the peak memory of all tensors except the inputs. It saves the history next to your progress. Try something faster, run the cell again, and compare.
+# The leaderboard runs the forward and backward passes of each of your tiers and of PyTorch's own attention on this machine. It shows the time (the best of three runs) and the peak memory of all tensors except the inputs. It saves the history next to your progress. Try something faster, run the cell again, and compare.
 #
-# The leaderboard leaves out tiers that you have not written yet. Tier 4 is slow, because its loops run in Python and start one small operation after the other. Tiles become *fast* when a single kernel does all the work. But you can already see how much memory they save.
+# The leaderboard leaves out tiers that you have not written yet. Tier 4 is slow, because its loops run in Python and start one small operation after another. Tiles become *fast* when a single kernel does all the work. But you can already see how much memory they save.
 
 # %% tags=["nbval-ignore-output"]
 from autograd_course.lesson import TritonAttention

@@ -65,12 +65,12 @@ STATED: dict[str, dict[str, str]] = {
     "soft-rank": {"no $n \\times n$ matrix is kept": "keeps all pairs"},
     "gather-rows": {"indices repeat": "assigns"},
     "plain-conv1d": {
-        "no built-in convolution, neither in forward": "calls the built-in",
-        "nor in backward": "calls the built-in gradients",
+        "no built-in convolution, either in forward": "calls the built-in",
+        "or in backward": "calls the built-in gradients",
     },
     "conv1d": {
-        "no built-in convolution, neither in forward": "calls the built-in",
-        "nor in backward": "calls the built-in gradients",
+        "no built-in convolution, either in forward": "calls the built-in",
+        "or in backward": "calls the built-in gradients",
     },
     "complex-multiply": {"gradient of a real input is real": "a complex gradient for a real input"},
     "gradient-reversal": {"a new tensor": "returns a view"},
@@ -106,9 +106,9 @@ STATED: dict[str, dict[str, str]] = {
     "hessian-vector-product": {
         "They must not require grad afterwards": "turns the caller's tensors into leaves",
         "It returns a tuple": "returns a list",
-        "never built, neither at once": "builds the matrix",
-        "nor row by row": "goes by rows",
-        "`f` is evaluated at `inputs` alone": "by differences",
+        "never built, either at once": "builds the matrix",
+        "or row by row": "goes by rows",
+        "`f` is evaluated only at `inputs`": "by differences",
     },
     "gradient-penalty": {
         "with respect to the critic's parameters gives the right": "forgets create_graph",
@@ -121,13 +121,13 @@ STATED: dict[str, dict[str, str]] = {
     "swiglu": {"save nothing but `a` and `b`": "saves the sigmoid too"},
     "fused-linear-relu": {
         "nothing but inputs and the output": "saves it and the output",
-        "At exactly 0 the gradient is 0": "passes at 0",
+        "At exactly 0, the gradient is 0": "passes at 0",
     },
     "packed-leaky-relu": {
         "one bit per element": "a boolean mask",
         "Write the packing yourself": "a list of signs",
     },
-    "invertible-coupling": {"the two outputs and the two weights only": "saves the inputs"},
+    "invertible-coupling": {"only the two outputs and the two weights": "saves the inputs"},
     "checkpointed-block": {
         "none of its intermediate results": "keeps an activation",
         "The gradients of `x` and of every parameter": "parameters are no inputs",
@@ -137,8 +137,8 @@ STATED: dict[str, dict[str, str]] = {
         "Frozen parameters": "thinks of no frozen parts",
     },
     "chunked-row-losses": {
-        "never exists, neither in forward": "whole in forward",
-        "nor in backward": "whole in backward",
+        "never exists, either in forward": "whole in forward",
+        "or in backward": "whole in backward",
         "at most two numbers for each row": "keeps the softmax",
     },
     "attention-forward": {
@@ -275,10 +275,10 @@ REASONS = {
         "puts it into `eval()` mode", "Before you grade",
     ),
     "exp-twice": ("the output is a *tensor*",),
-    "sinh-by-output": ("with $y$ alone", "sinh and cosh satisfy an identity"),
+    "sinh-by-output": ("in terms of $y$ alone", "sinh and cosh satisfy an identity"),
     "hessian-vector-product": ("Two backward passes are enough",),
     "fused-linear-relu": ("because no other operation needs them",),
-    "invertible-coupling": ("Backward reconstructs from them",),
+    "invertible-coupling": ("Backward uses them to reconstruct",),
     "checkpointed-block": ("CPU only", "no autocast, no batch norm"),
     "attention-budget": ("The grader counts",),
     "split-rms-norm": ("PyTorch may generate its vmap rule",),

@@ -1,6 +1,6 @@
 """Card: a copied pattern
 
-1. The first derivative is right, and the gradient of a penalty is not. So the second derivative is
+1. The first derivative is right, but the gradient of a penalty is not. So the second derivative is
    wrong. The double backward of Swish is the backward of SwishBackward.
 2. SwishBackward computes v = g · f′(x). It has two inputs, so its backward returns two gradients.
    For a leaky ReLU, f′(x) is constant on each side of 0. Is it constant for the swish?

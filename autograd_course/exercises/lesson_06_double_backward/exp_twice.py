@@ -2,8 +2,8 @@
 
 1. The derivative of exp is exp, so backward needs exactly the values that forward returns. Does it
    matter which tensor contains them?
-2. It does. The output is part of the graph. A second tensor with the same values is an
-   intermediate, and so a constant.
+2. It does. The output is part of the graph. A second tensor with the same values is an intermediate
+   and therefore a constant.
 3. forward returns x.exp(). In setup_context, call ctx.save_for_backward(output), so you save the
    tensor that forward returned. backward returns y * grad_output.
 """

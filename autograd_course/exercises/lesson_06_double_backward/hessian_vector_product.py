@@ -3,9 +3,10 @@
 1. The Hessian is the Jacobian of the gradient. Which operation multiplies a Jacobian by a vector
    without building it? (Does it matter from which side you multiply a Hessian?)
 2. Compute all gradients in one call with create_graph=True. Multiply each gradient by its vector,
-   add everything up to one number, and differentiate this number. (If you pass the vectors as
-   grad_outputs instead, a constant gradient raises an error, because it has no graph. In the sum,
-   it does no harm.) If no gradient depends on an input, its part of the product is zero.
+   add up the results to get a single number, and differentiate this number. (If you pass the
+   vectors as grad_outputs instead, a constant gradient raises an error, because it has no graph. In
+   the sum, such a gradient does no harm.) If no gradient depends on an input, its part of the
+   product is zero.
 3. leaves = tuple(x.detach().requires_grad_() for x in inputs); grads =
    torch.autograd.grad(f(*leaves), leaves, create_graph=True). The product is the gradient of sum((g
    * v).sum() for …) with respect to leaves, with materialize_grads=True.

@@ -2,7 +2,7 @@
 
 1. Look at what forward saves. Is it an input, an output, or an intermediate? What does this mean
    for a second derivative?
-2. forward saves the complete gradient, and this is a constant. Save the tensors from which the
+2. forward saves the complete gradient, which is a constant. Save the tensors from which the
    gradient is computed, and move the computation to backward, where autograd records it. The target
    is a tensor of integers, and you can save it like any other tensor.
 3. Save logits and target. In backward, compute p = torch.softmax(logits, -1), subtract

@@ -2,8 +2,8 @@
 
 1. The derivative of sinh is cosh. Which identity connects the two, as sin² + cos² = 1 connects sine
    and cosine?
-2. cosh² - sinh² = 1, and cosh is never negative. So you can express cosh(x) with the output y
-   alone, and the output has a graph.
+2. cosh² - sinh² = 1, and cosh is never negative. So you can express cosh(x) in terms of the output
+   y alone, and the output has a graph.
 3. cosh(x) = √(1 + y²). In setup_context, save the output. In backward, multiply grad_output by (1 +
    y**2).sqrt().
 """

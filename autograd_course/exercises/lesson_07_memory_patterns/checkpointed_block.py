@@ -4,9 +4,8 @@
    the block. And what must forward store before it runs the block, so that a second run draws the
    same dropout mask?
 2. Save x and the parameters, and store the block and torch.get_rng_state() on ctx. In backward,
-   detach x and let it require a gradient. Rerun the block inside torch.random.fork_rng(),
-   set_rng_state and torch.enable_grad(). Then compute all gradients with one call of
-   torch.autograd.grad.
+   detach x and make it require grad. Rerun the block inside torch.random.fork_rng(), set_rng_state
+   and torch.enable_grad(). Then compute all gradients with one call to torch.autograd.grad.
 3. wanted = [t for t, need in zip((x, *parameters), ctx.needs_input_grad[1:]) if need]. Put the
    gradients of torch.autograd.grad(y, wanted, grad_output) in the places where need is true. Return
    None in the other places, and None for the block itself.

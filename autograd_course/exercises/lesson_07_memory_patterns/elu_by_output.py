@@ -1,6 +1,6 @@
 """ELU from its output
 
-1. For x > 0 the slope is 1. Elsewhere it is alpha * exp(x). Backward has y and not x, so which x
+1. For x > 0, the slope is 1. Elsewhere, it is alpha * exp(x). Backward has y but not x. Which x
    belong to a negative y?
 2. Where x is not positive, y = alpha * exp(x) - alpha. Solve this for alpha * exp(x). The sign of y
    tells you which formula applies.

@@ -1,7 +1,7 @@
 """Linear and ReLU in one
 
-1. As separate layers, the ReLU would save its output, and the linear layer its input and weight.
-   What does the backward of the ReLU read from the output?
+1. As separate layers, the ReLU would save its output, and the linear layer would save its input and
+   weight. What does the ReLU's backward read from the output?
 2. It only reads where the output is positive. So set grad_output to zero where the output is zero.
    The rest is the backward of a linear layer, which you know from lesson 01.
 3. In setup_context, save x, weight and output. In backward, let g = grad_output * (y > 0). The

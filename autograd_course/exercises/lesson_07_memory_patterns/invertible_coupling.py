@@ -1,6 +1,6 @@
 """A coupling that saves its outputs
 
-1. Backward knows y1 and y2. In one of the two lines of forward you know everything but one x, so
+1. Backward knows y1 and y2. In one of the two lines of forward, you know everything but one x, so
    you can solve this line for it. Which line?
 2. x2 = y2 - tanh(y1 v). Now go backward through the lines of forward and start with the last one.
    Forward uses y1 twice, so add both parts of its gradient before you go on. Forward also uses x2

@@ -5,7 +5,7 @@
 2. Two nodes can save the same tensor, and a view shares the storage of its base. Count each storage
    once. A float32 takes four bytes, and a torch.bool takes one.
 3. The relu saves its output. The sigmoid saves its output, and the product saves h and this output.
-   In c the mask is the only factor that backward needs. In d the exp saves its whole output.
+   In c, the mask is the only factor that backward needs. In d, the exp saves its whole output.
 """
 
 from __future__ import annotations

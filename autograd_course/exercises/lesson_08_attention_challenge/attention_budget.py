@@ -1,7 +1,7 @@
 """Tier 3: budget
 
-1. You cannot save a tensor that has a column for each key. What does backward need at least, in
-   addition to q and k, to recompute the weights?
+1. You cannot save a tensor that has a column for each key. What is the least that backward needs,
+   in addition to q and k, to recompute the weights?
 2. P = exp(S - L), where L is the logarithm of the sum of the exponentials of a row. This is one
    number per query. D does not need P: rowsum(P ∘ dP) = rowsum(dO ∘ O).
 3. In forward, compute L = high + log(total), and save q, k, v, mask, out, L. In backward, recompute

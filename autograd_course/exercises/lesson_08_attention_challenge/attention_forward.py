@@ -2,9 +2,9 @@
 
 1. Work in this order: scores, mask, softmax, product. The softmax can become nan in two ways: a
    score is too large for exp, or every score of a row is -∞.
-2. Subtract from each row its largest score. The softmax stays the same, and no exponent is above 0.
-   In a fully masked row this would be -∞ minus -∞, so subtract 0 there. Then all exponentials of
-   the row are 0, and so is their sum. Do not divide by this sum.
+2. Subtract the largest score of each row from the row. The softmax stays the same, and no exponent
+   is above 0. In a fully masked row this would be -∞ minus -∞, so subtract 0 there. Then all
+   exponentials of the row are 0, and so is their sum. Do not divide by this sum.
 3. high = s.amax(-1, keepdim=True); high = where(high == -inf, 0, high); e = exp(s - high); total =
    e.sum(-1, keepdim=True); e / where(total == 0, 1, total) @ v.
 """

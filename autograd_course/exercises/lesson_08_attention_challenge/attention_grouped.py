@@ -1,6 +1,6 @@
 """Tier 6: grouped queries
 
-1. Several query heads read the same key head. What does the gradient of a tensor do when forward
+1. Several query heads read the same key head. What happens to the gradient of a tensor when forward
    uses the tensor in several places?
 2. The gradients add up: the gradients of k and v are sums over the heads of their group. You may
    repeat k and v for the products, in forward and again in backward. But save them without

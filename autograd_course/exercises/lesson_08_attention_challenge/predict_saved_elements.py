@@ -3,7 +3,7 @@
 1. Write down the shape of each tensor in save_for_backward. The inputs q, k and v do not count.
 2. The weights have a row for each query and a column for each key. The output and the log-sum-exp
    have a row for each query, and their width does not depend on the number of keys.
-3. In c the softmax saves its output, and the product with v saves the same tensor, so it counts
+3. In c, the softmax saves its output, and the product with v saves the same tensor, so it counts
    once. A division by a number saves nothing.
 """
 

@@ -1,6 +1,6 @@
 """Gradient reversal
 
-1. forward computes nothing, and the statement gives the formula of backward. What must forward
+1. forward computes nothing, and the statement gives the formula for backward. What must forward
    return, so that the next layer may write into its input?
 2. Return a new tensor with the same values. The strength is a number, so make it an attribute of
    ctx. backward multiplies grad_output by the negative strength.
