@@ -27,7 +27,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=7,
     section="From the formula to the proof",
-    constraints="one gradient at both kinks: 0 or 1",
+    constraints="the gradient is the same at both kinks, 0 or 1",
     reference=clipped_relu,
     samplers={
         "ceiling 1 and inputs on both sides of both kinks": lambda rng: (

@@ -34,7 +34,7 @@ EXERCISE = FunctionExercise(
     minutes=5,
     optional=True,
     section="Where a nan comes from",
-    constraints="finite and right for large numbers of both signs",
+    constraints="the result is finite and right for large numbers of both signs",
     reference=log_cosh,
     samplers={
         "a 3×4 matrix": lambda rng: (normal(rng, 3, 4),),
