@@ -67,7 +67,7 @@ def _known(word: str, among: str = "") -> str:
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
-    near = get_close_matches(typed, [*INDEX, *LESSONS] if among else INDEX, 3)
+    near = get_close_matches(typed, [*INDEX, *LESSONS] if among else INDEX, 3, cutoff=0.65)
     meant = (
         f"did you mean {' or '.join(near)}?"
         if near
