@@ -135,6 +135,7 @@ def accuracy(net, images, labels):
         return (net(images).argmax(-1) == labels).double().mean().item()
 
 
+# %% jupyter={"source_hidden": true}
 def sideways(data):
     return data._replace(images=data.images.reshape(-1, 8, 8).rot90(1, (1, 2)).reshape(-1, 64))
 

@@ -22,7 +22,7 @@ __global__ void run(const T* x, T a, bool reverse, T* y, int64_t rows, int64_t l
 template <typename T>
 void launch(const Tensor& x, double a, bool reverse, Tensor& y, cudaStream_t stream) {
   const int64_t length = x.size(x.dim() - 1), rows = length ? x.numel() / length : 0;
-  if (rows == 0) return;  // CUDA raises an error for a grid without blocks
+  if (rows == 0) return;  // a grid without blocks is an error
   const unsigned threads = 128, blocks = unsigned((rows + threads - 1) / threads);
   run<T><<<blocks, threads, 0, stream>>>(
       static_cast<const T*>(x.data_ptr()), static_cast<T>(a), reverse,
