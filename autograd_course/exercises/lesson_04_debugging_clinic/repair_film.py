@@ -26,7 +26,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=9,
     section="What gradcheck does not ask",
-    constraints="right if any of the three tensors is frozen, too",
+    constraints="right even if any of the three tensors is frozen",
     reference=film,
     samplers={
         "4 rows of 3": lambda rng: (normal(rng, 4, 3), normal(rng, 3), normal(rng, 3)),
