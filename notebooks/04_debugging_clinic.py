@@ -121,8 +121,8 @@ print(f"function: loss {function_losses[0]:.3f} at first, {function_losses[-1]:.
 print(f"module:   loss {module_losses[0]:.3f} at first, {module_losses[-1]:.10f} at the end")
 
 # %% [markdown]
-# Both losses reach zero. Before you run the next cell, vote for what it shows. Some of the beliefs
-# in this lesson are true.
+# Both losses reach zero. Before you run the next cell, vote on what it will show. Some of the
+# beliefs in this lesson are true.
 
 # %%
 vote("04", "loss-reaches-zero")
@@ -171,7 +171,7 @@ five_steps(shipped.CrossMapLRN2d, call, reference)
 # Without a reference, step 3 fails, so you would start working on `backward`. With the reference,
 # step 1 fails: four of six outputs are wrong. Read the report from the top. Start working at the
 # first ✗. The report explains only this one. A later ✗ may be a consequence of the first one or a
-# second mistake. You find out when you run the checks again after the first repair.
+# second mistake. You will find out when you run the checks again after the first repair.
 #
 # `diagnose(…).steps` contains the same five lines.
 

@@ -64,7 +64,7 @@ from autograd_course.visualize import compare_flows, knowledge_check, ste_lab
 # The data are 1797 images of digits with 8 × 8 gray values each. We hold out one image in five to
 # test the net. The net has two layers and 64 hidden values, and `train` runs 100 steps of Adam.
 # After each step it clamps the latent weights to $[-1, 1]$, because a weight that is far out takes
-# long to come back.
+# a long time to come back.
 
 # %% jupyter={"source_hidden": true}
 images, labels = load_digits()
@@ -116,7 +116,7 @@ print(f"right among unseen digits: {sign_right:.0%}")
 # %% [markdown]
 # ## Your first straight-through estimator
 #
-# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0 it
+# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0, it
 # returns +1. `torch.sign` returns 0 there, which would be a third weight.)
 #
 # **Your turn.** Return `grad_output` unchanged, as if the sign were not there, and run the cell.
@@ -275,7 +275,8 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 # \qquad \frac{\partial L}{\partial y}\ \text{taken at}\ q(x).$$
 #
 # For `Sign`, $h(x) = x$. For `Binarize`, $h(x) = \min(\max(x, -1), 1)$. We write $:=$ because this
-# is a decision and not a derivative. To *declare* the surrogate is to write it into the docstring.
+# is a decision and not a derivative. To *declare* the surrogate means to write it into the
+# docstring.
 #
 # Only this one node uses $h$. The rest of the net sees $q(x)$, so autograd computes
 # $\partial L / \partial y$ at the quantized value. Therefore a net with an STE is not the same as a
@@ -402,7 +403,7 @@ print(f"from the identity: {difference(Binarize.apply, lambda x: 1 * x, x):.2f}"
 # %% [markdown]
 # `diagnose` makes the same comparison and runs all the tests from lesson 01: other inputs,
 # linearity and unusual shapes. If you pass no surrogate, `diagnose` reports that the Function looks
-# like an STE and asks for one.
+# like an STE and asks for its surrogate.
 
 # %%
 diagnose(Binarize, x)
@@ -724,8 +725,8 @@ def descend(loss, steps=300, lr=6.0):
     return torch.sigmoid(theta).item()
 
 
-print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of throws")
-print(f"straight through:      heads in {descend(drawn_loss):.0%} of throws")
+print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of tosses")
+print(f"straight through:      heads in {descend(drawn_loss):.0%} of tosses")
 
 # %% [markdown]
 # The estimator stops at 49% heads, where the mean of $2(b - 0.49)$ is zero. More data and a
@@ -893,10 +894,10 @@ for name, updates, learn_step in (
     print(f"{name:25}{rights[0]:>11.0%}{rights[1]:>13.0%}{rights[2]:>11.0%}")
 
 # %% [markdown]
-# If the step fits, rounding alone loses little. If the step is too narrow, training recovers a part
-# of the loss, and with a learned step it recovers all of it. If the step is too wide, every weight
-# rounds to zero. Then the hidden values and all gradients are zero, and no estimator can help. So
-# start with a narrow step rather than a wide one.
+# If the step fits, rounding alone costs little accuracy. If the step is too narrow, training recovers
+# part of the lost accuracy, and with a learned step, it recovers all of it. If the step is too
+# wide, every weight rounds to zero. Then the hidden values and all gradients are zero, and no
+# estimator can help. So start with a narrow step rather than a wide one.
 #
 # ### PyTorch's fake quantizer
 #
