@@ -3,9 +3,9 @@
 #
 # # 05 · The straight-through estimator: exercises
 #
-# In lesson 05 you replaced the zero gradient of a step function by the gradient of a surrogate. Here you write five straight-through estimators (STEs), predict what they return, find the mistake in another one, and train a net. You may have solved `sign-ste` and `round-ste` in the lesson already.
+# In lesson 05, you replaced the zero gradient of a step function with the gradient of a surrogate. Here you write five straight-through estimators (STEs), predict what they return, find the mistake in another one, and train a net. You may have solved `sign-ste` and `round-ste` in the lesson already.
 #
-# **Given:** the formula of `forward` and the *surrogate* of each Function. The surrogate is the differentiable function whose vector-Jacobian product `backward` returns.
+# **Given:** the formula for `forward` and the *surrogate* of each Function. The surrogate is the differentiable function whose vector-Jacobian product `backward` returns.
 #
 # **To write:** where a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, x)` without `setup_context`.)
 #
@@ -125,7 +125,7 @@ grade("clipped-sign", ClippedSignSTE)
 # %% [markdown]
 # ## 3 · Four gradients (1 point · medium · 7 minutes)
 #
-# `SignSTE` and `ClippedSignSTE` are the Functions of exercises 1 and 2, and `x` is 0.4. What is the gradient of each loss with respect to `x`? Predict four numbers, without running anything.
+# `SignSTE` and `ClippedSignSTE` are the Functions of exercises 1 and 2, and `x` is 0.4. What is the gradient of each loss with respect to `x`? Predict four numbers without running anything.
 #
 # - **a** `loss = (3 * SignSTE.apply(x) - 1) ** 2`
 # - **b** `loss = x * SignSTE.apply(x)`
@@ -152,7 +152,7 @@ grade("predict-straight-through", prediction)
 #
 # This step function has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1.
 #
-# **Surrogate:** replace each of the two signs by the clip of exercise 2:
+# **Surrogate:** replace each of the two signs with the clip of exercise 2:
 #
 # $$\tilde y = \tfrac12\,\text{clip}(x - t) + \tfrac12\,\text{clip}(x + t), \qquad \text{clip}(v) = \min(\max(v, -1), 1)$$
 #
@@ -187,7 +187,7 @@ grade("ternary-ste", TernarySTE)
 #
 # $$y = \text{step} \cdot \operatorname{round}\!\left(\frac{x}{\text{step}}\right) \qquad\text{surrogate:}\quad \text{the same with } \operatorname{round}(v) \text{ replaced by } v$$
 #
-# `step` is a positive Python number. A number halfway between two grid points goes to the even multiple, as in `torch.round`.
+# `step` is a positive Python number. A number halfway between two grid points is rounded to the even multiple, as in `torch.round`.
 #
 # **Write** the three methods. Simplify the surrogate first.
 
@@ -280,7 +280,7 @@ grade("card-activation", suspect)
 #
 # **Surrogate:** treat the *derivative* of the rounding as 1, but keep using the rounded value everywhere else. Differentiate the clamp normally, and apply it before the rounding.
 #
-# The order of the two does not change $y$, because the bounds are integers, but it changes the gradient. Take `high` = 3 and $x/s = 3.3$. The clamp changes 3.3 to 3, so no gradient passes. If the rounding came first, the clamp would get 3, which is within the bounds.
+# The order of the clamp and the rounding does not change $y$, because the bounds are integers, but it changes the gradient. Take `high` = 3 and $x/s = 3.3$. The clamp changes 3.3 to 3, so no gradient passes. If the rounding came first, the clamp would get 3, which is within the bounds.
 #
 # **Write** the three methods. `forward` returns $y$, and `backward` returns one value for each of the four arguments. To find the gradient of $s$, write $y$ as a product and differentiate both factors.
 #
@@ -337,17 +337,17 @@ class BinaryLinear(nn.Module):
 
 
 # %% [markdown]
-# **Write** `train_binary_net(images, labels)`, which builds a net, trains it and returns it. `images` has the shape `(n, 64)` and `labels` `(n,)`. The net takes images and returns scores of shape `(n, 10)`. The largest score is the digit that the net predicts.
+# **Write** `train_binary_net(images, labels)`, which builds a net, trains it and returns it. `images` has the shape `(n, 64)`, and `labels` has the shape `(n,)`. The net takes images and returns scores of shape `(n, 10)`. The largest score is the digit that the net predicts.
 #
-# **Constraints:** the grader trains the net on 1397 digits, once, and then checks three things.
+# **Constraints:** the grader trains the net once on 1397 digits and then checks three things.
 #
-# - Every matrix product of the net's forward uses weights of −1 and +1 only. The grader looks at the products that really run, not at your parameters. Normalization layers may have real-valued parameters.
+# - Every matrix product in the net's forward pass uses only weights of −1 and +1. The grader looks at the products that really run, not at your parameters. Normalization layers may have real-valued parameters.
 # - The weights were learned: gradients other than zero arrived at them.
 # - At least 90% of 400 digits that it has not seen are right. (Guessing gives 10%.)
 #
 # Training may take 30 seconds on the CPU. A net of the lesson's size takes about one second. If the net is an `nn.Module`, the grader puts it into `eval()` mode before it asks for predictions.
 #
-# Before you grade, test your net in a new cell, with a split of your own:
+# Before you grade, test your net in a new cell, with your own split:
 #
 #     net = train_binary_net(images[:1400], labels[:1400]).eval()
 #     print((net(images[1400:]).argmax(1) == labels[1400:]).float().mean())
@@ -363,13 +363,13 @@ def train_binary_net(images: Tensor, labels: Tensor) -> nn.Module:
 grade("binary-digits", train_binary_net)
 
 # %% [markdown]
-# When the net has passed, try two experiments. You keep your points. First, let the backward of `ClippedSignSTE` return `grad_output * 0`, which is the true gradient, and grade the net again. How accurate is it now, and which layers still learn?
+# When the net has passed, try two experiments. You keep your points. First, make the `backward` of `ClippedSignSTE` return `grad_output * 0`, which is the true gradient, and grade the net again. How accurate is it now, and which layers still learn?
 # Then use `SignSTE` in the layer. Does the clip make a difference on this small problem?
 #
 # ## In words
 #
-# All gradients that you wrote here are biased. The essay at the end of lesson 05's knowledge check asks when a biased estimator still trains, and when the bias hurts.
-# The essay is not graded. `knowledge_check("05")` in the lesson shows it, with a rubric to compare your answer with.
+# All gradients that you wrote here are biased. The essay question at the end of lesson 05's knowledge check asks when a biased estimator still trains, and when the bias hurts.
+# Your essay is not graded. `knowledge_check("05")` in the lesson shows the question, with a rubric to compare your answer with.
 
 # %% [markdown]
 # ## Where you are

@@ -3,9 +3,9 @@
 #
 # # 10 · Sampling: exercises
 #
-# In lesson 10 a gradient passed through a random choice. Here you write its three estimators.
+# In lesson 10, a gradient passed through a random choice. Here you write the lesson's three estimators.
 #
-# **Given:** the formula of `forward` of each Function, and what `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
+# **Given:** the formula for each Function's `forward`, and what its `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
 #
 # **To write:** where a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, logits, …)` without `setup_context`.)
 #
@@ -55,7 +55,7 @@ from autograd_course import grade, hint, progress
 #
 # $$y = \operatorname{softmax}\!\left(\frac{\text{logits} + \text{noise}}{\tau}\right) \quad\text{over the last dimension}$$
 #
-# The caller draws the noise and passes it to `apply`. At fixed noise nothing is random, so $y$ is an ordinary function of the logits, and you can test its gradient.
+# The caller draws the noise and passes it to `apply`. At fixed noise, nothing is random, so $y$ is an ordinary function of the logits, and you can test its gradient.
 #
 # **Write** the three methods. There is no surrogate here: `backward` returns the true gradient of the logits. `temperature` is $\tau$, a positive Python number. The noise is not learned, so it gets `None`, and so does the temperature. (The noise has the same gradient as the logits. You may return it instead of `None`.)
 
@@ -119,7 +119,7 @@ grade("gumbel-hard", HardGumbelSoftmax)
 #
 # $$p = \text{softmax}(\text{logits}), \qquad m = \frac{p + y}{2}, \qquad J(q)^\top g = q \odot \Bigl(g - \sum_k g_k\,q_k\Bigr),$$
 #
-# it returns for the logits
+# the gradient that it returns for the logits is
 #
 # $$2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
 #

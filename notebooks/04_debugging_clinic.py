@@ -121,8 +121,8 @@ print(f"function: loss {function_losses[0]:.3f} at first, {function_losses[-1]:.
 print(f"module:   loss {module_losses[0]:.3f} at first, {module_losses[-1]:.10f} at the end")
 
 # %% [markdown]
-# Both losses reach zero. Before you run the next cell, vote for what it shows. Some of the beliefs
-# in this lesson are true.
+# Both losses reach zero. Before you run the next cell, vote on what it will show. Some of the
+# beliefs in this lesson are true.
 
 # %%
 vote("04", "loss-reaches-zero")
@@ -153,7 +153,7 @@ with figure(columns=2, height=3.5) as (watched, found):
 # %% [markdown]
 # ## Five checks at once
 #
-# `five_steps` runs five checks of a Function in a fixed order. Below it checks the Function inside
+# `five_steps` runs five checks of a Function in a fixed order. Below, it checks the Function inside
 # the module.
 #
 # **Your turn.** The first check compares `forward` with a reference, so it needs one. Replace
@@ -168,10 +168,10 @@ reference = None  # type the reference here
 five_steps(shipped.CrossMapLRN2d, call, reference)
 
 # %% [markdown]
-# Without a reference, step 3 fails, and you would start to work on `backward`. With the reference,
-# step 1 fails: four of six outputs are wrong. Read the report from the top. The first ✗ is where to
-# work, and only this one is explained. A later ✗ may be a consequence of the first one or a second
-# mistake. You find out when you run the checks again after the first repair.
+# Without a reference, step 3 fails, so you would start working on `backward`. With the reference,
+# step 1 fails: four of six outputs are wrong. Read the report from the top. Start working at the
+# first ✗. The report explains only this one. A later ✗ may be a consequence of the first one or a
+# second mistake. You will find out when you run the checks again after the first repair.
 #
 # `diagnose(…).steps` contains the same five lines.
 
@@ -231,7 +231,7 @@ print(compare_forward(WithoutRoot, (rows, w), norm))
 # %% [markdown]
 # `gradcheck` passes, because it compares `backward` with *this* `forward`, and the two agree. So
 # compare `forward` with something else first: a slow loop, the formula in float64, a table in a
-# paper or an older library. The reference need not be differentiable for this step.
+# paper or an older library. The reference does not need to be differentiable for this step.
 
 # %% [markdown]
 # ### Step 2: the contract
@@ -268,21 +268,21 @@ print("gradient of w:", of_function.numpy().round(4), "should be", by_autograd.n
 run_backward(UnsummedNorm, (rows, w))
 
 # %% [markdown]
-# Autograd expects a gradient in the shape of `w` and sums the result of `backward` to this shape.
-# `run_backward` calls `backward` directly, so it sees the result *before* autograd sums it, casts
-# it or fills in zeros. It checks that there is one value for each argument, with the right shape
-# and dtype, and that all numbers are finite. Repair such a gradient even if training does not need
-# it, because other callers of `backward` do not sum it.
+# Autograd expects a gradient with the same shape as `w`, so it sums the result of `backward` to
+# this shape. `run_backward` calls `backward` directly, so it sees the result *before* autograd sums
+# it, casts it or fills in zeros. It checks that there is one value for each argument, with the
+# right shape and dtype, and that all numbers are finite. Repair such a gradient even if training
+# does not need it, because other callers of `backward` do not sum it.
 #
-# If `backward` raises an error, you see it in this step, too. The [index of error
+# If `backward` raises an error, you also see it in this step. The [index of error
 # messages](../docs/error_messages.md) explains the cause and the repair.
 
 # %% [markdown]
 # ### Step 3: magnitudes
 #
-# This version has the sum, but another mistake. Step 3 takes one random $g$ and the loss
-# $L = \sum_i g_i y_i$. For each input it compares the norm of the gradient from `backward` with the
-# norm of the gradient from finite differences of `forward`.
+# This version sums the gradient but has another mistake. Step 3 takes one random $g$ and the loss
+# $L = \sum_i g_i y_i$. For each input, it compares the norm of the gradient from `backward` with
+# the norm of the gradient from finite differences of `forward`.
 
 
 # %%
@@ -299,8 +299,8 @@ print("\nThe same with 3x:")
 print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 
 # %% [markdown]
-# The ratio is 2, and it is 2 for other inputs, too. So a constant is wrong, and you only have to
-# look at the factors of one formula. (The derivative of a square root contains $\tfrac12$.) You
+# The ratio is 2, and it is also 2 for other inputs. So a constant is wrong, and you only have to
+# look at the factors in one formula. (The derivative of a square root contains $\tfrac12$.) You
 # should recognize these ratios:
 #
 # | ratio | what is wrong |
@@ -316,8 +316,8 @@ print(*compare_magnitudes(DoubledNorm, (3 * rows, w)).parts, sep="\n")
 #
 # ### Exercise 1: three ratios
 #
-# `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio, that is the gradient from
-# `backward` divided by the true gradient, for each of these three mistakes. Do not run them.
+# `x` has 8 elements, and the loss is `5 * y.sum()`. For each of these three mistakes, predict the
+# ratio: the gradient from `backward` divided by the true gradient. Do not run them.
 #
 # - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
 # - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
@@ -366,7 +366,7 @@ print(f"backward = {by_backward[j]:.4f}")
 print(f"formula  = {rows[0, j] ** 2 / (2 * norm(rows, w)[0]):.4f}")
 
 # %% [markdown]
-# The quotient agrees with the formula on paper, and `backward` does not. So the mistake is in the
+# The quotient agrees with the formula on paper, but `backward` does not. So the mistake is in the
 # code. If the quotient agreed with `backward` instead, the mistake would be in your derivation.
 # `check_element` does the same for a random $g$ and takes the element with the largest error:
 
@@ -395,8 +395,8 @@ five_steps(WeightedNorm, (rows, w), norm)
 # %% [markdown]
 # ## Stop inside backward
 #
-# Often you want to look at the values inside `backward`. `WeightedNorm` returns `nan` for a row of
-# zeros, such as padding. Where does the `nan` come from?
+# You will often want to look at the values inside `backward`. `WeightedNorm` returns `nan` for a
+# row of zeros, such as padding. Where does the `nan` come from?
 
 
 # %% jupyter={"source_hidden": true}
@@ -450,14 +450,14 @@ with type_commands("p y.detach()", "p grad_output", "next", "p g", "up 5", "cont
 
 # %% [markdown]
 # `breakpoint()` opens Python's debugger in `backward`. (The helper `type_commands` types the
-# commands into its prompt. In your own code, leave out the `with` line and type them yourself.) You
-# see that `y` contains a 0. After the next line, `g` contains an `inf`, and the product with the
-# row of zeros is `nan`.
+# commands into its prompt. In your own code, leave out the `with` line and type the commands
+# yourself.) You see that `y` contains a 0. After the next line, `g` contains an `inf`, and the
+# product with the row of zeros is `nan`.
 #
 # `up` moves to the caller. On a CPU, `backward` runs in the thread that called `.backward()`, so
-# you arrive at this line. (For operations on a GPU, autograd uses another thread, and `up` does not
-# lead there.) You do not arrive at the line that called `apply`, because `forward` returned long
-# ago. *Anomaly mode* remembers this line. Turn it on before the forward pass:
+# you arrive at the line with this call. (For operations on a GPU, autograd uses another thread, and
+# `up` does not lead there.) You do not arrive at the line that called `apply`, because `forward`
+# has already returned. *Anomaly mode* remembers this line. Turn it on before the forward pass:
 
 
 # %% jupyter={"source_hidden": true}
@@ -483,25 +483,25 @@ with show_error(), show_forward_line(), detect_anomaly():
 
 # %% [markdown]
 # Anomaly mode checks the gradients that each node returns. It raises an error at the first node
-# that returns a `nan`, and a warning shows the line of the forward pass that created this node. It
-# does the same if a `backward` raises an error of its own. It makes every run slower, so turn it
-# off again.
+# that returns a `nan`, and a warning shows the line of the forward pass that created this node. You
+# get the same warning if a `backward` itself raises an error. Anomaly mode makes every run slower,
+# so turn it off again afterwards.
 #
 # To watch a whole network, register a hook on its modules with `register_full_backward_hook`. The
-# hooks run from the last module to the first, and the hook of a container runs after those of its
-# parts. (If no input of the container requires a gradient, PyTorch warns, and the container's hook
-# runs before them.)
+# hooks run from the last module to the first, and the hook of a container runs after the hooks of
+# its parts. (If no input of the container requires a gradient, PyTorch warns, and the container's
+# hook runs before them.)
 
 # %% [markdown]
 # ## Where a nan comes from
 #
-# *Extra: you need this section for exercise 9. Read it, too, if your training shows a `nan`. In
+# *Extra: you need this section for exercise 9. Also read it if your training produces a `nan`. In
 # short: look for the first number that is not finite. Anomaly mode reports only `nan`.*
 #
-# The place where you see a `nan` is often not the place where it comes from. Here is a square root
-# with a hand-written `backward`, and two ways to protect it from numbers that are not positive. The
-# first way selects after the root, and the second one multiplies by a mask before it. Both give the
-# right values.
+# You often see a `nan` far from the place where it comes from. Here is a square root with a
+# hand-written `backward`, and two ways to protect it from numbers that are not positive. The first
+# one calls `where` after the square root. The second one multiplies by a mask before the square
+# root. Both return the right values.
 
 
 # %%
@@ -538,7 +538,7 @@ for f in (select_after, mask_before):
     print("gradient", gradient_of(f))
 
 # %% [markdown]
-# Now run both in anomaly mode, and the root alone as well.
+# Now run both of them, and `Root` alone, in anomaly mode.
 
 # %%
 vote("04", "anomaly-mode-blames")
@@ -552,18 +552,17 @@ for f in (select_after, mask_before, Root.apply):
 
 # %% [markdown]
 # The first message is right. `where` sends a gradient of 0 to the branch that it did not select,
-# and the root divides it by $2 \cdot 0$. (A repair such as `nan_to_num` hides this `nan`, together
-# with every other one.)
+# and `Root` divides it by $2 \cdot 0$. (A repair such as `nan_to_num` hides this `nan` and every
+# other one.)
 #
-# The second message names a multiplication, and nothing is wrong with it. It multiplied the 0 of
-# the mask by the gradient that it received, and this gradient was `inf`. The root had returned it.
-# The last line shows why you saw no message about the root: anomaly mode checks for `nan` and not
-# for `inf`. An infinity passes from node to node until one of them multiplies it by zero or
-# subtracts two infinities, and anomaly mode names *this* node.
+# The second message names a multiplication, but this multiplication is right. It multiplied the 0
+# of the mask by the gradient that `Root` had returned, and this gradient was `inf`. The last line
+# shows why you saw no message about `Root`: anomaly mode checks for `nan` but not for `inf`. An
+# infinity passes from node to node until one of them multiplies it by zero or subtracts two
+# infinities, and anomaly mode names *this* node.
 #
-# So look for the first number that is *not finite*. Put a hook on each intermediate. Gradients
-# arrive from the loss backward, so the first hook that finds something is the closest to the
-# origin.
+# So look for the first number that is *not finite*. Put a hook on each intermediate. Gradients flow
+# backward from the loss, so the first hook that finds something is the closest to the origin.
 
 
 # %%
@@ -589,8 +588,8 @@ root = Root.apply(product)
 print(first_not_finite(root.sum(), x=x, product=product, root=root))
 
 # %% [markdown]
-# The gradient of `root` was finite, and the gradient of `product` is not. So the infinity comes
-# from `Root`. Do not change `Root`, because the slope of a root at 0 *is* infinite. Change its
+# The gradient of `root` is finite, but the gradient of `product` is not. So the infinity comes from
+# `Root`. Do not change `Root`, because the slope of the square root at 0 *is* infinite. Change its
 # input: wherever the value will not be used, pass a harmless number.
 
 
@@ -609,8 +608,8 @@ print("gradient", gradient_of(safe_root))
 # Steps 3 and 4 tell you that a gradient is wrong and by how much. A picture of the Jacobians tells
 # you *where*, and the pattern often tells you *why*. (Row $i$ is output $i$, and column $j$ is
 # input $j$. `gradcheck` prints the transposed matrices.) The Function below multiplies each number
-# by the mean of all numbers, and its `backward` treats the mean as a constant. Click on the cells,
-# or move with the arrow keys.
+# by the mean of all numbers, and its `backward` treats the mean as a constant. Click a cell, or
+# move with the arrow keys.
 
 
 # %%
@@ -675,10 +674,10 @@ with figure(columns=4, width=8.6, height=2.6) as places:
 # %% [markdown]
 # | pattern of the error | usual mistake |
 # | --- | --- |
-# | mirrored at the diagonal | the linear map instead of its transpose |
-# | a band at the wrong place | an index off by one, padding on the wrong side |
-# | some rows or columns only | a region: a mask, a bound, an edge |
-# | right numbers in wrong places | an order: `reshape` for a transpose, a wrong permutation |
+# | mirrored across the diagonal | the linear map instead of its transpose |
+# | a band in the wrong place | an index off by one, padding on the wrong side |
+# | only some rows or columns | a region: a mask, a bound, an edge |
+# | right numbers in wrong places | an order: `reshape`, not a transpose; a wrong permutation |
 # | everything but the diagonal | missing cross terms: a softmax, a norm, a sort |
 # | constant along a row or a column (rank 1) | a shared statistic treated as a constant |
 # | a multiple of the right map | a constant factor, see step 3 |
@@ -715,8 +714,8 @@ table = torch.tensor([[1.0, 2.0, 0.5], [3.0, 1.0, 2.0]], dtype=torch.float64)
 jacobian_view(shares_of_columns, table)
 
 # %% [markdown]
-# Which outputs does an element influence, according to the first map, and according to the second?
-# Repair `backward`. For a hint, run `hint("repair-share")` in a new cell.
+# According to the first map, which outputs does an element influence? And according to the second
+# map? Repair `backward`. For a hint, run `hint("repair-share")` in a new cell.
 
 
 # %%
@@ -733,11 +732,11 @@ grade("repair-share", Share)
 # %% [markdown]
 # ### Checkpoint 1
 #
-# *Extra: one more forgotten statistic, to find and to repair.*
+# *Extra: one more forgotten statistic to find and repair.*
 #
 # Here is the mistake of `TimesMean` again, with the norm instead of the mean. The Function divides
 # each row by its norm, $y = x / \lVert x \rVert$, and its `backward` treats the norm as a constant.
-# For a row of 4 numbers, none of them zero, how many of the 16 entries of its Jacobian are wrong?
+# For a row of 4 nonzero numbers, how many of the 16 entries of the Jacobian are wrong?
 
 
 # %%
@@ -880,7 +879,7 @@ five_steps(RunningNorm, call, local_response_norm)
 #
 # </details>
 #
-# The next cell replaces the running sum with a sum over each window, so it is right in any case.
+# The next cell sums over each window separately, so it cannot contain this mistake.
 
 
 # %%
@@ -893,8 +892,8 @@ print(compare_forward(RunningNorm, call, local_response_norm))
 print(compare_magnitudes(RunningNorm, call))
 
 # %% [markdown]
-# Step 1 passes now, and step 3 still fails. So there is a second mistake, in `backward`. The ratio
-# is not a number that you know, so look for a pattern. The next cell shows seven channels.
+# Step 1 now passes, but step 3 still fails. So `backward` contains a second mistake. The ratio is
+# not one of those in the table, so look for a pattern. The next cell shows seven channels.
 
 
 # %%
@@ -909,7 +908,7 @@ jacobian_view(channels, torch.linspace(0.8, 1.5, 7, dtype=torch.float64))
 # `backward` has the right width but is shifted by one. Each channel gets a gradient from the two
 # channels before it and none from the channel after it.
 #
-# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number counts from 1, too. The repair is
+# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number also counts from 1. The repair is
 # `n // 2` zeros on each side:
 
 
@@ -925,9 +924,9 @@ print("largest error of the stimulus:", f"{(found - stimulus).abs().max():.4f}")
 five_steps(RunningNorm, call, local_response_norm)
 
 # %% [markdown]
-# People used this layer for years without noticing the two wrong indices. Its default is
-# $\alpha = 10^{-4}$, so with small activations the damping hardly matters. Neural networks also
-# learn around a wrong layer, as long as it is always wrong in the same way.
+# People used this layer for years without noticing the two wrong indices. The default is
+# $\alpha = 10^{-4}$, so the damping hardly matters if the activations are small. Neural networks
+# also learn around a wrong layer, as long as it is always wrong in the same way.
 
 # %% [markdown]
 # ### What diagnose still finds
@@ -940,11 +939,11 @@ five_steps(RunningNorm, call, local_response_norm)
 diagnose(RunningNorm, call, reference=local_response_norm)
 
 # %% [markdown]
-# `scale` is an intermediate of `forward`, and autograd treats it as a constant if you differentiate
-# `backward`. (PyTorch's class raises an error there, because its `backward` writes into buffers
-# with `out=`. It also keeps `scale` as an attribute of `ctx`, which lives too long, as lesson 02
-# shows.) The course's own version saves only $x$, recomputes the scale and uses ordinary
-# operations:
+# `scale` is an intermediate of `forward`, and autograd treats it as a constant when you
+# differentiate `backward`. (PyTorch's class raises an error there, because its `backward` writes
+# into buffers with `out=`. It also stores `scale` on `ctx`, which keeps it in memory too long, as
+# lesson 02 shows.) The course package's version saves only $x$, recomputes the scale and uses
+# ordinary operations:
 
 # %%
 diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward=True)
@@ -953,15 +952,15 @@ diagnose(LocalResponseNorm, call, reference=local_response_norm, double_backward
 # ## What gradcheck does not ask
 #
 # If step 5 passes, what can still be wrong? `gradcheck` uses your inputs in float64, one forward
-# followed by one backward, and contiguous cotangents that are zero except at one element. A mistake
-# that needs anything else stays hidden. `gradcheck` passes all of the following Functions. They
-# compute $y = x^2$, unless the table says otherwise.
+# pass followed by one backward pass, and contiguous cotangents that are zero except at one element.
+# A mistake that needs anything else stays hidden. All of the following Functions pass `gradcheck`.
+# They compute $y = x^2$, unless the table says otherwise.
 #
 # | `backward` | what shows the mistake |
 # | --- | --- |
 # | clips: `2 * x * g.clamp(-1, 1)` | a cotangent that is not one-hot |
 # | writes into `g`: `g.mul_(2 * x)` | comparing `g` before and after the call |
-# | reads the `x` of the last call from a global | two forwards before one backward |
+# | reads the `x` of the last call from a global | two forward passes before one backward pass |
 # | assumes a layout: `g.view(-1)` | a transposed `g`, from a `.T` after the Function |
 # | returns float32: `(2 * x * g).float()` | the dtype before autograd casts it |
 # | overflows: $y = \log(1 + e^x)$, `g * e / (1 + e)` with `e = x.exp()` | inputs such as 1000 |
@@ -1078,7 +1077,8 @@ for function in tour:
 
 # %% [markdown]
 # (`gradgradcheck` raises for `WritesIntoG` because its `g` is a leaf that requires a gradient.
-# During training `g` requires no gradient, and another branch of the graph gets a wrong one.)
+# During training, `g` does not require a gradient, and another branch of the graph gets a wrong
+# one.)
 #
 # `diagnose` finds seven of the eight. The last one is your job. The bound is far from this example,
 # so neither `gradcheck` nor `diagnose` can know about it. You have to read `forward`, find its
@@ -1112,8 +1112,8 @@ diagnose(MissesBound, x, sampler=draws)
 #
 # Some losses contain a gradient, for example a penalty on its norm. To train with such a loss,
 # PyTorch differentiates `backward`. It records the operations in `backward`, but it has recorded
-# nothing in `forward`. So a saved *input* is connected to the graph, and a saved *intermediate* is
-# a constant. The Functions below both compute $y = x^3$, with the derivative $3x^2$.
+# nothing in `forward`. So a saved *input* is connected to the graph, whereas a saved *intermediate*
+# is a constant. The Functions below both compute $y = x^3$, with the derivative $3x^2$.
 
 
 # %%
@@ -1150,7 +1150,7 @@ for function in (CubeBySlope, CubeByInput):
 
 # %% [markdown]
 # The loss $x^3 + x^2$ has the second derivative $6x + 2 = 14$. The first Function loses the part
-# $6x$, and PyTorch does not warn you. So save inputs, and compute in `backward` what you need from
+# $6x$, and PyTorch does not warn you. So save inputs, and in `backward`, compute what you need from
 # them.
 #
 # ### When forward draws random numbers
@@ -1158,8 +1158,8 @@ for function in (CubeBySlope, CubeByInput):
 # *Extra: you need this section for exercise 13.*
 #
 # Dropout draws a random mask in `forward`, and `backward` needs the same mask. You can save the
-# mask. Or you can pass a *seed* as an argument and draw the mask again. Use a generator of your
-# own, because `torch.manual_seed` changes the random numbers of the whole program.
+# mask, or you can pass a *seed* as an argument and draw the mask again. Use your own generator,
+# because `torch.manual_seed` changes the random numbers of the whole program.
 
 # %%
 for seed in (1, 1, 2):
@@ -1167,7 +1167,7 @@ for seed in (1, 1, 2):
     print(f"seed {seed}:", (torch.rand(8, generator=generator) >= 0.4).int().tolist())
 
 # %% [markdown]
-# With the seed as an argument, the output depends on the arguments only. So `gradcheck` and
+# With the seed as an argument, the output depends only on the arguments. So `gradcheck` and
 # `diagnose` can test the Function like any other one.
 
 # %% [markdown]
@@ -1177,18 +1177,18 @@ for seed in (1, 1, 2):
 #
 # *Reference: look here when you review a `backward`, your own or another author's.*
 #
-# People say these sentences in every project:
+# You will hear these sentences in every project:
 #
 # | sentence | answer |
 # | --- | --- |
 # | "The loss falls." | It also fell for the wrong wall (lesson 01), and to zero in this lesson. |
-# | "gradcheck passes." | It also passes the eight Functions above. |
-# | "It fails, but only a little." | A fixed ratio is a mistake. Leave the kink, use float64. |
-# | "Then I raise `atol`." | You can raise it until everything passes, also the next mistake. |
+# | "gradcheck passes." | The eight wrong Functions above also pass. |
+# | "It fails, but only a little." | A fixed ratio is a mistake. Avoid the kink, and use float64. |
+# | "Then I raise `atol`." | You can raise it until everything passes, including the next mistake. |
 # | "My float32 run is fine." | Test in float64, and then compare float32 with it. |
 # | "It must be the optimizer." | Keep the parameters fixed and compare *one* gradient. |
 # | "It runs with `retain_graph=True`." | Find out why PyTorch asked for it. |
-# | "It has been in use for years." | `CrossMapLRN2d` has been, too. |
+# | "It has been in use for years." | So has `CrossMapLRN2d`. |
 #
 # You can see these warning signs without running anything:
 #
@@ -1247,17 +1247,17 @@ print(f"right gradient:        x = {minimum(lambda x: (x - 3) ** 2):.2f}")
 print(f"four times the first:  x = {minimum(Attraction.apply):.2f}")
 
 # %% [markdown]
-# It does not. Adam divides by the size of the *sum*, so a factor in one of the terms moves the
-# minimum. Examples of such terms are a second loss, a regularizer, or another path to the same
-# parameter.
+# It does not. Adam divides by the size of the *sum*, so a factor in one term changes the result.
+# Examples of such terms are a second loss, a regularizer, or another path to the same parameter.
 
 # %% [markdown]
 # ## Before it ships
 #
-# Before you give a Function to other people, check this list:
+# Before you give a Function to other people, go through this list:
 #
-# 1. `forward` equals a reference, also for 0, large, negative and equal numbers, and empty tensors.
-# 2. The five steps pass on a small example whose sizes are all different, and none of them 1 or 2.
+# 1. `forward` agrees with a reference, including for 0, for large, negative and equal numbers, and
+#    for empty tensors.
+# 2. The five steps pass on a small example with different sizes, none of them 1 or 2.
 # 3. There is an example on each side of every branch, and none on a kink.
 # 4. `diagnose` finds no error. You repaired each warning or wrote down why it does not matter.
 # 5. It runs as people will use it: with a frozen input, without a bias, in float32, with a batch of
@@ -1301,7 +1301,7 @@ print("$ autograd-course check cubes:Cube --inputs 'f64[5]' --double-backward")
 print(done.stdout, "exit code", done.returncode)
 
 # %% [markdown]
-# The first derivative is right, and the second one is silently wrong. With `--double-backward` this
+# The first derivative is right, but the second one is silently wrong. With `--double-backward` this
 # is an error. In a test suite, `assert_gradients(Cube, x, double_backward=True)` from
 # `autograd_course` runs the same check.
 
@@ -1335,7 +1335,7 @@ knowledge_check("04")
 # | an error of rank 1 | a statistic treated as a constant |
 # | a shifted band | an index off by one |
 # | a mirrored map | the map instead of its transpose |
-# | `nan` | find the first number that is *not finite*; anomaly mode reports `nan` only |
+# | `nan` | find the first number that is *not finite*; anomaly mode reports only `nan` |
 # | gradcheck passes | it does not ask: other $g$, its layout, state, large inputs, other branches |
 # | ship | `autograd-course check module:F --inputs … --strict` |
 

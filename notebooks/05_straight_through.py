@@ -7,10 +7,10 @@
 # gradient that you use instead.
 #
 # **You will learn** how to specify such a gradient, how to test and choose it, how wrong it is, and
-# how to quantize with a step that is learned.
+# how to quantize with a learned step.
 #
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
-# reports. From lesson 02 you need `setup_context`.
+# reports. You also need `setup_context` from lesson 02.
 #
 # **It takes** about 60 minutes; the *extra* sections take another 15. Two exercises are part of it,
 # and the others come after it.
@@ -61,10 +61,10 @@ from autograd_course.visualize import compare_flows, knowledge_check, ste_lab
 # training we store a real number for each weight, the *latent* weight. The forward pass uses its
 # *sign*, and the optimizer changes the real number.
 #
-# The data are 1797 images of digits with 8 × 8 gray values each. We keep back one image in five to
+# The data are 1797 images of digits with 8 × 8 gray values each. We hold out one image in five to
 # test the net. The net has two layers and 64 hidden values, and `train` runs 100 steps of Adam.
 # After each step it clamps the latent weights to $[-1, 1]$, because a weight that is far out takes
-# long to come back.
+# a long time to come back.
 
 # %% jupyter={"source_hidden": true}
 images, labels = load_digits()
@@ -99,7 +99,7 @@ def train(binarize, steps=100, squash=torch.tanh):
 
 
 # %% [markdown]
-# You pass `train` the function that makes ±1 out of the latent weights. The obvious choice is
+# You pass `train` the function that turns the latent weights into ±1. The obvious choice is
 # `torch.sign`.
 
 # %%
@@ -116,7 +116,7 @@ print(f"right among unseen digits: {sign_right:.0%}")
 # %% [markdown]
 # ## Your first straight-through estimator
 #
-# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0 it
+# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0, it
 # returns +1. `torch.sign` returns 0 there, which would be a third weight.)
 #
 # **Your turn.** Return `grad_output` unchanged, as if the sign were not there, and run the cell.
@@ -142,9 +142,9 @@ class Sign(Function):
 print(f"right among unseen digits: {train(Sign.apply)[2]:.0%}")
 
 # %% [markdown]
-# With `return grad_output` the net gets 94% of the unseen digits right. Yet this gradient is
-# wrong: we know that the true one is zero. A Function that runs a step function in `forward` and
-# passes a gradient through it in `backward` is called a *straight-through estimator* (STE). The
+# With `return grad_output`, the net gets 94% of the unseen digits right. Yet this gradient is
+# wrong: we know that the true gradient is zero. A Function that runs a step function in `forward`
+# and passes a gradient through it in `backward` is called a *straight-through estimator* (STE). The
 # gradient is called a *surrogate gradient*.
 #
 # The rest of the lesson answers three questions. What exactly did we claim? How can you test a
@@ -190,7 +190,7 @@ with figure(width=7.0, height=3.4) as (axes,):
     note(axes, f"real weights: {real_right:.0%} right", (31, 1.12), GRAY)
 
 # %% [markdown]
-# With one bit per weight the net classifies as well as with 64 bits per weight.
+# With one bit per weight, the net classifies as well as with 64 bits per weight.
 #
 # ### Two backward passes
 #
@@ -213,8 +213,8 @@ def straight(x, y):
 compare_flows({"round": plain, "round with STE": straight}, torch.tensor(1.3), torch.tensor(3.0))
 
 # %% [markdown]
-# In the forward pass both have the same values. In the backward pass the same gradient arrives at
-# the rounding. Without the STE it ends there.
+# In the forward pass, both have the same values. In the backward pass, the same gradient arrives at
+# the rounding. Without the STE, it ends there.
 #
 # ### Three ways to lose a gradient
 #
@@ -246,11 +246,11 @@ for name, f in (
 #   `floor`, `ceil` and `trunc`.
 # - Comparisons, `argmax` and `int()` return booleans or integers, which have no node in the graph.
 #   The cell raises an error only because nothing else requires a gradient. If a later layer of your
-#   net requires one, you see no error.
+#   net requires a gradient, you see no error.
 # - `//` and `heaviside` always raise an error when you ask for a gradient.
 #
-# A falling loss does not prove that the gradient gets through, either. The next cell trains the
-# same net with real weights and *binary activations*: the sign replaces the tanh.
+# Nor does a falling loss prove that the gradient gets through. The next cell trains the same net
+# with real weights and *binary activations*: the sign replaces the tanh.
 
 # %%
 for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
@@ -260,7 +260,7 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
     print(f"            {share:.0%} of the weights in the first layer get a gradient")
 
 # %% [markdown]
-# With `torch.sign` the net gets four digits out of five right, and its first layer is still as
+# With `torch.sign`, the net gets four digits out of five right, and its first layer is still as
 # random as before the first step. Only the last layer has learned, from random features. This form
 # of the bug is expensive, because it looks like a mediocre result. So look at the gradient of the
 # *first* layer after the first step.
@@ -275,7 +275,8 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 # \qquad \frac{\partial L}{\partial y}\ \text{taken at}\ q(x).$$
 #
 # For `Sign`, $h(x) = x$. For `Binarize`, $h(x) = \min(\max(x, -1), 1)$. We write $:=$ because this
-# is a decision and not a derivative. To *declare* the surrogate is to write it into the docstring.
+# is a decision and not a derivative. To *declare* the surrogate means to write it into the
+# docstring.
 #
 # Only this one node uses $h$. The rest of the net sees $q(x)$, so autograd computes
 # $\partial L / \partial y$ at the quantized value. Therefore a net with an STE is not the same as a
@@ -317,9 +318,9 @@ grade("sign-ste", SignSTE)
 #
 # *Extra: an STE in one line of plain autograd, and where it fails.*
 #
-# You can also write $h(x) + \text{detach}(q(x) - h(x))$. In the forward pass $h$ cancels. In the
-# backward pass the detached part is a constant, and $h'$ remains. (Papers and JAX call `detach` a
-# *stop-gradient*.)
+# You can also write $h(x) + \text{detach}(q(x) - h(x))$. In the forward pass, $h$ cancels out. In
+# the backward pass, the detached part is a constant, so only $h'$ remains. (Papers and JAX call
+# `detach` a *stop-gradient*.)
 
 # %%
 x = torch.tensor([-3.0, -0.4, 0.0, 0.9, 1.5], dtype=torch.float64, requires_grad=True)
@@ -337,8 +338,9 @@ for name, f in (("Function", Binarize.apply), ("detach", detached)):
     print(f"{name:9} y = {y.tolist()}  gradient = {grad.tolist()}")
 
 # %% [markdown]
-# The two are equal. For a quick trial, write the line. For code that stays, write a Function,
-# because it has a name and a docstring and saves only a mask, one byte per element.
+# The two are equal. To try something out quickly, write the line. For code that you keep, write a
+# Function, because it has a name and a docstring and saves only a mask, which takes one byte per
+# element.
 #
 # Is the output of this line exactly $q(x)$? That depends on the order of the operations and on the
 # size of the values. Between 0 and 1 we can try *every* number of a format. Here $p$ is the soft
@@ -359,8 +361,8 @@ print("sign by x + (sign(x) - x):", (x + (torch.sign(x) - x)).tolist())
 # %% [markdown]
 # If you write `hard - soft.detach() + soft`, the sample of a softmax is exactly hard. If you put
 # the plus first, it is not, and a later comparison with 1 fails. If $h(x)$ is large, the line is
-# wrong in any order: the sign of 300 in bfloat16 becomes 0, and that of infinity `nan`. A Function
-# returns $q(x)$ itself, so nothing is rounded.
+# wrong in any order: the sign of 300 in bfloat16 becomes 0, and the sign of infinity becomes `nan`.
+# A Function returns $q(x)$ itself, so nothing is rounded.
 
 # %% [markdown]
 # ## Test what is wrong by design
@@ -379,7 +381,7 @@ with show_error(1000):
 # It fails. `numerical` is the derivative of `forward`, which is zero, and `analytical` is what
 # `backward` returned. But you can still test an STE, because it has a right answer: the derivative
 # of the surrogate. The surrogate is an ordinary function, and autograd differentiates it. Note the
-# random `grad_output`. With a plain `.sum()` you would not notice if `backward` ignored it.
+# random `grad_output`. With a plain `.sum()`, you would not notice if `backward` ignored it.
 
 
 # %%
@@ -399,9 +401,9 @@ print(f"from the clip:     {difference(Binarize.apply, clip, x):.2f}")
 print(f"from the identity: {difference(Binarize.apply, lambda x: 1 * x, x):.2f}")
 
 # %% [markdown]
-# `diagnose` makes the same comparison and all tests of lesson 01: other inputs, linearity and
-# unusual shapes. If you pass no surrogate, `diagnose` reports that the Function looks like an STE
-# and asks for one.
+# `diagnose` makes the same comparison and runs all the tests from lesson 01: other inputs,
+# linearity and unusual shapes. If you pass no surrogate, `diagnose` reports that the Function looks
+# like an STE and asks for its surrogate.
 
 # %%
 diagnose(Binarize, x)
@@ -428,8 +430,8 @@ print(f"right among unseen digits: {train(HalfWindow.apply)[2]:.0%}, before {ste
 diagnose(HalfWindow, x, surrogate=clip)
 
 # %% [markdown]
-# Training does not show it, because the loop clamps the weights, so none is ever below −1. The bug
-# appears when somebody trains without the clamp. The test finds it at once.
+# Training does not show it, because the loop clamps the weights, so no weight is ever below −1. The
+# bug appears when somebody trains without the clamp. The test finds it at once.
 #
 # So ask two separate questions. *Does `backward` return the derivative of the surrogate?* A test
 # says yes or no. *Is the surrogate any good?* Only an experiment can answer that. If you ask only
@@ -437,8 +439,8 @@ diagnose(HalfWindow, x, surrogate=clip)
 #
 # ### Checkpoint 1
 #
-# Finish this sign with the surrogate $h(x) = \tanh(x)$. Its `backward` returns `None`. Replace
-# `None`, and run the cell again. (Recall that $\tanh' = 1 - \tanh^2$.)
+# Finish this sign Function with the surrogate $h(x) = \tanh(x)$. Its `backward` returns `None`.
+# Replace `None`, and run the cell again. (Recall that $\tanh' = 1 - \tanh^2$.)
 
 
 # %%
@@ -490,7 +492,8 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 # step function (the *staircase*) and the surrogate. The right plot shows the slope of the
 # surrogate, which `backward` multiplies by. The dashed *chord* connects the points of the step
 # function one unit to the left and one unit to the right of $x$. Below, small nets have learned a
-# checkerboard, each with a different surrogate. *Train again* trains them from another start.
+# checkerboard, each with a different surrogate. *Train again* trains them from another starting
+# point.
 
 # %%
 ste_lab("sign", "clipped", x=0.4)
@@ -530,19 +533,19 @@ for k in (1, 10, 100, 1000):
     print(f"k = {k:>4}: {right:.0%} right")
 
 # %% [markdown]
-# The closer the surrogate is to the sign, the closer its gradient is to that of the sign, which is
-# zero nearly everywhere. Only a weight within about $1/k$ of the jump gets a gradient. A good
-# surrogate is about as wide as the latent values are spread. It is useful *because* it differs from
-# the sign.
+# The closer the surrogate is to the sign, the closer its gradient is to the gradient of the sign,
+# which is zero nearly everywhere. Only a weight within about $1/k$ of the jump gets a gradient. A
+# good surrogate is about as wide as the latent values are spread. It is useful *because* it differs
+# from the sign.
 #
 # ### Where the gradient stops
 #
-# *Extra: why `Binarize` has `<=` and not `<`.*
+# *Extra: why `Binarize` uses `<=` and not `<`.*
 #
-# Does the clipped STE pass the gradient at exactly $\lvert x \rvert = 1$? The clip has a kink there
-# and no derivative. Lesson 01 showed the rule that PyTorch
+# Does the clipped STE pass the gradient at exactly $\lvert x \rvert = 1$? The clip has a kink
+# there, so it has no derivative. Lesson 01 showed the rule that PyTorch
 # [documents](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
-# where a function is convex or concave, take the slope of minimum norm. At both bounds of a clip
+# where a function is convex or concave, take the slope of minimum norm. At both bounds of a clip,
 # the slopes on the two sides are 0 and 1, so the rule gives 0. Here is what PyTorch's functions
 # return:
 
@@ -558,14 +561,14 @@ for name, f in (
     print(f"{name:19} gradient at the bounds: {g.tolist()}")
 
 # %% [markdown]
-# `hardtanh` follows the rule. So do `minimum` and `maximum`: at a tie their two inputs share the
-# slope, and $(\tfrac12, \tfrac12)$ is the shortest vector that shares it. In PyTorch 2.13 `clamp`
+# `hardtanh` follows the rule. So do `minimum` and `maximum`: at a tie, their two inputs share the
+# slope, and $(\tfrac12, \tfrac12)$ is the shortest vector that shares it. In PyTorch 2.13, `clamp`
 # does not follow the rule and returns 1. ([PyTorch 2.14 corrects
 # this](https://github.com/pytorch/pytorch/issues/184574) and returns 0.)
 #
 # The surrogate is your own function, so you choose. `Binarize` passes the gradient at the bounds.
-# Single points may seem unimportant. These two matter, because the training loop *puts* weights
-# there when it clamps them. In the net above:
+# Individual points may seem unimportant, but these two matter, because the training loop *puts*
+# weights there when it clamps them. In the net above:
 
 # %%
 share = (binary_weights[1].abs() == 1).double().mean().item()
@@ -596,20 +599,20 @@ print(f"with |x| < 1 the net gets {train(StrictBinarize.apply)[2]:.0%} right")
 # Most weights of the last layer are exactly on the kink. With `<`, a weight that reaches the bound
 # stays there. For ten steps the loss pushes it back, but its gradient is zero. The net above does
 # not suffer, because Adam continues for a while in the direction of earlier gradients and moves the
-# weights off the bound. With plain gradient descent the bug appears. So use `<=` if you clamp, and
+# weights off the bound. With plain gradient descent, the bug appears. So use `<=` if you clamp, and
 # say so in the docstring.
 
 # %% [markdown]
 # ## The bias of the estimator
 #
-# How wrong is an STE? The true slope of a single rounding is 0, so it is no help as a comparison.
-# But add a little noise before you round: $y = \text{round}(x + u)$, with $u$ uniform in
-# $[-\tfrac12, \tfrac12)$. As $x$ moves from one integer to the next, the higher integer becomes
+# How wrong is an STE? The true slope of a single rounding is 0, so it is not useful as a
+# comparison. But add a little noise before you round: $y = \text{round}(x + u)$, with $u$ uniform
+# in $[-\tfrac12, \tfrac12)$. As $x$ moves from one integer to the next, the higher integer becomes
 # more likely. So the *expected* loss changes continuously, and it has a true gradient. The *bias*
 # of the estimator is the difference between its mean and this true gradient.
 #
-# We compare two losses: a parabola, and the same parabola with ripples, whose period is the
-# distance between two levels.
+# We compare two losses. The first one is a parabola. The second one is the same parabola with
+# ripples, whose period is the distance between two levels.
 
 # %%
 noise = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000 - 0.5  # an even grid for u
@@ -657,13 +660,13 @@ with figure(columns=2, height=3.6) as panels:
 # %% [markdown]
 # On the left, the estimator (dashed) is a straight line through the middle of the true steps. It is
 # biased nearly everywhere, but its sign is right, and so is its average over one step. For a
-# *linear* loss the two are equal: $\mathbb E[y] = x$, so it is exact to pass the gradient through
-# unchanged.
+# *linear* loss, the two are equal: $\mathbb E[y] = x$, so passing the gradient through unchanged is
+# exact.
 #
 # On the right, the true slope is the same, because rounding sees the loss only at integers, where
-# the ripples are zero. But the estimator uses the *slope* of $L$ at the integers, and there the
-# ripples dominate. Training stops where the dashed line is zero, near $-1.9$. The true slope at
-# this point is $-0.75$, and the minimum is at 0.
+# the ripples are zero. But the estimator uses the *slope* of $L$ at the integers, where the ripples
+# dominate. Training stops where the dashed line is zero, near $-1.9$. The true slope at this point
+# is $-0.75$, and the minimum is at 0.
 #
 # So the bias depends on how much $L$ bends between two levels. It is small if the levels are fine
 # and the loss is smooth at their scale. It is large if the levels are coarse, or if a sharp
@@ -674,7 +677,7 @@ with figure(columns=2, height=3.6) as panels:
 #
 # A coin shows heads, $b = 1$, with probability $p = \sigma(\theta)$, and we pay $(b - 0.49)^2$.
 # Tails costs 0.2401 and heads costs 0.2601, so the best coin never shows heads. The estimator
-# passes the gradient as if $b$ were $p$. To remove all noise, we average over every possible throw.
+# passes the gradient as if $b$ were $p$. To remove all noise, we average over all possible tosses.
 
 
 # %%
@@ -722,8 +725,8 @@ def descend(loss, steps=300, lr=6.0):
     return torch.sigmoid(theta).item()
 
 
-print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of throws")
-print(f"straight through:      heads in {descend(drawn_loss):.0%} of throws")
+print(f"by the true gradient:  heads in {descend(expected_loss):.0%} of tosses")
+print(f"straight through:      heads in {descend(drawn_loss):.0%} of tosses")
 
 # %% [markdown]
 # The estimator stops at 49% heads, where the mean of $2(b - 0.49)$ is zero. More data and a
@@ -743,13 +746,13 @@ predict(..., (2 * (b - 0.49)).mean())
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $2 \cdot (0.25 - 0.49) = -0.48$. It is 24 times as large as the true slope and has the wrong
+# $2 \cdot (0.25 - 0.49) = -0.48$. This is 24 times as large as the true slope and has the wrong
 # sign: the estimator asks for *more* heads.
 #
 # </details>
 #
 # Then why did the binary net train so well? Its loss depends on thousands of signs, and each of
-# them is a small part of a sum. Along each of them the loss is nearly linear, so the estimator is
+# them is a small part of a sum. Along each of them, the loss is nearly linear, so the estimator is
 # nearly right. The loss of the coin depends on the coin alone. As a rule, an STE works if there are
 # many small contributions, fine levels and a smooth loss. Always check that the *quantized* net
 # improves.
@@ -757,17 +760,17 @@ predict(..., (2 * (b - 0.49)).mean())
 # %% [markdown]
 # ## Quantize to a grid
 #
-# In practice a weight gets two, four or eight bits. Then the levels are multiples of a *step* $s$:
+# In practice, a weight gets two, four or eight bits. Then the levels are multiples of a *step* $s$:
 #
 # $$y = s \cdot \text{round}(x / s).$$
 #
 # A Function that rounds to this grid and returns floating-point numbers is called a *fake
-# quantizer*. It lets the training see the values that the chip will use.
+# quantizer*. With it, training sees the values that the chip will use.
 #
 # ### Exercise 2: round to a grid
 #
 # Write the three methods. `step` is a positive Python number. For the surrogate, replace
-# $\text{round}(v)$ by $v$ in the formula. What is left of it? If you are stuck, run
+# $\text{round}(v)$ with $v$ in the formula. What is left of it? If you are stuck, run
 # `hint("round-ste")`.
 
 
@@ -795,13 +798,13 @@ grade("round-ste", RoundSTE)
 # %% [markdown]
 # ## Quantize with a learned step
 #
-# With two bits there are four levels, $n \in \{-2, -1, 0, 1\}$. So the quantizer also clamps:
+# With two bits, there are four levels, $n \in \{-2, -1, 0, 1\}$. So the quantizer also clamps:
 #
 # $$v = x / s, \qquad n = \text{clamp}(\text{round}(v),\ \text{low},\ \text{high}), \qquad
 # y = s\,n .$$
 #
 # How wide should the step be? The net can learn it together with the weights (*learned step size
-# quantization*, LSQ). For $x$ the gradient is that of the clipped STE. For $s$, treat the rounding
+# quantization*, LSQ). For $x$, the gradient is that of the clipped STE. For $s$, treat the rounding
 # error $n - v$ as a constant. Then differentiate $y = s\,(v + (n - v))$ with $v = x/s$ by the
 # product rule:
 #
@@ -810,7 +813,7 @@ grade("round-ste", RoundSTE)
 # n_i & \text{otherwise.}\end{cases}$$
 #
 # It is a *sum*, because all elements share the step. (The paper divides it by
-# $\sqrt{N \cdot \text{high}}$, so that the step does not change faster than the weights. With Adam
+# $\sqrt{N \cdot \text{high}}$, so that the step does not change faster than the weights. With Adam,
 # such a factor makes no difference.)
 #
 # Here is the surrogate in plain autograd. `detach` makes the rounding error a constant, which
@@ -831,7 +834,7 @@ diagnose(functions.FakeQuantize, (x, step, -2, 1), surrogate=on_the_grid)
 
 # %% [markdown]
 # A common mistake is to differentiate $y = s\,n$ as if $n$ were a constant, which gives the
-# gradient $n$. But $n$ depends on $s$, too: with a wider step, the same $x$ has a smaller level.
+# gradient $n$. But $n$ also depends on $s$: with a wider step, the same $x$ has a smaller level.
 # `diagnose` reports the missing term $-v$ as `missing-dependency`.
 
 
@@ -853,10 +856,10 @@ diagnose(LevelTimesStep, (x, step, -2, 1), surrogate=on_the_grid)
 #
 # *Extra: the learned step in use.*
 #
-# We quantize the net with real weights from above to two bits. First we only round its weights.
-# Then we train it for 50 more steps through the quantizer (*quantization-aware training*). We start
-# from three steps: one that fits, one that is fifteen times too narrow, and one that is three times
-# too wide.
+# We take the net with real weights from above and quantize it to two bits. First we only round its
+# weights. Then we train it for 50 more steps through the quantizer (*quantization-aware training*).
+# We start from three steps: one that fits, one that is fifteen times too narrow, and one that is
+# three times too wide.
 
 
 # %%
@@ -891,10 +894,10 @@ for name, updates, learn_step in (
     print(f"{name:25}{rights[0]:>11.0%}{rights[1]:>13.0%}{rights[2]:>11.0%}")
 
 # %% [markdown]
-# If the step fits, rounding alone loses little. If the step is too narrow, training recovers a part
-# of the loss, and with a learned step it recovers all of it. If the step is too wide, every weight
-# rounds to zero. Then the hidden values are zero, and so are all gradients, and no estimator can
-# help. So start with a narrow step rather than a wide one.
+# If the step fits, rounding alone costs little accuracy. If the step is too narrow, training recovers
+# part of the lost accuracy, and with a learned step, it recovers all of it. If the step is too
+# wide, every weight rounds to zero. Then the hidden values and all gradients are zero, and no
+# estimator can help. So start with a narrow step rather than a wide one.
 #
 # ### PyTorch's fake quantizer
 #
@@ -914,8 +917,9 @@ with show_error():
 
 # %% [markdown]
 # Compare the two lines. 1.20 and 1.44 are above `high`, which is 1, but the gradient passes.
-# PyTorch compares the *rounded* level with the bounds, and LSQ compares $v$ itself. So the windows
-# differ by half a step on each side. Both are legitimate, but two implementations can differ here.
+# PyTorch compares the *rounded* level with the bounds, whereas LSQ compares $v$ itself. So the
+# windows differ by half a step on each side. Both are legitimate, but two implementations can
+# differ here.
 
 # %% [markdown]
 # ## Do you know it?
@@ -965,7 +969,7 @@ knowledge_check("05")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/05_straight_through.ipynb) you write more
+# In [the exercises of this lesson](../exercises/05_straight_through.ipynb), you will write more
 # estimators, find the mistake in one, and train a binary net on the digits.
 #
 # [Lesson 06](06_double_backward.ipynb) differentiates a gradient, and shows how a saved

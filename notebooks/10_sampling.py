@@ -48,10 +48,10 @@ from autograd_course.visualize import compare_flows, knowledge_check
 #
 # We want to store an image of a digit in four bits. An encoder reads the 64 pixels and computes
 # sixteen *logits* $\ell$. Then we draw one of sixteen codes with the probabilities
-# $\text{softmax}(\ell)$. The decoder is a table of sixteen images, and returns the image of the
-# code. We train both so that the decoded image is similar to the original.
+# $\text{softmax}(\ell)$. The decoder is a table of sixteen images. It returns the image that
+# belongs to the code. We train both so that the decoded image is similar to the original.
 #
-# The data are the digits of lesson 05. We keep back one image in five to test the result.
+# The data are the digits of lesson 05. We hold out one image in five to test the result.
 
 # %%
 images, _ = load_digits()
@@ -79,7 +79,7 @@ def compress(choose, steps=100):
 
 # %% [markdown]
 # `torch.multinomial` draws from a distribution. We divide the error by that of a decoder that
-# always returns the mean image, and round it to 5%.
+# always returns the mean image, and round the result to the nearest 5%.
 
 # %%
 vote("10", "multinomial-raises")
@@ -178,8 +178,9 @@ numbers = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
 compare_flows({"argmax": plain, "Choose": straight}, small_logits, numbers)
 
 # %% [markdown]
-# Both compute the same loss, and in both the numbers get a gradient. With `argmax`, the logits are
-# not even in the graph. `Choose` is in the graph and passes a gradient to the logits.
+# Both versions compute the same loss, and in both versions, the numbers get a gradient. With
+# `argmax`, the logits are not even in the graph. `Choose` is in the graph and passes a gradient to
+# the logits.
 #
 # ## Noise is an input
 #
@@ -196,7 +197,7 @@ print("softmax:", *(f"{p:.2f}" for p in logits.softmax(-1).tolist()))
 print("drawn:  ", *(f"{(draws == k).double().mean():.2f}" for k in range(3)))
 
 # %% [markdown]
-# The noise does not depend on the logits, so it can be an *input*. At fixed noise the choice is a
+# The noise does not depend on the logits, so it can be an *input*. At fixed noise, the choice is a
 # deterministic function of the logits, so you can test it. The next Function draws its noise inside
 # `forward` instead. Its `backward` is right.
 
@@ -227,9 +228,9 @@ print("noise drawn inside:", gradcheck(DrawsInside.apply, logits, raise_exceptio
 print("noise as an input: ", gradcheck(GumbelSoftmax.apply, (logits, noise), raise_exception=False))
 
 # %% [markdown]
-# Both have the same `backward`. But `DrawsInside` returns a new sample at each call, so a finite
-# difference compares two different draws. Therefore a Function that samples should take its noise
-# as an argument. Then you can repeat a draw and test its gradient.
+# Both Functions have the same `backward`. But `DrawsInside` returns a new sample at each call, so a
+# finite difference compares two different draws. Therefore a Function that samples should take its
+# noise as an argument. Then you can repeat a draw and test its gradient.
 #
 # ### Checkpoint 1
 #
@@ -257,13 +258,13 @@ predict(..., gradient.sum())
 # `forward` can also return the surrogate of `Choose` itself. This *soft* sample is a softmax with
 # the temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. If $\tau$ is small, $p$ is close to
 # one-hot and the slope is nearly zero almost everywhere, as with the steep tanh in lesson 05. If
-# $\tau$ is large, $p$ mixes several choices. For every $\tau$ the soft sample is smooth, so it has
+# $\tau$ is large, $p$ mixes several choices. For every $\tau$, the soft sample is smooth, so it has
 # a true gradient and needs no surrogate:
 #
 # $$\frac{\partial L}{\partial \ell} = \frac{1}{\tau}\,
 # p \odot \bigl(g - \textstyle\sum_k g_k p_k\bigr).$$
 #
-# A straight-through estimator such as `RoundSTE` returns `grad_output`. Is that right here, too?
+# A straight-through estimator such as `RoundSTE` returns `grad_output`. Is that also right here?
 
 # %%
 vote("10", "passes-grad-output")
@@ -298,7 +299,7 @@ for f in (PassesGrad, GumbelSoftmax):
 #
 # A soft sample is not a choice but a mixture. If `forward` must choose, it returns the one-hot
 # vector of the largest entry, and `backward` uses the soft sample as its surrogate. `Choose` does
-# this with $\tau = 1$. The formula needs the soft $p$. With the one-hot $y$ instead of $p$ it
+# this with $\tau = 1$. The formula needs the soft $p$. With the one-hot $y$ instead of $p$, it
 # always gives $y \odot (g - g \cdot y) = 0$.
 
 # %%
@@ -320,7 +321,7 @@ diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 # - with hard samples and the identity $h(\ell) = \ell$ as the surrogate, so that `backward` returns
 #   `grad_output`.
 #
-# In use there is no noise and no mixture, and the encoder takes the most likely code.
+# In use, there is no noise and no mixture, and the encoder takes the most likely code.
 
 
 # %%
@@ -343,8 +344,8 @@ for name, sample in ways.items():
     print(f"{name:22}{percent(trained):>11}{percent(used):>9}")
 
 # %% [markdown]
-# With soft samples the error in use is larger than in training, because the decoder was trained
-# with mixtures, and in use there are none. With hard samples the two errors are close.
+# With soft samples, the error in use is larger than in training, because the decoder was trained
+# with mixtures, but there are no mixtures in use. With hard samples, the two errors are close.
 #
 # The identity is wrong as the gradient of a soft sample. But it is a legitimate surrogate for a
 # hard one, and here it does no worse. No formula could have told you that in advance. Say which
@@ -353,12 +354,12 @@ for name, sample in ways.items():
 # ## ReinMax
 #
 # A sampled choice does have a true gradient: the gradient of the *expected* loss,
-# $\sum_k p_k L(k)$. If there are few choices, we can compute it, and also the mean of an estimator
-# over all draws. The difference between the two is the estimator's bias.
+# $\sum_k p_k L(k)$. If there are few choices, we can compute this gradient. We can also compute the
+# mean of an estimator over all draws. The difference between the two is the estimator's bias.
 #
 # The straight-through estimator with the surrogate $p = \text{softmax}(\ell)$ is right on average
 # if the loss is linear in $y$. *ReinMax* averages the slope at two points, like the trapezoidal
-# rule. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$ it returns
+# rule. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$, it returns
 #
 # $$\frac{\partial L}{\partial \ell} := 2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
 
@@ -395,8 +396,8 @@ for power in (1, 2, 3):
         print(f"   {name:9}", *(f"{v:7.2f}" for v in grad.tolist()))
 
 # %% [markdown]
-# For degree 1 all three agree. For degree 2 ReinMax is exact, and the straight-through estimator is
-# not. For degree 3 neither is exact, and the error of ReinMax is even larger. ReinMax is only
+# For degree 1, all three agree. For degree 2, ReinMax is exact, but the straight-through estimator
+# is not. For degree 3, neither is exact, and the error of ReinMax is even larger. ReinMax is only
 # guaranteed to be exact if the loss is at most quadratic in $y$. It costs one more vector-Jacobian
 # product. Try it if there are few choices and each of them has a large effect.
 #
@@ -417,8 +418,8 @@ predict(..., mean[1])
 # <details><summary>Why</summary>
 #
 # The loss is quadratic, so the mean of ReinMax is the true gradient,
-# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. With the straight-through estimator the training stopped
-# at 49% heads. With ReinMax it reaches the optimum: the coin always shows tails.
+# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. With the straight-through estimator, the training stopped
+# at 49% heads. With ReinMax, it reaches the optimum: the coin always shows tails.
 #
 # </details>
 
@@ -469,7 +470,7 @@ knowledge_check("10")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/10_sampling.ipynb) you write a soft and a hard
-# Gumbel-softmax, and ReinMax.
+# In [the exercises of this lesson](../exercises/10_sampling.ipynb), you will write a soft and a
+# hard Gumbel-softmax, and ReinMax.
 #
 # [Lesson 11](11_torch_func.ipynb) is about `torch.func`.

@@ -84,7 +84,7 @@ STATED: dict[str, dict[str, str]] = {
         "each clip still passes the gradient at exactly": "stops at the bounds",
         "has the shape of the threshold": "does not sum for the threshold",
     },
-    "round-ste": {"goes to the even multiple": "rounds halves up"},
+    "round-ste": {"is rounded to the even multiple": "rounds halves up"},
     "fake-quantize": {
         "where $x/s$ is exactly `low` or `high`": "stops at the bounds",
         "has the shape of $s$": "does not sum for the step",
@@ -96,7 +96,7 @@ STATED: dict[str, dict[str, str]] = {
     },
     "reinmax": {"do not contain the noise": "noise in the probabilities"},
     "binary-digits": {
-        "weights of −1 and +1 only": "a real last layer",
+        "only weights of −1 and +1": "a real last layer",
         "The weights were learned": "random features",
         "At least 90% of 400 digits": "a few steps",
     },

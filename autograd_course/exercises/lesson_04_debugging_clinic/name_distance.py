@@ -20,7 +20,7 @@ EXERCISE = LocatingExercise(
     wrong_lines="4",
     lines={
         "1": "`backward` needs both tensors, and this line saves both.",
-        "2": "The values are right. The owner says so, too.",
+        "2": "The values are right, as the owner says.",
         "3": "This line unpacks what `forward` saved, in the right order.",
         "5": "Each row is multiplied by `upstream`, which is what the chain rule asks for. Is "
         "`upstream` what it claims to be?",

@@ -2,7 +2,7 @@
 
 1. Pass ones to forward and ones to backward, and compare where the zeros are.
 2. forward drew a mask and did not save it. What does the same call return in backward?
-3. Every call of draw uses new random numbers. Which experiment compares the two masks of one run?
+3. Every call to draw uses new random numbers. Which experiment compares the two masks of one run?
 """
 
 from autograd_course.grader.exercise import LocatingExercise
@@ -25,6 +25,6 @@ EXERCISE = LocatingExercise(
     experiments={
         "a": "A correct Function sets about the same share of the outputs to zero.",
         "c": "Under the same seed, both runs draw the same two masks.",
-        "d": "With p = 0 both masks keep everything.",
+        "d": "With p = 0, both masks keep everything.",
     },
 )

@@ -1,10 +1,10 @@
 """Repair: a thousand pixels count as a dozen
 
-1. The dtype of the gradient is one mistake, and the report of the owner is about the other one.
-   Repair the dtype first, and run diagnose on your class.
+1. The dtype of the gradient is one mistake, and the owner's report is about the other one. Repair
+   the dtype first, and run diagnose on your class.
 2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
-   if an index appears several times, an assignment keeps one of the values. += on an index reads,
-   adds and assigns, so it has the same problem. Which operations add all values?
+   if an index appears several times, an assignment keeps only one of the values. += on an index
+   reads, adds and assigns, so it has the same problem. Which operations add all values?
 3. grad_table.index_put_((index,), (1 - fraction) * grad_output, accumulate=True), and the same for
    index + 1. (index_add_ also works, for an index with one dimension.)
 """

@@ -3,7 +3,7 @@
 1. Compare x before and after the call. When x stays the same, run diagnose on your class: there is
    a second mistake.
 2. x.data is the memory of x. x.clamp(min=floor), without the underscore, returns a new tensor. For
-   the second mistake, draw y against x. What is the slope below the floor? backward must know which
+   the second mistake, plot y against x. What is the slope below the floor? backward must know which
    elements are below it.
 3. Save x itself, and store ctx.floor = floor. In backward, return torch.where(x >= ctx.floor,
    grad_output / x, 0).
@@ -46,7 +46,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=9,
     section="What gradcheck does not ask",
-    constraints="x keeps its values, and the gradient is 0 below the floor, also at x = 0",
+    constraints="x keeps its values, and the gradient is 0 below the floor, including at x = 0",
     reference=floor_log,
     samplers={
         "a 3×4 matrix, floor 0.5": lambda rng: around_floor(rng, 0.5, 3, 4),

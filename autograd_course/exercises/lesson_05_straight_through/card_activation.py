@@ -30,7 +30,7 @@ EXERCISE = LocatingExercise(
     experiments={
         "a": "`gradcheck` compares with the derivative of the steps, so it rejects a correct "
         "straight-through estimator as well.",
-        "b": "At these x the rounding changes nothing that the masks can see: x and the output are "
+        "b": "At these x, the rounding changes nothing that the masks see: x and the output are "
         "on the same side of both bounds.",
         "c": "Both gradients double, as they should.",
     },

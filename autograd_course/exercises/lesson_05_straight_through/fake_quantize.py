@@ -2,7 +2,7 @@
 
 1. Write v = x/s. Treat three cases separately: v below low, v from low to high, v above high.
    In two of them y no longer depends on x. Does it still depend on s?
-2. Outside the bounds y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
+2. Outside the bounds, y is s·low or s·high, so ∂y/∂s is that bound. Inside, y = s·round(x/s) is a
    product of two factors, and both depend on s. Use the product rule, with 1 as the derivative of
    the rounding: it gives round(v) minus something. One s serves all elements.
 3. With inside = (v >= low) & (v <= high), the gradient of x is g · inside. The
@@ -91,7 +91,7 @@ EXERCISE = FunctionExercise(
     },
     gradient_suspects={
         BY_LEVEL + "compare x / step with the bounds, not its level.": clamped_by_level,
-        BY_LEVEL + "for the gradient of x, too, compare x / step with the bounds, not its "
+        BY_LEVEL + "for the gradient of x, also compare x / step with the bounds, not its "
         "level.": clamped_by_level_for_x,
     },
     checks=(

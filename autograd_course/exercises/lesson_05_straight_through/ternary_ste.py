@@ -2,7 +2,7 @@
 
 1. Which of the two signs jumps at t, and which at -t? Draw the two clips for t = 0.5. Where is the
    slope of each clip 1, and where is it 0?
-2. Each clip has a window of its own: |x - t| ≤ 1 and |x + t| ≤ 1. The gradient of x adds the two
+2. Each clip has its own window: |x - t| ≤ 1 and |x + t| ≤ 1. The gradient of x adds the two
    windows. By the chain rule, x - t has the derivative -1 with respect to t, and x + t has +1.
 3. With upper and lower as the two windows in the dtype of x, the gradient of x is
    g · (lower + upper) / 2, and that of the threshold is (g · (lower - upper)).sum() / 2.
@@ -67,7 +67,7 @@ EXERCISE = FunctionExercise(
         "x equal to the thresholds and to 0": at_the_jumps,
     },
     gradient_suspects={
-        "Each sign has a clip of its own, around its own jump. Neither clip has a window around "
+        "Each sign has its own clip, around its own jump. Neither clip has a window around "
         "0.": one_clip,
     },
     checks=(

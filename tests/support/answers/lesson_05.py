@@ -349,7 +349,7 @@ WRONG = [
         "holds the rounded level against the bounds",
         "wrong-region",
         lambda ctx, x, s, g: _quantize(ctx, g, x=g * _inside(ctx, (x / s).round())),
-        hint="for the gradient of x, too, compare x / step with the bounds",
+        hint="for the gradient of x, also compare x / step with the bounds",
     ),
     backward(
         "fake-quantize",
