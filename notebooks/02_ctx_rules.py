@@ -608,9 +608,9 @@ print("should be", (2 * weights).tolist(), (5 * weights).tolist())
 
 # %% [markdown]
 # In `5a + 2x`, the gradient of `a` is wrong, although `a` never went through `Twice`. The two terms
-# of a sum have the same gradient, so autograd passes the same tensor to both. In a residual block
-# $h + f(h)$, `a` is the skip connection. In the backward pass, autograd first runs the branch that
-# the forward pass computed last. So the bug may come and go when you reorder other code.
+# of a sum have the same gradient, so autograd passes the same tensor to both terms. In a residual
+# block $h + f(h)$, `a` is the skip connection. In the backward pass, autograd first runs the branch
+# that the forward pass computed last. So the bug may come and go when you reorder other code.
 #
 # `gradcheck` misses this bug, because its graph has one branch. `diagnose` finds it, because it
 # compares `grad_output` before and after the call.
@@ -701,9 +701,9 @@ for gate in (Gate, MarkedGate):
 # ### Exercise 2: sort, with the indices
 #
 # `forward` sorts `x` along the last dimension and returns the pair `(values, indices)`, like
-# `torch.sort`. Save only the indices, and mark them as non-differentiable. PyTorch already knows
-# this about integers, so the mark is for the reader and is not graded. `backward` moves each
-# gradient back to where its value came from, and `scatter` can do this.
+# `torch.sort`. Save only the indices, and mark them as non-differentiable. PyTorch already treats
+# integers this way, so the mark is for the reader and is not graded. `backward` moves each gradient
+# back to where its value came from, and `scatter` can do this.
 
 
 # %%

@@ -433,8 +433,8 @@ print("abs              ", at_zero(torch.abs))
 # does not follow the rule in PyTorch 2.13, where it returns 1.
 #
 # Does an input ever lie exactly on a kink? A parameter that starts at zero does. The next cell
-# starts at $w = 0$ and looks for the $w$ with $f(w) = 1$. It does this for two functions that have
-# the same *values*:
+# starts at $w = 0$ and searches for the $w$ for which $f(w) = 1$. It does this for two functions
+# that have the same *values*:
 
 # %%
 zero = torch.zeros(())

@@ -3,7 +3,7 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# First, you will write five Functions that need the rules of lesson 02. You may already have solved `snake` and `sort-with-indices` in the lesson. Then you will read four broken Functions and find the wrong line in each one. At the end, you will predict how often `backward` runs.
+# First, you will write five Functions that need the rules of lesson 02. You may already have solved `snake` and `sort-with-indices` in the lesson. Then you will read four broken Functions and find the wrong line in each one. At the end, you will predict how many times `backward` runs.
 #
 # **Given:** the task, the formula for forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
@@ -90,7 +90,7 @@ grade("snake", Snake)
 #
 # This function sorts along the last dimension, and `descending=True` reverses the order. `forward` returns the pair `(values, indices)`, and it may call `torch.sort(x, dim=-1, descending=descending)`.
 #
-# **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark only informs the reader and is not graded.
+# **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already treats integers this way, so the mark only informs the reader and is not graded.
 #
 # **Constraint:** save nothing but the indices. `backward` only needs to know where each number went.
 
