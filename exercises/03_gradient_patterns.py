@@ -3,11 +3,11 @@
 #
 # # 03 · Gradient patterns: exercises
 #
-# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum and an index. Here you write six Functions, find the wrong line in another one, and predict five gradients. You may have solved `gather-rows` and `broadcast-multiply` in the lesson already.
+# Lesson 03 showed how a gradient goes back through a copy, a sum, a maximum and an index. Here, you will write six Functions, find the wrong line in another one, and predict five gradients. You may already have solved `gather-rows` and `broadcast-multiply` in the lesson.
 #
-# Exercise 9 is optional. It is for you if you want more practice.
+# Exercise 9 is optional. Do it if you want more practice.
 #
-# **Given:** the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`.
+# **Given:** the formula for forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
@@ -53,7 +53,7 @@ from autograd_course import grade, hint, progress
 # %% [markdown]
 # ## 1 · Rows of a table (2 points · easy · 9 minutes)
 #
-# This is an embedding: `y = table[index]`. `table` has the shape $(V, D)$. `index` is a tensor of integers from 0 to $V - 1$ and has any shape. `y` has the shape of `index`, followed by $D$. Words occur more than once in a text, so indices repeat. Some rows are never read.
+# This is an embedding: `y = table[index]`. `table` has the shape $(V, D)$. `index` is an integer tensor of any shape, with values from 0 to $V - 1$. `y` has the shape of `index`, followed by $D$. Words occur more than once in a text, so indices repeat. Some rows are never read.
 #
 # **Write** the three methods. `index` gets `None`.
 
@@ -84,7 +84,7 @@ grade("gather-rows", GatherRows)
 #
 # $$y = x \, \sigma(x)$$
 #
-# The sigmoid of lesson 01 needs only its output. What does Swish need? You can write its derivative with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor of the size of $x$ is enough. Which one?
+# The sigmoid from lesson 01 needs only its output. What does Swish need? You can write its derivative with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor the size of $x$ is enough. Which one?
 #
 # **Write** the three methods.
 #
@@ -117,11 +117,11 @@ grade("swish", Swish)
 #
 # $$y = x \, \sigma(\beta x)$$
 #
-# $\beta$ is a tensor of one element, a parameter of the network. Its shape is `()` or `(1,)`.
+# $\beta$ is a one-element tensor, a parameter of the network. Its shape is `()` or `(1,)`.
 #
 # **Write** the three methods. Every element of $y$ depends on $\beta$. What does this mean for the gradient of $\beta$?
 #
-# **Constraint:** `backward` returns the gradient of $\beta$ in the shape of $\beta$.
+# **Constraint:** `backward` returns the gradient of $\beta$ with the shape of $\beta$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "learnable-swish", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -152,7 +152,7 @@ grade("learnable-swish", LearnableSwish)
 #
 # **Write** the three methods. You may write a helper above the class, or in it.
 #
-# **Constraint:** `backward` itself returns gradients in the shapes of $x$ and $y$. In a training run you would not notice the difference, because the engine sums a gradient that is too large without a warning. The grader looks at what `backward` returns.
+# **Constraint:** `backward` itself returns gradients with the shapes of $x$ and $y$. In a training run, you would not notice the difference, because the engine sums a gradient that is too large without a warning. The grader looks at what `backward` returns.
 
 
 # %% nbgrader={"grade": false, "grade_id": "broadcast-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -187,7 +187,7 @@ grade("broadcast-multiply", BroadcastMultiply)
 #
 # **Write** the three methods. `forward` may call `amax`.
 #
-# **Constraint:** $c$ equal maxima get $1/c$ of the gradient each, as with `torch.amax`.
+# **Constraint:** each of $c$ equal maxima gets $1/c$ of the gradient, as with `torch.amax`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "max-with-ties", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -214,11 +214,11 @@ grade("max-with-ties", MaxWithTies)
 # %% [markdown]
 # ## 6 · Soft rank (3 points · medium · 15 minutes)
 #
-# The rank of a number is one plus the count of smaller numbers. It is a step function and has no useful gradient. Make each comparison soft, with a temperature $\tau$, a Python number:
+# The rank of a number is one plus the count of smaller numbers. It is a step function and has no useful gradient. Make each comparison soft with a temperature $\tau$, which is a Python number:
 #
 # $$r_i = \tfrac12 + \sum_j \sigma\left(\frac{x_i - x_j}{\tau}\right)$$
 #
-# The sum includes $j = i$, which contributes another $\sigma(0) = \tfrac12$. For small $\tau$ these are the ranks 1 to $n$. $x$ may have several dims. The ranks are computed along the last one.
+# The sum includes $j = i$, which contributes another $\sigma(0) = \tfrac12$. For small $\tau$, these are the ranks 1 to $n$. $x$ may have several dims. The ranks are computed along the last one.
 #
 # **Write** the three methods. $x_k$ affects its own rank, and the ranks of all others.
 #
@@ -302,7 +302,7 @@ grade("locate-mean-pooling", suspect)
 # %% [markdown]
 # ## 8 · Five gradients (1 point · easy · 5 minutes)
 #
-# Predict five numbers, without running anything.
+# Predict five numbers without running anything.
 #
 # - **a** `x` has the shape (1,), and `w` is `torch.ones(2, 3)`. The loss is `(x * w).sum()`. What is `x.grad[0]`?
 # - **b** `x` is `[3, 1, 3]`, and the loss is `4 * x.amax(0)`. What is `x.grad[0]`?

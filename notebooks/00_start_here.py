@@ -4,11 +4,11 @@
 # # 00 · Start here
 #
 # A custom `autograd.Function` has two methods: `forward` computes a value, and `backward` computes
-# the gradient. PyTorch never checks that the gradient belongs to the value. In this course you
+# the gradient. PyTorch never checks that the gradient belongs to the value. In this course, you
 # learn to write both methods, and to test that the gradient is right.
 #
 # **You will** check your installation, repair your first Function, and try the grader and a live
-# picture. **You need** to have trained a model in PyTorch once. **It takes** about 15 minutes.
+# picture. **You need** to have trained a PyTorch model before. **It takes** about 15 minutes.
 #
 # Every lesson is a notebook. To run a cell, click on it and press Shift+Enter.
 
@@ -45,10 +45,10 @@ checkup()
 # %% [markdown]
 # ## Repair your first Function
 #
-# In an exercise you write a Function and pass it to `grade`, together with the name of the
-# exercise. The exercise `square` asks for $y = x^2$. Here is the answer of a learner who doubled
-# $x$ instead. The learner tested it only at $x = 2$, where both give 4. Run the cell and read the
-# report.
+# In an exercise, you write a Function and pass it to `grade`, together with the name of the
+# exercise. The exercise `square` asks for $y = x^2$. Here is an answer from a learner who doubled
+# $x$ instead of squaring it. The learner tested it only at $x = 2$, where both formulas give 4. Run
+# the cell and read the report.
 
 # %%
 from torch.autograd import Function
@@ -78,8 +78,7 @@ grade("square", Square)
 # it like that. Lesson 01 shows you how to write `backward`.
 #
 # There are two verdicts besides *wrong* and *passed*. An exercise that you have not started is *not
-# attempted*. If you read *the grader failed*, the grader has a bug, and your answer is not at
-# fault.
+# attempted*. If you see *the grader failed*, the grader has a bug, and your answer is not at fault.
 
 
 # %%
@@ -94,10 +93,11 @@ grade("square", NotYet)
 # %% [markdown]
 # ## Watch a gradient flow
 #
-# The lessons contain live pictures of real autograd graphs. Here is a small one: $L = (x \cdot
-# y)^2$ at $x = 2$, $y = 3$. First the values travel from left to right. Then the gradients travel
-# back from the loss. They are marked with ∂. At first the picture shows the last step. Click on it
-# and press → to start from the beginning. Drag the slider of $x$ to change every number.
+# The lessons contain live pictures of real autograd graphs. Here is a small one:
+# $L = (x \cdot y)^2$ at $x = 2$, $y = 3$. First, the values travel from left to right. Then the
+# gradients, which are marked with ∂, travel back from the loss. When the picture opens, it shows
+# the last step. Click on it and press → to start from the beginning. Drag the slider of $x$ to
+# change every number.
 #
 # | key | what it does |
 # | --- | --- |
@@ -140,10 +140,10 @@ hint("square")
 # %% [markdown]
 # ## See your progress
 #
-# The course saves your results in a small file outside the course folder. On Colab the file is lost
-# when the machine stops. An exercise that you have passed stays passed. The table below already
-# shows your attempt and your hint. Its last part tells you what to review: the rules that you break
-# most often, and the quiz questions that you have not answered correctly yet.
+# The course saves your results in a small file outside the course folder. On Colab, the file is
+# lost when the machine stops. Once you have passed an exercise, it stays passed. The table below
+# already shows your attempt and your hint. Its last part tells you what to review: the rules that
+# you break most often, and the quiz questions that you have not answered correctly yet.
 #
 # To reset an exercise, call `reset("square")` from `autograd_course.grader`.
 
@@ -164,8 +164,8 @@ diagnose(Square, (torch.tensor([0.5, 2.0, 3.0]),), reference=lambda x: x**2)
 # %% [markdown]
 # ## Check your knowledge
 #
-# Each lesson ends with questions. Here are two of them. If an answer is wrong, you see why and can
-# try again.
+# Each lesson ends with questions. Here are two of them. If an answer is wrong, you will see why and
+# can try again.
 
 # %%
 from autograd_course.visualize import knowledge_check

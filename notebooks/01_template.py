@@ -8,7 +8,7 @@
 # **You will learn** what `backward` computes, what `ctx` is for, what `backward` must return, when
 # a Function is worth writing, and what `gradcheck` can and cannot see.
 #
-# **You need** the chain rule and one PyTorch training loop that you have written yourself.
+# **You need** to know the chain rule and to have written a PyTorch training loop yourself.
 #
 # **It takes** about 60 minutes; the *extra* sections take another 25. You
 # solve two exercises here. The others are in the exercise notebook.
@@ -48,12 +48,13 @@ from autograd_course.visualize import function_lab, knowledge_check
 # ## A wrong gradient looks like a right one
 #
 # A town puts up a mobile flood wall before each storm. The more rain is forecast, the higher the
-# wall, and it should hold nine floods out of ten. A colleague fitted the height to 200 storms with
-# a custom Function: `forward` computes the loss, and `backward` computes its gradient. The loss
-# fell and flattened out (left). But the wall holds only about half of the floods (right). One line
-# of `backward` is wrong, and PyTorch did not notice, because PyTorch never compares a `backward`
-# with its `forward`. That comparison is your job, and this lesson teaches it. At the end you will
-# repair the colleague's Function. You do not need to read the code of the picture now.
+# wall is, and it should hold back nine floods out of ten. A colleague fitted the height to 200
+# storms with a custom Function: `forward` computes the loss, and `backward` computes its gradient.
+# The loss fell and flattened out (left). But the wall holds back only about half of the floods
+# (right). One line of `backward` is wrong, and PyTorch did not notice, because PyTorch never
+# compares a `backward` with its `forward`. That comparison is your job, and this lesson teaches it.
+# At the end, you will repair the colleague's Function. You do not need to read the code for the
+# picture now.
 
 
 # %% jupyter={"source_hidden": true}
@@ -87,7 +88,7 @@ def fit(loss_function, steps=300):
 
 
 def share_held(line):
-    """Return the share of floods that a wall of this height holds."""
+    """Return the share of floods that a wall of this height holds back."""
     return (level < line[0] + line[1] * rain).float().mean().item()
 
 
@@ -123,7 +124,7 @@ with figure(columns=2, height=3.6) as (watched, built):
 # ## Your first Function
 #
 # A custom Function is a class with two static methods. `forward` computes the output. Here is
-# $y = x^2$ with a `forward` only. You call `.apply`, never `forward` itself.
+# $y = x^2$ with only a `forward`. You call `.apply`, never `forward` itself.
 
 
 # %%
@@ -174,8 +175,9 @@ print("gradient of the sum:", x.grad.tolist())
 # ## What backward is asked for
 #
 # Most people type `2 * x` and see the three numbers that they expect. The next cell computes the
-# gradients of two losses, the sum of the three squares and a sum with the weights 1, 10 and 100.
-# Before you run it, vote for what you expect. Some of the sentences that you vote on are true.
+# gradients of two losses: the sum of the three squares, and their weighted sum with the weights 1,
+# 10 and 100. Before you run it, vote for what you expect. Some of the statements that you vote on
+# are true.
 
 # %%
 vote("01", "only-the-derivative")
@@ -202,7 +204,7 @@ print("sum:         ", plain.tolist(), "should be", (2 * x).tolist())
 print("weighted sum:", weighted.tolist(), "should be", (weights * 2 * x).tolist())
 
 # %% [markdown]
-# It is right for the plain sum only. The weights reach `backward` through `grad_output`, and this
+# It is right only for the plain sum. The weights reach `backward` through `grad_output`, and this
 # `backward` ignores it.
 #
 # When the backward pass arrives at $y = f(x)$, autograd already has the gradient of the loss $L$
@@ -214,9 +216,9 @@ print("weighted sum:", weighted.tolist(), "should be", (weights * 2 * x).tolist(
 # \qquad\text{that is}\qquad \frac{\partial L}{\partial x} = g^\top J .$$
 #
 # This is the *vector-Jacobian product* (VJP). An elementwise function such as the square has a
-# diagonal $J$, and the sum has a single term, $g_i \, f'(x_i)$. After a plain `.sum()` every $g_i$
-# is 1, which hides the mistake. So always test with weights. The VJP is *linear* in $g$: twice the
-# $g$ gives twice the gradient. You will use this as a test, too.
+# diagonal $J$, so the sum has a single term, $g_i \, f'(x_i)$. After a plain `.sum()`, every $g_i$
+# is 1, which hides the mistake. So always test with weights. The VJP is *linear* in $g$: doubling
+# $g$ doubles the gradient. You will also use this as a test.
 #
 # ### Exercise 1: square
 #
@@ -245,8 +247,8 @@ grade("square", Square)
 # ## A function that autograd cannot differentiate
 #
 # Autograd differentiates $x^2$ without your help. Here is a Function that you really need. A spring
-# that gets stiffer needs the force $y + y^3$ to stretch by $y$. How far does a given force stretch
-# it? We find $y$ by *bisection*, which halves an interval again and again.
+# that stiffens as you stretch it needs the force $y + y^3$ to stretch by $y$. How far does a given
+# force stretch it? We find $y$ by *bisection*, which halves an interval again and again.
 
 
 # %%
@@ -303,8 +305,9 @@ print("gradcheck:", gradcheck(Stretch.apply, force))
 # agree and raises an error if they do not.
 #
 # Watch the Function run. The arrow keys move from line to line, first through `forward` and then
-# through `backward`, and next to each line is the value it produced. Drag the point: the broad line
-# has the slope that `backward` returned, and the dashed line has the slope of `forward` itself.
+# through `backward`. Next to each line, you see the value that it produced. Drag the point: the
+# broad line has the slope that `backward` returned, and the dashed line has the slope of `forward`
+# itself.
 
 # %%
 function_lab(Stretch, x=2.0)
@@ -334,10 +337,10 @@ predict(..., force.grad)
 # %% [markdown]
 # ### Why no Jacobian is ever built
 #
-# *Extra: how much memory `backward` saves you, and a test that it is linear in $g$. `diagnose`
-# makes this test for you.*
+# *Extra: how much memory `backward` saves you, and a test that it is linear in $g$. `diagnose` runs
+# this test for you.*
 #
-# For four elements we can afford to build $J$ and multiply it by $g$:
+# For four elements, we can afford to build $J$ and multiply it by $g$:
 
 # %%
 force = torch.tensor([-2.0, 0.0, 2.0, 10.0], dtype=torch.float64, requires_grad=True)
@@ -352,9 +355,9 @@ for n in (4, 1_000, 1_000_000):
     print(f"{n:>9,} elements: {n * 8:>9,} bytes of gradient, {n * n * 8:>17,} bytes of J")
 
 # %% [markdown]
-# A million elements are one layer's activation. Their Jacobian would take eight terabytes, and
-# nearly all of its entries would be zeros. The VJP takes as much memory as $x$. This is why reverse
-# mode asks you for $g^\top J$ and never for $J$.
+# One layer's activation can easily have a million elements. Its Jacobian would take eight
+# terabytes, and nearly all of its entries would be zeros. The VJP takes as much memory as $x$. This
+# is why reverse mode asks you for $g^\top J$ and never for $J$.
 #
 # The product is linear in $g$. Twice the gradient in gives twice the gradient out, and a sum of two
 # gradients gives the sum of the two results.
@@ -376,7 +379,7 @@ print("g + h", backward(g + h))
 #
 # The next picture shows a graph with three operations. A square takes $x = 2$, a clipped ReLU takes
 # $y = 3$, and the loss is the sum of the two results. The square and the clipped ReLU are custom
-# Functions of the course.
+# Functions from the course package.
 
 
 # %%
@@ -387,7 +390,7 @@ def loss(x, y):
 gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 
 # %% [markdown]
-# Click on the picture and press → to start at the beginning. First the values travel to the loss.
+# Click on the picture and press → to start at the beginning. First, the values travel to the loss.
 # Then the gradient 1 travels back against the arrows, and each edge multiplies it by a local
 # factor. `loss.backward()` does exactly this in a network of any size.
 #
@@ -397,7 +400,8 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 #
 # Drag $y$ below zero. Which factor becomes zero, and which gradient no longer arrives? Then end the
 # cell with `gradient_flow(lambda x: loss(x, x), torch.tensor(2.0))`. It sends one input into both
-# branches. Two gradients meet and *add up*: an input that is used twice collects from both uses.
+# branches. Two gradients meet and *add up*: an input that is used twice collects gradients from
+# both uses.
 
 # %% [markdown]
 # ## When to write one
@@ -405,13 +409,13 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # | reason | example |
 # | --- | --- |
 # | autograd cannot differentiate the forward | a search, a solver, NumPy, a C++ or CUDA kernel |
-# | you want another gradient | straight-through estimators, clipped or reversed gradients |
+# | you want a different gradient | straight-through estimators, clipped or reversed gradients |
 # | you know a better formula | stable where the composition gives `nan`, or cheaper |
 # | you want to save memory | save a mask or the output, recompute the rest |
 #
 # If the forward is a composition of PyTorch operations and none of these reasons applies, leave it
-# to autograd. Its derivatives have been tested for years, and yours can only equal them. Yours is
-# not leaner by itself, either, as lesson 07 shows.
+# to autograd. Its derivatives have been tested for years, and yours can only equal them. Yours does
+# not automatically save memory, either, as lesson 07 shows.
 
 # %% [markdown]
 # ## Anatomy
@@ -457,17 +461,17 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where grad
 # ### What goes where on ctx
 #
 # Pass all tensors to `ctx.save_for_backward(...)` in one call, and read them from
-# `ctx.saved_tensors`. PyTorch frees them after the backward pass, and it raises an error if
-# somebody changed one in place. Store everything else (numbers, shapes, flags) as attributes, such
-# as `ctx.factor = factor`. A tensor that you store as an attribute is not checked and not freed.
-# Lesson 02 shows what goes wrong then.
+# `ctx.saved_tensors`. PyTorch frees them after the backward pass, and it raises an error if your
+# code changed one of them in place. Store everything else (numbers, shapes, flags) as attributes,
+# such as `ctx.factor = factor`. A tensor that you store as an attribute is neither checked nor
+# freed. Lesson 02 shows what can then go wrong.
 #
 # ### What backward returns
 #
-# `backward` returns one value for each argument of `forward` after `ctx`, in the same order. The
-# value is a gradient of exactly the input's shape, or `None` for an argument that has no gradient.
-# A number never has one. If the shape is wrong, autograd either raises an error or sums the
-# gradient to the input's shape without a message.
+# `backward` returns one value for each argument of `forward` after `ctx`, in the same order. Each
+# value is a gradient with exactly the input's shape, or `None` for an argument that has no
+# gradient. A number never has a gradient. If the shape is wrong, autograd either raises an error or
+# sums the gradient to the input's shape without a message.
 #
 # If `backward` returns fewer values, PyTorch raises `returned an incorrect number of gradients
 # (expected 2, got 1)`.
@@ -512,9 +516,9 @@ for function in (Scale, ScaleReturnsNone, ScaleReturnsTwoRows):
     print(f"{function.__name__:20} gradient: {x.grad}")
 
 # %% [markdown]
-# A parameter with the second Function never moves. The third Function returned two rows for an
-# input of one row. Autograd added them up, so the gradient is twice as large as it should be. One
-# value too few raises an error:
+# With the second Function, a parameter never moves. The third Function returned two rows for an
+# input that has one row. Autograd added them up, so the gradient is twice as large as it should be.
+# Returning one value too few raises an error:
 
 
 # %% tags=["raises-exception"]
@@ -529,9 +533,9 @@ ScaleReturnsOneValue.apply(x, 2.0).sum().backward()
 # %% [markdown]
 # ## A template with an optional argument
 #
-# Here is a Function to copy from. It scales and shifts each channel, $y = s \odot x + b$ along the
-# last dimension, and the caller may leave out the shift $b$. Every row uses the same $s$ and $b$,
-# so their gradients are *sums* over the rows.
+# You can use the next Function as a template. It scales and shifts each channel,
+# $y = s \odot x + b$ along the last dimension, and the caller may leave out the shift $b$. Every
+# row uses the same $s$ and $b$, so their gradients are *sums* over the rows.
 
 # %%
 vote("01", "extra-none")
@@ -571,8 +575,8 @@ print("gradcheck with a shift:   ", gradcheck(ScaleShift.apply, (x, scale, shift
 print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 
 # %% [markdown]
-# PyTorch accepts it and ignores extra values at the end if they are `None`. We check both ways to
-# call the Function, because a branch that no check enters is not tested.
+# PyTorch accepts the three values, because it ignores extra values at the end if they are `None`.
+# We check both ways of calling the Function, because a branch that no check runs is untested.
 #
 # `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. You may
 # skip the others to save time. If you compute them anyway, autograd throws them away.
@@ -580,12 +584,13 @@ print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 # %% [markdown]
 # ## Save the output instead of the input
 #
-# `Stretch` saved its output $y$ and not its input, because its derivative $1 / (1 + 3y^2)$ does not
-# need the input. Many functions allow this: the derivative of $y = \tanh x$ is $1 - y^2$.
+# `Stretch` saved its output $y$ instead of its input, because its derivative $1 / (1 + 3y^2)$ does
+# not need the input. Many functions allow this. For example, the derivative of $y = \tanh x$ is
+# $1 - y^2$.
 #
 # Why prefer the output, if it is as large as the input? The next layer usually saves it anyway, as
-# its own input, and PyTorch keeps one tensor for both. This works only if the output determines the
-# derivative. $x^2$ has lost the sign of $x$, so `Square` has to save the input.
+# its own input, and then PyTorch keeps only one tensor for both. This works only if the output
+# determines the derivative. $x^2$ has lost the sign of $x$, so `Square` has to save the input.
 #
 # ### Exercise 2: scaled sigmoid
 #
@@ -613,10 +618,11 @@ grade("scaled-sigmoid", ScaledSigmoid)
 # %% [markdown]
 # ## Several inputs, several outputs
 #
-# For several inputs `backward` returns several gradients, as in `ScaleShift`. For several *outputs*
-# `forward` returns a tuple, and `backward` receives one gradient for each output. An input collects
-# from every output that depends on it: $\partial L/\partial x = \sum_k g_k^\top J_k$. The next
-# Function returns the sine and the cosine of one angle.
+# For several inputs, `backward` returns several gradients, as in `ScaleShift`. For several
+# *outputs*, `forward` returns a tuple, and `backward` receives one gradient for each output. An
+# input collects gradients from every output that depends on it:
+# $\partial L/\partial x = \sum_k g_k^\top J_k$. The next Function returns the sine and the cosine
+# of one angle.
 
 # %%
 vote("01", "output-not-used")
@@ -661,9 +667,9 @@ s.sum().backward()
 # there? PyTorch documents
 # [a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
 #
-# - If the function is convex or concave around the kink, take the slope closest to 0 of all slopes
-#   between the left one and the right one. For a convex function this is called the *subgradient of
-#   minimum norm*, and for a concave one the *supergradient of minimum norm*.
+# - If the function is convex or concave around the kink, look at all slopes between the left slope
+#   and the right slope, and take the one closest to 0. For a convex function, this is called the
+#   *subgradient of minimum norm*, and for a concave one the *supergradient of minimum norm*.
 # - Otherwise, take the limit of the gradients nearby, which may be infinite.
 
 # %%
@@ -674,11 +680,11 @@ x = torch.tensor(6.0, requires_grad=True)
 print("relu6 at 6,      slopes 1 and 0:   ", grad(relu6(x), x)[0])
 
 # %% [markdown]
-# Not every operation follows the rule. In PyTorch 2.13 `torch.clamp` has the gradient 1 at both of
+# Not every operation follows the rule. In PyTorch 2.13, `torch.clamp` has the gradient 1 at both of
 # its bounds. So state your convention in the docstring. We follow the rule and return 0 at both.
 #
 # What should `forward` save? A boolean mask is enough, and it takes one byte for each element. The
-# second class below is a buggy copy, whose mask ignores the ceiling. Its outputs are the same.
+# second class below is a buggy copy whose mask ignores the ceiling. Its outputs are the same.
 
 
 # %%
@@ -711,8 +717,9 @@ gradcheck(ForgetfulReLU.apply, (x, 6.0))
 
 # %% [markdown]
 # `analytical` is what `backward` returned, and `numerical` is what `forward` does. `gradcheck`
-# prints $J$ transposed, so each row belongs to an input element. The matrices disagree at the third
-# one, 7, which is above the ceiling. Now leave it out and check the same buggy Function again.
+# prints $J$ transposed, so each row belongs to an input element. The matrices disagree in the third
+# row, which belongs to the input 7. This input is above the ceiling. Now leave it out and check the
+# same buggy Function again.
 
 # %%
 below = torch.tensor([-2.0, 3.0], dtype=torch.float64, requires_grad=True)
@@ -720,17 +727,17 @@ print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6
 
 # %% [markdown]
 # `gradcheck` tests the inputs that you pass and no others. Pass a few elements, with one on each
-# side of each kink. Pass float64, because float32 rounds too coarsely for finite differences. Stay
-# away from the kinks themselves, because a finite difference across a kink mixes the slopes of both
-# sides.
+# side of each kink. Pass float64 inputs, because float32 rounds too coarsely for finite
+# differences. Stay away from the kinks themselves, because a finite difference across a kink mixes
+# the slopes of both sides.
 #
-# Check each Function before you write the next one. The check of a whole network only tells you
-# that something is wrong, not where.
+# Check each Function before you write the next one. A check of a whole network tells you only that
+# something is wrong, not where.
 
 # %% [markdown]
 # ## How gradcheck works
 #
-# *Extra: how `gradcheck` compares, why it needs float64, what it costs, and its parameters.*
+# *Extra: how `gradcheck` works, why it needs float64, what it costs, and its parameters.*
 #
 # You can write it yourself. For each input element, take a *central difference*: move the element
 # by $\pm h$ and see how all outputs change. This gives one column of the Jacobian, with an error of
@@ -797,9 +804,9 @@ with figure(width=6.6, height=3.8) as (axes,):
 # %% [markdown]
 # It does not. As $h$ gets smaller, the error first falls as $h^2$. Then rounding takes over. Two
 # values of $\sin$ agree in almost all of their digits, and the difference keeps only the rest. At
-# the step $10^{-6}$ that `gradcheck` uses, a float64 difference has ten good digits, and a float32
-# difference has fewer than three. So pass float64 inputs. With float32 inputs `gradcheck` warns
-# you, and its default tolerances reject correct code.
+# the step $10^{-6}$ that `gradcheck` uses, a float64 difference has ten good digits, whereas a
+# float32 difference has fewer than three. So pass float64 inputs. With float32 inputs, `gradcheck`
+# warns you, and its default tolerances reject correct code.
 #
 # ### What it costs
 #
@@ -832,7 +839,7 @@ for n in (3, 10, 30):
 
 # %% [markdown]
 # `gradcheck` runs two forwards for each input element and two backwards for each output element,
-# and two more of each. So check a *few* elements. A formula that is right for them is very likely
+# plus two more of each. So check a *few* elements. A formula that is right for them is very likely
 # right for a million, as long as they visit every branch. (`fast_mode` compares one random
 # projection of the two matrices, at the same cost for any size.)
 #
@@ -881,9 +888,9 @@ print("gradcheck:             ", gradcheck(CalmSquare.apply, x))
 print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
-# It returns `True`, so a passed `gradcheck` does not prove that `backward` is right. `gradcheck`
-# calls `backward` only with a $g$ that is 1 at one element and 0 at all others, and clipping does
-# not change these numbers. This `backward` is not linear in $g$, so it is not a vector-Jacobian
+# `gradcheck` returns `True`, so passing it does not prove that `backward` is right. It calls
+# `backward` only with a $g$ that is 1 at one element and 0 at all others, and clipping does not
+# change these numbers. This `backward` is not linear in $g$, so it is not a vector-Jacobian
 # product. With a factor of ten after the square, the gradient is a tenth of what it should be.
 #
 # `gradcheck` also misses a `backward` that changes `grad_output` in place, for example with
@@ -894,7 +901,7 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 #
 # *Extra: the same bug in the Function lab.*
 #
-# On its own the Function looks right. Choose `CalmSquare` in the menu below, drag `grad_output`
+# On its own, the Function looks right. Choose `CalmSquare` in the menu below, drag `grad_output`
 # past 1, and watch the slope that `backward` claims fall, although `forward` has not changed.
 
 
@@ -908,8 +915,8 @@ function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare}, x=1.5)
 # %% [markdown]
 # ### Right by luck
 #
-# *Extra: a wrong shape that autograd sums, so that `gradcheck` passes. Lesson 03 has more on
-# broadcasting.*
+# *Extra: a gradient of the wrong shape that passes `gradcheck`, because autograd sums it. Lesson 03
+# has more on broadcasting.*
 #
 # This Function adds one offset to every row. Its `backward` forgets to sum over the rows:
 
@@ -935,37 +942,37 @@ print("backward returns", tuple(raw.shape), "for an offset of shape", tuple(offs
 print("offset.grad     ", offset.grad.tolist())
 
 # %% [markdown]
-# (`ctx` is the node, so we can pass `y.grad_fn` to `backward` and see what it returns.) Here the
-# sum that autograd adds happens to give the right number. Code that calls this `backward` directly
-# gets the wrong shape.
+# (`ctx` is the node, so we can pass `y.grad_fn` to `backward` and see what it returns.) Here, the
+# sum that autograd computes happens to give the right numbers. Code that calls this `backward`
+# directly gets the wrong shape.
 
 # %% [markdown]
 # ## Let the doctor look
 #
 # `diagnose` takes the class and example inputs, and asks the questions that `gradcheck` does not
 # ask. Is `backward` linear in $g$? Are the shapes right before autograd sums them? If a value is
-# wrong, *how* is it wrong? Its report names a rule, an example and the line. Here it looks at the
-# calm square, which passed `gradcheck`:
+# wrong, *how* is it wrong? Its report names a rule, an example and the line. Here, it examines
+# `CalmSquare`, which passed `gradcheck`:
 
 # %%
 diagnose(CalmSquare, (x,))
 
 # %% [markdown]
-# `diagnose` tries other values than yours, but values of a similar size. So it needs what
-# `gradcheck` needs: an example that visits every branch.
+# `diagnose` tries values other than yours, but their magnitudes are similar. So, like `gradcheck`,
+# it needs an example that visits every branch.
 #
 # ## The colleague's Function
 #
 # ### Checkpoint 2: repair it
 #
-# Here is the loss that built the wrong wall. With $e = \text{target} - \text{prediction}$ it is
+# Here is the loss behind the wrong wall. With $e = \text{target} - \text{prediction}$, it is
 #
 # $$\ell_q(e) = \max\bigl(q\,e,\ (q-1)\,e\bigr), \qquad q = 0.9,$$
 #
-# so a flood above the line costs nine times as much as a flood equally far below it. One line of
-# `backward` is wrong. What is the slope of the loss with respect to the *prediction*, if the
-# prediction is too low and if it is too high? Repair the line and run the cell. `fit` trains the
-# wall again, and it should then hold 90% of the floods.
+# so a flood above the line costs nine times as much as a flood that is equally far below it. One
+# line of `backward` is wrong. What is the slope of the loss with respect to the *prediction* when
+# the prediction is too low, and when it is too high? Repair the line and run the cell. `fit` trains
+# the wall again, and it should then hold back 90% of the floods.
 
 
 # %%
@@ -985,7 +992,7 @@ class RepairedLoss(Function):
 
 
 line, losses = fit(RepairedLoss.apply)
-print(f"the wall holds {share_held(line):.0%} of the floods")
+print(f"the wall holds back {share_held(line):.0%} of the floods")
 prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the level
 
 # %% [markdown]
@@ -994,16 +1001,16 @@ prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the 
 # <details><summary>The repair</summary>
 #
 # Where the prediction is too low, the slope is $-q$. Where it is too high, the slope is $1 - q$,
-# and the colleague wrote $q$. With equal slopes on both sides, gradient descent goes to the median,
-# which holds half of the floods.
+# but the colleague wrote $q$. With equally steep slopes on both sides, gradient descent goes to the
+# median, which holds back half of the floods.
 #
 # ```python
 # too_high = (prediction > target).to(prediction.dtype)
 # slope = too_high - ctx.q
 # ```
 #
-# `torch.where(prediction > target, 1 - ctx.q, -ctx.q)` gives the same numbers, but in float32 for
-# every dtype of the prediction, and `diagnose` warns about that.
+# `torch.where(prediction > target, 1 - ctx.q, -ctx.q)` gives the same numbers, but always in
+# float32, whatever the dtype of the prediction. `diagnose` warns about that.
 #
 # </details>
 #
@@ -1011,9 +1018,9 @@ prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the 
 #
 # *Extra: the same bug in the Function lab.*
 #
-# Here is the colleague's loss for one storm, with the river at 1. To the left of 1 the two slopes
-# agree, and to the right they differ by a factor of nine. Drag `q` to 0.5. There $q$ and $1 - q$
-# are equal, and the bug disappears. That may be why the author never saw it.
+# Here is the colleague's loss for one storm, with the river level at 1. To the left of 1, the two
+# slopes agree, but to the right, they differ by a factor of nine. Drag `q` to 0.5. There, $q$ and
+# $1 - q$ are equal, and the bug disappears. That may be why the author never saw it.
 
 # %%
 function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
@@ -1021,8 +1028,8 @@ function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer twelve questions, and write an answer to one more. If an answer is wrong, you see why and
-# can try again. Without a running kernel you can still read the questions here.
+# Answer twelve questions, and write an answer to one more. If an answer is wrong, you will see why
+# and can try again. Without a running kernel, you can still read the questions here.
 # `knowledge_check("01").answer("vjp", "b")` answers one of them in code.
 
 # %%

@@ -54,7 +54,7 @@ from autograd_course.visualize import knowledge_check, memory_timeline
 # A motor can push a swing sixty times. It is too weak to lift the swing in one go, so it has to
 # push at the right moments. Gradient descent through a simulation searches for sixty pushes that
 # bring the swing upright, to 180°. A NumPy routine computes the pull of gravity, so a colleague
-# wrote a Function for it. `gradcheck` passes.
+# wrote a Function for it. The Function passes `gradcheck`.
 
 
 # %%
@@ -133,9 +133,9 @@ with figure(columns=2, height=3.5) as (descent, motion):
     note(motion, "upright", (1, 155 if true_path[-1] > 0 else -172), GRAY)
 
 # %% [markdown]
-# With `Pull` the loss stops falling, and the swing turns back at 110° (dashed). PyTorch raised no
-# error, and the motor seems too weak. But with the right gradient the swing goes up (solid). To
-# find the reason, replace `Pull` with PyTorch's own sine:
+# With `Pull`, the loss stops falling, and the swing turns back at 110° (dashed). PyTorch raised no
+# error, so the motor seems to be too weak. But with the right gradient, the swing goes up (solid).
+# To find the reason, replace `Pull` with PyTorch's own sine:
 
 # %%
 with show_error():
@@ -314,7 +314,7 @@ with torch.no_grad():
 
 # %% [markdown]
 # The backward pass frees only the tensors in `save_for_backward`. The node and its attributes exist
-# as long as something refers to the graph. Here this is `y`, and in a training loop it is often the
+# as long as something refers to the graph. Here, this is `y`. In a training loop, it is often the
 # loss. Under `no_grad`, Python deletes `ctx` at once.
 #
 # Each call of `apply` creates its own `ctx`. Do not store anything on the class, because all calls
@@ -337,7 +337,7 @@ gradient_flow(
 # ## What goes where, and what goes wrong otherwise
 #
 # Tensors belong in `save_for_backward`, and everything else is an attribute. The first Function
-# below follows this rule, and the second one breaks it. Both compute $y = \tanh x$ with the
+# below follows this rule, while the second one breaks it. Both compute $y = \tanh x$ with the
 # derivative $1 - \tanh^2 x$, and both pass `gradcheck`.
 
 
@@ -374,7 +374,7 @@ class InputOnCtx(Saved):
 #
 # Each tensor has a counter, `_version`, which increases with every in-place change.
 # `save_for_backward` stores the version together with the tensor, and `ctx.saved_tensors` compares
-# it. An attribute has no such check.
+# it with the current one. An attribute has no such check.
 
 # %%
 vote("02", "saved-as-attribute")
@@ -411,7 +411,7 @@ with show_error():
 # ### Memory that is not freed
 #
 # A third version stores its *output* as an attribute. The next picture compares the memory of all
-# three versions in a network of two layers.
+# three versions in a two-layer network.
 
 
 # %%
@@ -478,8 +478,8 @@ for version in (Saved, InputOnCtx):
 # *Extra: for readers who want to know how long a reference cycle stays in memory.*
 #
 # Python runs the garbage collector after it has created a certain number of objects. It counts
-# objects and not bytes, and a training step creates few objects. The next cell turns the collector
-# off, runs ten steps, and counts the graphs that still exist.
+# objects rather than bytes, and a training step creates few objects. The next cell turns the
+# collector off, runs ten steps, and counts the graphs that still exist.
 
 # %%
 gc.collect()
@@ -507,13 +507,13 @@ collected = gc.collect()
 # *Reference: look here when you save a number, or when `ctx.saved_tensors` is empty.*
 #
 # `save_for_backward` accepts only tensors, and `None` for an optional tensor. If you pass a number,
-# PyTorch raises a `TypeError`, but not in this line. `save_for_backward` only stores its arguments,
-# and PyTorch checks them after `forward` and `setup_context` have returned. Therefore the traceback
-# points to `apply`.
+# PyTorch raises a `TypeError`, but not on this line. `save_for_backward` only stores its arguments,
+# and PyTorch checks them after `forward` and `setup_context` have returned. Therefore, the
+# traceback points to `apply`.
 #
-# For the same reason `ctx.saved_tensors` is still empty inside `forward` and `setup_context`, and
-# unpacking it fails with "not enough values to unpack". A second call of `save_for_backward`
-# replaces the first one, so call it once.
+# For the same reason, `ctx.saved_tensors` is still empty inside `forward` and `setup_context`, and
+# unpacking it fails with "not enough values to unpack". A second call to `save_for_backward`
+# replaces the first one, so call it only once.
 
 # %% [markdown]
 # ## needs_input_grad, measured
@@ -524,10 +524,10 @@ collected = gc.collect()
 #
 # ### Checkpoint 1
 #
-# Here is $y = x W^\top$. `backward` always computes two products of matrices, and the cell counts
-# their operations. Change `backward` so that it computes a gradient only if it is needed and
-# returns `None` otherwise. In the lines `x` and `weight`, which name the frozen input, the count
-# should fall from 8.4 to 4.2 million.
+# Here is $y = x W^\top$. `backward` always computes two matrix products, and the cell counts their
+# operations. Change `backward` so that it computes a gradient only if it is needed and returns
+# `None` otherwise. Each printed line names the frozen input. In the lines for `x` and `weight`, the
+# count should fall from 8.4 to 4.2 million.
 
 
 # %%
@@ -607,10 +607,10 @@ for twice_comes_last in (False, True):
 print("should be", (2 * weights).tolist(), (5 * weights).tolist())
 
 # %% [markdown]
-# In `5a + 2x` the gradient of `a` is wrong, although `a` never went through `Twice`. The two terms
-# of a sum have the same gradient, so autograd passes the same tensor to both. In a residual block
-# $h + f(h)$, `a` is the skip connection. In the backward pass, autograd runs the branch first that
-# the forward pass computed last. So the bug may come and go when you reorder other code.
+# In `5a + 2x`, the gradient of `a` is wrong, although `a` never went through `Twice`. The two terms
+# of a sum have the same gradient, so autograd passes the same tensor to both terms. In a residual
+# block $h + f(h)$, `a` is the skip connection. In the backward pass, autograd first runs the branch
+# that the forward pass computed last. So the bug may come and go when you reorder other code.
 #
 # `gradcheck` misses this bug, because its graph has one branch. `diagnose` finds it, because it
 # compares `grad_output` before and after the call.
@@ -643,7 +643,7 @@ with show_error():
 
 # %% [markdown]
 # The version check finds the change, but only in a second backward pass. Code that reads `h` after
-# the first one gets the wrong values, and no error is raised.
+# the first backward pass gets the wrong values, and PyTorch raises no error.
 
 # %% [markdown]
 # ## Outputs without a gradient
@@ -690,8 +690,8 @@ for gate in (Gate, MarkedGate):
         print("gradient", grad(penalty, x)[0].tolist())
 
 # %% [markdown]
-# With `Gate` the penalty looks differentiable, but its gradient is always zero, so it has no
-# effect. With `MarkedGate` the penalty is a constant, and PyTorch raises an error if you
+# With `Gate`, the penalty looks differentiable, but its gradient is always zero, so it has no
+# effect. With `MarkedGate`, the penalty is a constant, and PyTorch raises an error if you
 # differentiate it. If you add it to another loss, PyTorch raises no error, but `requires_grad`
 # tells you that the penalty has no gradient.
 #
@@ -701,9 +701,9 @@ for gate in (Gate, MarkedGate):
 # ### Exercise 2: sort, with the indices
 #
 # `forward` sorts `x` along the last dimension and returns the pair `(values, indices)`, like
-# `torch.sort`. Save only the indices, and mark them as non-differentiable. PyTorch already knows
-# this about integers, so the mark is for the reader and is not graded. `backward` moves each
-# gradient back to where its value came from, and `scatter` can do this.
+# `torch.sort`. Save only the indices, and mark them as non-differentiable. PyTorch already treats
+# integers this way, so the mark is for the reader and is not graded. `backward` moves each gradient
+# back to where its value came from, and `scatter` can do this.
 
 
 # %%
@@ -786,7 +786,7 @@ for heads in (TwoHeads, TwoHeadsWithNone):
 # %% [markdown]
 # ## Bugs that raise no error
 #
-# Most bugs of this lesson raise no error: `ctx.x = x`, a changed `grad_output`, an unmarked mask.
+# Most bugs in this lesson raise no error: `ctx.x = x`, a changed `grad_output`, an unmarked mask.
 # `diagnose` looks for them. It names the bug in the colleague's Function and proposes a repair:
 
 # %%
@@ -835,7 +835,8 @@ for scale in (ScaleInPlace, UnmarkedScale):
 
 # %% [markdown]
 # Both Functions changed `h`. After `mark_dirty`, `h` is the output of the new node, as it is after
-# `h.relu_()`. Without it, `h` has new values but its old `grad_fn`, and the gradient is wrong.
+# `h.relu_()`. Without `mark_dirty`, `h` has new values but its old `grad_fn`, and the gradient is
+# wrong.
 #
 # `mark_dirty(x)` declares two things: `forward` overwrote `x`, and it returns `x` itself. Both must
 # be true. If you return another tensor, `apply` raises an error. If you mark a tensor that did not
@@ -845,7 +846,7 @@ for scale in (ScaleInPlace, UnmarkedScale):
 # %% [markdown]
 # ### Checkpoint 2
 #
-# This ReLU works in place, and one line is missing. Add it so that the gradient is 0 and 1.
+# This ReLU works in place, and one line is missing. Add it so that the gradient becomes 0 and 1.
 
 
 # %%
@@ -917,16 +918,16 @@ for reverse in (Reverse, ReverseCopy):
 
 # %% [markdown]
 # A write into the view would bypass your `backward`, so PyTorch forbids it. `x.clone()` costs a
-# copy, but then callers may change the output. A slice of the input is a view, too, and usually a
-# `reshape`. Do not return `x.detach()`: PyTorch then allows the write, and it silently changes the
-# caller's `x`.
+# copy, but then callers may change the output. A slice of the input is also a view. The result of a
+# `reshape` usually is as well. Do not return `x.detach()`: PyTorch then allows the write, and it
+# silently changes the caller's `x`.
 
 # %% [markdown]
 # ## A frozen target and its 1/N
 #
 # *Extra: you need this section for exercise 5. It shows how a Function stops a gradient.*
 #
-# A network that learns from its own output must treat this output as a constant target. Otherwise
+# A network that learns from its own output must treat this output as a constant target. Otherwise,
 # it moves the target toward the prediction. To stop a gradient (JAX calls this *stop-gradient*),
 # return `None` for the target. Here is a squared error:
 #
@@ -970,9 +971,9 @@ diagnose(FrozenTarget, (x, target), reference=frozen_target, repair=False)
 #
 # *Extra: for readers whose Functions use `.data` or `.detach()`.*
 #
-# Both return a tensor that shares its memory with the original but not its graph. A write through
-# `.detach()` increases the version, and a write through `.data` does not. So `.data` is another way
-# to bypass the version check:
+# `.data` and `.detach()` both return a tensor that shares the original's memory but not its graph.
+# A write through `.detach()` increases the version, and a write through `.data` does not. So
+# `.data` is another way to bypass the version check:
 
 # %%
 x = torch.tensor([0.5], requires_grad=True)
@@ -999,7 +1000,7 @@ print(f"gradient {grad(y, x)[0].item():.3f}, should be {1 - math.tanh(0.5) ** 2:
 # 3. `save_for_backward can only save variables`: you saved a number or a shape. Use an attribute.
 # 4. `returned an incorrect number of gradients`: return one value for each argument of `forward`.
 #    The value may be `None`.
-# 5. `returned an invalid gradient`: the gradient has the wrong shape. Undo in `backward` what
+# 5. `returned an invalid gradient`: the gradient has the wrong shape. In `backward`, undo what
 #    `forward` did to the shape.
 # 6. `does not require grad and does not have a grad_fn`: no path leads to a parameter. Look for a
 #    mask, an index, `no_grad`, or a tensor that you passed inside a list or a dict.
@@ -1008,14 +1009,14 @@ print(f"gradient {grad(y, x)[0].item():.3f}, should be {1 - math.tanh(0.5) ** 2:
 # 8. `is a view and is being modified inplace`: you returned an input or a view of it, and a later
 #    operation changed it in place. Return `x.clone()`.
 #
-# Message 1 also names the shape of the tensor and the operation that created it.
-# `torch.autograd.set_detect_anomaly(True)` also shows the forward call that saved it. The [index of
-# error messages](../docs/error_messages.md) has an example of each message.
+# Message 1 also names the shape of the tensor and the operation that created it. With
+# `torch.autograd.set_detect_anomaly(True)`, PyTorch also shows the forward call that saved it. The
+# [index of error messages](../docs/error_messages.md) has an example of each message.
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer nine questions. If an answer is wrong, you see why and can try again.
+# Answer nine questions. If an answer is wrong, you will see why and can try again.
 
 # %%
 knowledge_check("02")
@@ -1042,8 +1043,8 @@ knowledge_check("02")
 # ```
 
 # %% [markdown]
-# A combined `forward(ctx, x, weight, stride)` also does the work of `setup_context`. You find it in
-# older code and in Functions that save an intermediate result of `forward`.
+# A combined `forward(ctx, x, weight, stride)` also does the work of `setup_context`. You will find
+# it in older code and in Functions that save an intermediate result of `forward`.
 
 # %% [markdown] tags=["cheat-sheet"]
 # | mistake | consequence | |
@@ -1067,7 +1068,7 @@ knowledge_check("02")
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/02_ctx_rules.ipynb) continue with Functions to write
-# and four broken ones whose bug you locate.
+# and four broken ones in which you locate the bug.
 #
 # [Lesson 03](03_gradient_patterns.ipynb) covers common gradient patterns: products, broadcasting,
 # reductions, softmax and gather.

@@ -9,8 +9,8 @@
 # **You will learn** one rule from which all these formulas follow, what to save for each of them,
 # and which mistakes `gradcheck` does not find.
 #
-# **You need** [lesson 01](01_template.ipynb), and from [lesson 02](02_ctx_rules.ipynb) the separate
-# `forward` and `setup_context`.
+# **You need** [lesson 01](01_template.ipynb), and the separate `forward` and `setup_context` from
+# [lesson 02](02_ctx_rules.ipynb).
 #
 # **It takes** about 60 minutes; the *extra* sections take another 20. Two exercises are part of it,
 # and the others come after it.
@@ -135,7 +135,7 @@ with figure(columns=2, height=3.6) as (watched, errors):
     note(errors, "autograd", (150, -0.36), BLUE)
 
 # %% [markdown]
-# The loss falls to a seventh of its first value (left, orange). If autograd differentiates
+# The loss falls to a seventh of its initial value (left, orange). If autograd differentiates
 # `table[index]` itself, the loss falls further (blue), and films with many ratings get accurate
 # scores (right). With the colleague's Function, more ratings do not help. Look at film 2:
 
@@ -144,7 +144,7 @@ report(scores)
 
 # %% [markdown]
 # The learned score is the last rating in the list. The line `grad_table[index] = grad_output`
-# overwrites. There are 134 gradients for this row, and the line keeps only one of them.
+# overwrites the row, so it keeps only one of the row's 134 gradients.
 #
 # **Your turn.** The row must collect all 134 gradients. Change the marked line so that it adds, and
 # run the cell. The learned score should become 3.5.
@@ -166,9 +166,9 @@ report(fit(Repaired.apply)[0])
 # ## Why += is not enough
 #
 # Most people type `+=`, and the score does not change. `grad_table[index] += grad_output` reads the
-# rows, adds, and writes the results back. If a row occurs twice in the index, both results start
-# from the same old value, and the second one overwrites the first. `index_add` adds one gradient
-# after the other. Here row 2 occurs twice in the index, with the gradients 1 and 100:
+# rows, adds the gradients, and writes the results back. If a row occurs twice in the index, both
+# results start from the same old value, and the second one overwrites the first. `index_add` adds
+# one gradient after the other. Here, row 2 occurs twice in the index, with the gradients 1 and 100:
 
 # %%
 index = torch.tensor([2, 0, 2])
@@ -183,8 +183,8 @@ print("+=        ", plus_equals.tolist())
 print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
 
 # %% [markdown]
-# (For a large index and on a GPU, `=` and `+=` may keep either of the two gradients, because
-# several threads write at once.)
+# (For a large index or on a GPU, `=` and `+=` may keep either of the two gradients, because several
+# threads write at once.)
 #
 # With $y_i = \text{table}[\text{index}_i]$ and $g_i = \partial L/\partial y_i$, the gradient of row
 # $r$ is the sum over all reads of this row:
@@ -228,8 +228,8 @@ print("index_add ", torch.zeros(4).index_add(0, index, g).tolist())
 # | slice | pad with zeros | cropping, `narrow`, `chunk` |
 # | permute, reshape | the inverse operation | no arithmetic at all |
 #
-# Below, $y = x^2$ is used twice, in a product with $x$ and in a sine. $x$ itself is used twice,
-# too.
+# Below, $y = x^2$ is used twice, in a product with $x$ and in a sine. $x$ itself is also used
+# twice.
 
 
 # %%
@@ -243,10 +243,9 @@ gradient_flow(reused, torch.tensor(2.0))
 # %% [markdown]
 # When the picture opens, the backward pass is complete. Click on it and press → to start from the
 # beginning. Two edges leave `Square`, so two gradients come back to it in the backward pass. It
-# adds them before it passes anything on.
-# Between Functions, the autograd engine computes this sum for you. *Inside* a Function you compute
-# it yourself: if your `forward` uses a value twice, your `backward` must add the gradients of both
-# uses.
+# adds them before it passes anything on. Between Functions, the autograd engine computes this sum
+# for you. *Inside* a Function, you compute it yourself: if your `forward` uses a value twice, your
+# `backward` must add the gradients of both uses.
 #
 # ### Checkpoint 1
 #
@@ -263,8 +262,8 @@ predict(..., x.grad)
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $y$ receives $x = 3$ from the product and 1 from its second use, 4 in total. The square turns this
-# into $4 \cdot 2x = 24$. The product also sends $y = 9$ to $x$ directly. The sum is 33.
+# $y$ receives $x = 3$ from the product and 1 from its second use, so 4 in total. The square turns
+# this into $4 \cdot 2x = 24$. The product also sends $y = 9$ to $x$ directly. The sum is 33.
 #
 # </details>
 
@@ -298,11 +297,11 @@ print("gradcheck:", gradcheck(ReadRows.apply, (table, torch.tensor([2, 0, 3]))))
 diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
 
 # %% [markdown]
-# The index is an input, too, so test values of it that cause trouble. Some rows should occur more
+# The index is also an input, so test index values that cause trouble. Some rows should occur more
 # than once, and some not at all. (We passed such an index to `diagnose`.)
 #
-# One more line of this Function matters. `grad_output.new_zeros(shape)` takes its dtype and its
-# device from the gradient. `torch.zeros(shape)` would use the defaults, usually float32 on the CPU.
+# One more line in this Function matters. `grad_output.new_zeros(shape)` takes its dtype and device
+# from the gradient. `torch.zeros(shape)` would use the defaults, usually float32 on the CPU.
 #
 # ### Exercise 1: rows of a table
 #
@@ -391,17 +390,17 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 
 # %% [markdown]
 # Read the norms of the gradients from right to left. They shrink from 5.66 to 0.0025, so the layer
-# that sees the data learns almost nothing. There is no bug here: this *is* the gradient of that
-# forward. It is one reason for ReLU, residual connections and normalization. Click on ▸ to open a
-# layer.
+# that sees the data learns almost nothing. There is no bug here: this *is* the gradient of this
+# forward. It is one reason why networks use ReLU, residual connections and normalization. Click on
+# ▸ to open a layer.
 #
 # ### At a kink
 #
 # *Extra: which gradient to return where no derivative exists. Lesson 05 has weights that lie on a
 # kink.*
 #
-# For the mask of a ReLU you can write `x > 0` or `x >= 0`. The two differ only at $x = 0$, where no
-# derivative exists. PyTorch
+# For the mask of a ReLU, you can write `x > 0` or `x >= 0`. The two differ only at $x = 0$, where
+# no derivative exists. PyTorch
 # [documents a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions)
 # for such points:
 #
@@ -411,8 +410,8 @@ gradient_flow(lambda x: net(x).sum(), torch.randn(4, 8), depth=1, step=13)
 #    do.
 #
 # A *subgradient* is the slope of a line that touches a convex function at the point and never lies
-# above the function. At a kink of a function of one number, all slopes between the left one and the
-# right one are subgradients.
+# above the function. At a kink of a convex function of one variable, all slopes between the left
+# slope and the right slope are subgradients.
 
 
 # %%
@@ -428,14 +427,14 @@ print("leaky_relu, 0.25 ", at_zero(lambda x: leaky_relu(x, 0.25)))
 print("abs              ", at_zero(torch.abs))
 
 # %% [markdown]
-# `relu`, `leaky_relu` and `abs` are convex. For `relu` and `abs` the slope closest to 0 is 0, and
-# for `leaky_relu` it is 0.25. `maximum` is a convex function of *two* arguments. Where they are
+# `relu`, `leaky_relu` and `abs` are convex. For `relu` and `abs`, the slope closest to 0 is 0, and
+# for `leaky_relu`, it is 0.25. `maximum` is a convex function of *two* arguments. Where they are
 # equal, its subgradients are $(t, 1 - t)$, and the shortest one is $(\tfrac12, \tfrac12)$. `clamp`
 # does not follow the rule in PyTorch 2.13, where it returns 1.
 #
 # Does an input ever lie exactly on a kink? A parameter that starts at zero does. The next cell
-# starts at $w = 0$ and looks for the $w$ with $f(w) = 1$. It does this for two functions that have
-# the same *values*:
+# starts at $w = 0$ and searches for the $w$ for which $f(w) = 1$. It does this for two functions
+# that have the same *values*:
 
 # %%
 zero = torch.zeros(())
@@ -447,15 +446,15 @@ for name, f in (("relu", torch.relu), ("maximum(w, 0)", lambda w: torch.maximum(
     print(f"{name:13} w after 50 steps: {w.item():.2f}")
 
 # %% [markdown]
-# Both functions follow the rule. But with a gradient of 0 the parameter never moves. So say in the
-# docstring which gradient your Function returns at a kink. If it differs from a `reference=` only
-# there, `diagnose` reports `kink-convention`, which is not an error.
+# Both functions follow the rule. But with a gradient of 0, the parameter never moves. So state in
+# the docstring which gradient your Function returns at a kink. If it differs from a `reference=`
+# only there, `diagnose` reports `kink-convention`, which is not an error.
 
 # %% [markdown]
 # ### What must be saved?
 #
 # Swish, $y = x\,\sigma(x)$, first falls and then rises. Its derivative is
-# $\sigma(x)\,(1 + x\,(1 - \sigma(x)))$. The next cell computes it at two inputs that have the same
+# $\sigma(x)\,(1 + x\,(1 - \sigma(x)))$. The next cell computes it at two inputs with the same
 # output.
 
 # %%
@@ -487,19 +486,19 @@ with figure(width=6.6, height=3.2) as (axes,):
     note(axes, f"slope {slopes[1]:+.2f}", (x[1].item() + 0.2, -0.42), GREEN)
 
 # %% [markdown]
-# The outputs are equal, and the slopes have opposite signs. So no formula in $y$ alone gives both.
-# Save $x$ and recompute $\sigma(x)$. (If you save $\sigma(x)$ instead, the *second*
+# The outputs are equal, but the slopes have opposite signs. So no formula in $y$ alone gives both
+# slopes. Save $x$ and recompute $\sigma(x)$. (If you save $\sigma(x)$ instead, the *second*
 # derivative is wrong without a warning, because a saved intermediate has no graph. Lesson 06
 # explains this.)
 
 # %% [markdown]
 # ## Broadcasting is a copy
 #
-# If two shapes differ, broadcasting repeats a tensor along the dims that it lacks, and along
-# its dims of size 1. Repeating is
-# copying, so backward sums over exactly the dims that were repeated. In the result, the dims that
-# broadcasting added in front are gone, and the dims that it expanded have size 1 again.
-# `sum_to_shape` does this for all shapes. (The method `g.sum_to_size(shape)` does the same.)
+# If two shapes differ, broadcasting repeats a tensor along the dims that it lacks, and along its
+# dims of size 1. Repeating is copying, so `backward` sums over exactly the dims that were repeated.
+# In the result, the dims that broadcasting added in front are gone, and the dims that it expanded
+# have size 1 again. `sum_to_shape` does this for all shapes. (The method `g.sum_to_size(shape)`
+# does the same.)
 
 
 # %%
@@ -564,13 +563,13 @@ print("b.grad:", b.grad.tolist())
 # %% [markdown]
 # The autograd engine knows the shape of $b$ and sums over the dims that broadcasting could have
 # repeated. So this `backward` also passes `gradcheck`. But the sum is your job. Code that calls
-# `backward` directly gets the wrong shape. And the engine aligns shapes from the right. If your
-# forward computes `x * s[:, None]`, it repeats `s` along dim 1. But for a square `x` the engine
-# sums over dim 0, and the gradient is wrong.
+# `backward` directly gets the wrong shape. The engine aligns shapes from the right. If your forward
+# computes `x * s[:, None]`, it repeats `s` along dim 1. For a square `x`, however, the engine sums
+# over dim 0, and the gradient is wrong.
 #
 # ### Exercise 2: multiply with broadcasting
 #
-# Write $z = x\,y$ for any two shapes that broadcast. `backward` itself returns gradients in the
+# Write $z = x\,y$ for any two shapes that broadcast. `backward` itself returns gradients with the
 # shapes of $x$ and $y$. You may use `sum_to_shape`.
 
 
@@ -639,7 +638,7 @@ with show_error():
 
 # %% [markdown]
 # For the square matrix, the engine sums over the rows instead of the columns, and the gradient is
-# wrong. For the 2×3 matrix it raises an error. People often try a square matrix first. `diagnose`
+# wrong. For the 2×3 matrix, it raises an error. People often try a square matrix first. `diagnose`
 # looks at what `backward` itself returns. `unreduced-broadcast` is a warning if the engine's sum is
 # right, and an error if it is not. (A hook on the node runs too late and sees only the sum.)
 #
@@ -648,9 +647,9 @@ with show_error():
 # *Extra: a backward that needs only the sign of its output.*
 #
 # The *soft threshold* moves every element towards zero by $t$, and sets elements smaller than $t$
-# to zero. From the sign of the output, backward knows all that it needs to know about $x$. An
-# element above $t$ has a positive output, an element below $-t$ has a negative output, and all
-# others have the output 0.
+# to zero. The sign of the output tells `backward` all that it needs to know about $x$. An element
+# above $t$ has a positive output, an element below $-t$ has a negative output, and all others have
+# the output 0.
 
 
 # %%
@@ -712,22 +711,22 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # ```
 #
 # Sum the row of $x_k$ over dim 1. Sum its column over dim 0 and subtract the result. Each half
-# alone looks like a plausible backward, but it misses half of the uses.
+# alone looks like a plausible backward formula, but it misses half of the uses.
 #
 # </details>
 
 # %% [markdown]
 # ## Matrix products from their shapes
 #
-# Let $Y = A B$, that is $Y_{ij} = \sum_k A_{ik} B_{kj}$, and let $G = \partial L/\partial Y$ be the
-# upstream gradient. $A_{ik}$ is used once in each column $j$ of row $i$. Sum over
-# its uses: $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
+# Let $Y = A B$, that is, $Y_{ij} = \sum_k A_{ik} B_{kj}$, and let $G = \partial L/\partial Y$ be
+# the upstream gradient. $A_{ik}$ is used once in each column $j$ of row $i$. Sum over its uses:
+# $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
 # $\partial L/\partial B = A^\top G$.
 #
 # You do not have to remember these formulas, because the shapes determine them. Suppose that $A$ is
 # 2×3 and $B$ is 3×5. Then $G$ is 2×5. The gradient of $A$ must be 2×3, and the only product of two
 # of these matrices (transposed or not) that has this shape is $G B^\top$. The gradient of $B$ must
-# be 3×5, and the only such product is $A^\top G$. With square matrices all products fit, so never
+# be 3×5, and the only such product is $A^\top G$. With square matrices, all products fit, so never
 # test a matrix product with square matrices.
 #
 # For batches, the formula is the same for each pair of matrices. If a batch dim was broadcast, sum
@@ -761,9 +760,9 @@ print("batch and matrix:", gradcheck(MatMul.apply, (sample(4, 2, 3), sample(3, 5
 # ## Reductions
 #
 # A sum is the transpose of a copy, so its backward *expands*: every element gets the gradient of
-# the sum that it is part of. A mean also divides by $N$, the number of elements in each mean (and
-# not in all of $x$). The shapes need some care. With `keepdim=False` the reduced dims are gone, and
-# you must restore them with size 1 before you can expand.
+# the sum that it is part of. A mean also divides by $N$, the number of elements in each mean (not
+# in all of $x$). With `keepdim=False`, the reduced dims are gone, and you must restore them with
+# size 1 before you can expand.
 
 
 # %%
@@ -793,15 +792,15 @@ for arguments in (((0,),), ((-1,), True), ((0, 2),), ((0, 2), True)):
     print(f"{arguments!s:15}", gradcheck(Mean.apply, (x, *arguments)))
 
 # %% [markdown]
-# One `reshape` to the kept shape works for both values of `keepdim`, and for one dim or several.
-# The Function saves no tensor at all, because the backward of a linear map does not depend on its
+# One `reshape` to the kept shape works for both values of `keepdim`, and for one dim as well as
+# several. The Function saves no tensor, because the backward of a linear map does not depend on its
 # input.
 #
 # ### Max, and what ties do
 #
 # A maximum passes its gradient to the largest element. If several elements tie, the maximum has a
-# kink. After a ReLU this is common, because many elements are 0. The next cell computes the maximum
-# of `[3, 1, 3]` with four functions, and the gradient of each. The vote is about the first one,
+# kink. After a ReLU, this is common, because many elements are 0. The next cell computes the
+# maximum of `[3, 1, 3]` and its gradient with four functions. The vote is about the first one,
 # `amax`.
 
 # %%
@@ -821,12 +820,12 @@ for name, f in (
 # %% [markdown]
 # PyTorch's functions follow two conventions. `amax` and `max()` follow the documented rule for
 # kinks of a convex function (lesson 01): of all valid gradients, take the one with the smallest
-# norm. Here this means equal shares. `max(0)` and `topk` also return an index, and give the whole
+# norm. Here, this means equal shares. `max(0)` and `topk` also return an index, and give the whole
 # gradient to the element at that index.
 #
-# If the winners should share equally, multiply the gradient by their mask, `x == y`, and divide it
-# by the number of winners. The mask alone would give the *whole* gradient to each of them. One of
-# the exercises asks for this Function.
+# If the winners should share the gradient equally, multiply the gradient by their mask, `x == y`,
+# and divide it by the number of winners. The mask alone would give the *whole* gradient to each of
+# them. An exercise asks for this Function.
 
 # %% [markdown]
 # ### An error that large inputs hide
@@ -858,20 +857,20 @@ for n in (5, 2000):
     print(f"N = {n:>4}:", gradcheck(Variance.apply, x, raise_exception=False))
 
 # %% [markdown]
-# For 2000 elements the two results differ by 0.05%, and the `rtol` of `gradcheck` allows 0.1%. An
+# For 2000 elements, the two results differ by 0.05%, but the `rtol` of `gradcheck` allows 0.1%. An
 # error of this kind gets smaller as $N$ grows, so test on small inputs.
 
 # %% [markdown]
 # ## Softmax without a Jacobian
 #
 # In a softmax, $y_i = e^{x_i}/\sum_j e^{x_j}$, every output depends on every input of its row,
-# because they share the denominator:
+# because all outputs share the denominator:
 #
 # $$\frac{\partial y_i}{\partial x_j} = y_i\,(\delta_{ij} - y_j), \qquad
 # J = \operatorname{diag}(y) - y\,y^\top,$$
 #
-# where $\delta_{ij}$ is 1 for $i = j$ and 0 otherwise. $J$ is a diagonal minus an outer product, so
-# you can compute $g^\top J$ without the matrix:
+# where $\delta_{ij}$ is 1 for $i = j$ and 0 otherwise. $J$ is a diagonal matrix minus an outer
+# product, so you can compute $g^\top J$ without the matrix:
 #
 # $$\frac{\partial L}{\partial x} = y \odot \Bigl(g - \sum_i g_i\,y_i\Bigr).$$
 #
@@ -923,7 +922,8 @@ class DiagonalSoftmax(Softmax):
 jacobian_view(DiagonalSoftmax, logits)
 
 # %% [markdown]
-# The diagonal is right, and all other entries are missing. The sum of the gradient shows it, too:
+# The diagonal is right, but all other entries are missing. The sum of the gradient also shows the
+# mistake:
 
 # %%
 g = torch.arange(5.0, dtype=torch.float64)
@@ -936,7 +936,7 @@ for function in (Softmax, DiagonalSoftmax):
 # ### Checkpoint 3
 #
 # The weights below are $y = (\tfrac12, \tfrac14, \tfrac14)$, and the loss is $4\,y_0$. What is the
-# gradient of the first score? You need no Jacobian.
+# gradient with respect to the first score? You need no Jacobian.
 
 # %%
 x = torch.tensor([0.5, 0.25, 0.25]).log().requires_grad_()
@@ -947,16 +947,16 @@ predict(..., x.grad[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# $g = (4, 0, 0)$, so $\sum_i g_i y_i = 2$, and $y_0\,(g_0 - 2) = \tfrac12 \cdot 2 = 1$. The other
-# two get $\tfrac14\,(0 - 2) = -\tfrac12$ each. The three sum to zero.
+# $g = (4, 0, 0)$, so $\sum_i g_i y_i = 2$, and $y_0\,(g_0 - 2) = \tfrac12 \cdot 2 = 1$. Each of the
+# other two gets $\tfrac14\,(0 - 2) = -\tfrac12$. The three sum to zero.
 #
 # </details>
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer seven questions, and write an answer to one more. If an answer is wrong, you see why and
-# can try again.
+# Answer seven questions, and write an answer to one more. If an answer is wrong, you will see why
+# and can try again.
 
 # %%
 knowledge_check("03")
@@ -989,7 +989,7 @@ knowledge_check("03")
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for more backward
-# formulas, up to soft ranks. You also find a wrong line in a pooling layer and predict five
+# formulas, up to soft ranks. You will also find a wrong line in a pooling layer and predict five
 # gradients. The course's own versions of all these Functions are in `autograd_course/functions`,
 # one per module. Look at them after you have written yours.
 #

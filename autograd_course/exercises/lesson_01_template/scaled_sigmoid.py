@@ -1,7 +1,7 @@
 """Scaled sigmoid
 
 1. Differentiate σ first, without gain and slope. You can write its derivative with x or without x.
-   Which form suits a backward that only has the output?
+   Which form suits a backward that has only the output?
 2. σ' = σ(1 - σ), and σ itself is y / gain. Put that into the chain rule for gain · σ(slope · x).
    One factor comes from outside σ, and one from inside.
 3. ∂y/∂x = slope · y · (1 - y / gain). Save y, keep the two numbers as ctx.gain and ctx.slope,

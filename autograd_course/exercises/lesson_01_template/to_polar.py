@@ -4,7 +4,8 @@
    along two paths: through r and through θ. What happens to contributions that arrive along
    different paths?
 2. They add up: grad_x = ∂r/∂x · grad_r + ∂θ/∂x · grad_theta, and the same for y. You need four
-   partial derivatives. Those of atan2(y, x) are y or x divided by r², and one of them has a minus.
+   partial derivatives. Those of atan2(y, x) are y or x divided by r², and one of them has a minus
+   sign.
 3. ∂r/∂x = x/r, ∂r/∂y = y/r, ∂θ/∂x = -y/r², ∂θ/∂y = x/r². Return x/r · grad_r - y/r² · grad_theta
    for x, and y/r · grad_r + x/r² · grad_theta for y.
 """

@@ -2,7 +2,7 @@
 
 1. The two losses use the same Function. What does backward receive for an output that the loss
    does not use?
-2. By default backward receives zeros, and the formula works with zeros. One line in forward asks
+2. By default, backward receives zeros, and the formula works with zeros. One line in forward asks
    for something else.
 3. After set_materialize_grads(False), backward receives None, and None cannot be multiplied. Which
    experiment leaves one output unused?

@@ -2,7 +2,7 @@
 
 1. When backward runs, x contains y. The slope is positive. Can you tell from y alone on which side
    of 0 the input was?
-2. Do three things: change x by an in-place operation, return x itself, and tell autograd in
+2. Do three things: change x with an in-place operation, return x itself, and tell autograd in
    setup_context that x was overwritten. Where the output is negative, the local derivative is the
    slope.
 3. In forward, return x.copy_(torch.where(x > 0, x, slope * x)). In setup_context, call

@@ -4,7 +4,7 @@
    and flags? When `x` is not multiplied by `gain`, does backward need the values of `x`?
 2. backward needs the stride, the flag and the shape of x as attributes. It needs x and gain as
    saved tensors, but only in training. The gradient of x is zero for each element that was left
-   out. So start with zeros in the shape of x and in the dtype of grad_output.
+   out. So start with zeros that have the shape of x and the dtype of grad_output.
 3. Let grad_x = grad_output.new_zeros(ctx.shape), then assign grad_output to grad_x[...,
    ::ctx.stride]. In training, multiply grad_output by gain first. The gradient of gain is
    grad_output times the kept elements of x. Check ctx.needs_input_grad before you compute each

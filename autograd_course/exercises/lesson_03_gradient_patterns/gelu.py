@@ -4,7 +4,7 @@
    give?
 2. One term is Φ(x) itself, and the other is x · Φ'(x). Φ is the integral of the normal density φ,
    so you need no chain rule through erf: Φ' = φ.
-3. With φ(x) = exp(-x²/2) / √(2π) the derivative is Φ(x) + x · φ(x). Save x, recompute both in
+3. With φ(x) = exp(-x²/2) / √(2π), the derivative is Φ(x) + x · φ(x). Save x, recompute both in
    backward, and multiply by grad_output.
 """
 

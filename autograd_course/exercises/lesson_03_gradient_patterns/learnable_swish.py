@@ -1,6 +1,6 @@
 """Swish with a learnable β
 
-1. Two tensors go in, so two gradients come out, each in the shape of its own input. β is one
+1. Two tensors go in, so two gradients come out, each with the shape of its own input. β is one
    number, and every element of y depends on it.
 2. β was copied to every element. So its gradient is the sum over all elements of grad_output ·
    ∂y/∂β. In ∂y/∂x, β appears as the inner derivative of σ(βx).

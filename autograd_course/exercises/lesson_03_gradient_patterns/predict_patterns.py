@@ -1,6 +1,6 @@
 """Predict: five gradients
 
-1. For each tensor, count the uses of one element, and add what comes back from each use.
+1. For each tensor, count the uses of one element, and add up what comes back from each use.
 2. In a, six copies of the element are used. In b, two winners share. In c, each mean has four
    elements. In d, row 2 is read twice. In e, ask how the sum of the outputs changes with an input.
 3. a: six copies, each with the gradient 1. b: half of 4. c: 3 divided by 4. d: 1 + 100. e: the

@@ -2,9 +2,9 @@
 
 1. Write down the derivative with both x and σ(x). Which of the two can you compute from the other,
    at any x, without losing digits?
-2. From x you get σ(x) by one cheap operation. The way back from σ(x) to x fails where σ rounds to
-   1. You cannot compute x from y, because two x have the same y.
-3. Save x alone. In backward s = torch.sigmoid(x), and the derivative is s · (1 + x · (1 - s)).
+2. You get σ(x) from x with one cheap operation. The way back from σ(x) to x fails where σ rounds to
+   1. You cannot compute x from y, because two values of x have the same y.
+3. Save x alone. In backward, compute s = torch.sigmoid(x). The derivative is s · (1 + x · (1 - s)).
 """
 
 import torch
