@@ -3,11 +3,11 @@
 #
 # # 01 · The template: exercises
 #
-# Lesson 01 showed the parts of a Function. Here you write six Functions, find the wrong line in another one, and predict what `backward` receives. You may have solved `square` and `scaled-sigmoid` in the lesson already.
+# Lesson 01 showed the parts of a Function. Here, you will write six Functions, find the wrong line in another one, and predict what `backward` receives. You may already have solved `square` and `scaled-sigmoid` in the lesson.
 #
-# The five repairs at the end are optional. They are for you if you want more practice.
+# The five repairs at the end are optional. Do them if you want more practice.
 #
-# **Given:** the task, the formula of forward, and the name and signature of each class.
+# **Given:** the task, the formula for forward, and the name and signature of each class.
 #
 # **To write:** where a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
@@ -49,10 +49,10 @@ from autograd_course import diagnose, grade, hint, progress
 # %% [markdown]
 # ## How to work
 #
-# A grader cell follows each exercise. Run it as often as you like. It runs your class on inputs of several shapes and says `passed`, or it names the rule that is broken and an element that shows it.
+# A grader cell follows each exercise. Run it as often as you like. It runs your class on inputs of several shapes and says `passed`, or it names the rule that your class breaks and an element that shows the mistake.
 # An exercise that you have not started is `not attempted`, so you can run the whole notebook at any time.
 #
-# If you are stuck, run `hint("square")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
+# If you are stuck, run `hint("square")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives the answer.
 # `progress()` shows what you have solved, even after a kernel restart.
 #
 # Write one class, grade it, and only then start the next one.
@@ -86,13 +86,13 @@ grade("square", Square)
 # %% [markdown]
 # ## 2 · Scaled sigmoid (2 points · medium · 10 minutes)
 #
-# This sigmoid rises to `gain` with the steepness `slope`, and both are Python numbers:
+# This sigmoid rises to `gain` with the steepness `slope`. Both parameters are Python numbers:
 #
 # $$y = \text{gain} \cdot \sigma(\text{slope} \cdot x), \qquad \sigma(t) = \frac{1}{1 + e^{-t}} .$$
 #
 # **Write** both methods. Write the derivative in terms of $y$. The two numbers get `None`.
 #
-# **Constraint:** save nothing but the output $y$. The next layer usually saves $y$ anyway, so your Function needs no memory of its own.
+# **Constraint:** save nothing but the output $y$. The next layer usually saves $y$ anyway, so your Function needs no additional memory.
 
 
 # %% nbgrader={"grade": false, "grade_id": "scaled-sigmoid", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -142,7 +142,7 @@ grade("weighted-sum", WeightedSum)
 #
 # $$y = \min(\max(x, 0), \text{ceiling})$$
 #
-# At the kinks $x = 0$ and $x = \text{ceiling}$ no derivative exists, so you choose a convention. PyTorch's documented rule gives 0 at both (as `relu6` does), and `torch.clamp` in PyTorch 2.13 gives 1 at both.
+# At the kinks $x = 0$ and $x = \text{ceiling}$, no derivative exists, so you choose a convention. PyTorch's documented rule gives 0 at both (as `relu6` does), and `torch.clamp` in PyTorch 2.13 gives 1 at both.
 #
 # **Write** both methods. `ceiling` is a positive Python number.
 #
@@ -178,7 +178,7 @@ grade("clipped-relu", ClippedReLU)
 # | `y` | `(..., out)` |
 #
 # **Write** both methods. backward always returns three values. What belongs in the third place if there is no bias?
-# Let the shapes guide you: few products of $g$ with a saved tensor have the shape of $W$.
+# Let the shapes guide you: only a few products of $g$ with a saved tensor have the shape of $W$.
 
 
 # %% nbgrader={"grade": false, "grade_id": "linear", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -202,7 +202,7 @@ grade("linear", Linear)
 #
 # $$r = \sqrt{x^2 + y^2}, \qquad \theta = \operatorname{atan2}(y, x)$$
 #
-# backward receives one gradient for each output, $g_r$ and $g_\theta$, and each input collects from both:
+# backward receives one gradient for each output, $g_r$ and $g_\theta$, and each input collects gradients from both:
 #
 # $$\frac{\partial L}{\partial x} = \frac{\partial r}{\partial x} g_r + \frac{\partial \theta}{\partial x} g_\theta, \qquad
 # \frac{\partial L}{\partial y} = \frac{\partial r}{\partial y} g_r + \frac{\partial \theta}{\partial y} g_\theta .$$
@@ -230,11 +230,11 @@ grade("to-polar", ToPolar)
 # %% [markdown]
 # ## 7 · Smooth L1: which line? (1 point · easy · 7 minutes)
 #
-# Object detectors compare the coordinates of two boxes with the smooth L1 loss. With $e = \text{prediction} - \text{target}$ it is
+# Object detectors compare the coordinates of two boxes with the smooth L1 loss. With $e = \text{prediction} - \text{target}$, it is
 #
 # $$\ell(e) = \begin{cases} e^2 / (2\beta) & |e| < \beta \\ |e| - \beta/2 & \text{otherwise.} \end{cases}$$
 #
-# Somebody wrote this Function and tested it with $\beta = 1$. A new detector uses $\beta = 1/9$, and it learns slowly. In the run below, twenty steps of gradient descent should move a coordinate from 1 to the target 0.
+# Somebody wrote this Function and tested it with $\beta = 1$. A new detector uses $\beta = 1/9$, but it learns slowly. In the run below, twenty steps of gradient descent should move a coordinate from 1 to the target 0.
 
 
 # %%
@@ -266,7 +266,7 @@ print("with the right gradient: 0.12 and 0.00")
 # %% [markdown]
 # Which line is wrong, and which of four experiments shows it? `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result in it. Decide by reading first, as in a code review. Then run the experiment.
+# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading the code, as in a code review. Then run the experiment.
 #
 # - **a** Run `gradcheck` with `beta=1.0` and errors between −3 and 3.
 # - **b** Run `gradcheck` with `beta=0.5` and errors between −3 and 3.
@@ -283,7 +283,7 @@ grade("locate-smooth-l1", suspect)
 # %% [markdown]
 # ## 8 · What backward receives (1 point · easy · 4 minutes)
 #
-# What does `Square.backward` receive as `grad_output`? Predict five numbers, without running anything. In the first four questions, `x` is 3 and `y = Square.apply(x)` is 9.
+# What does `Square.backward` receive as `grad_output`? Predict five numbers without running anything. In the first four questions, `x` is 3 and `y = Square.apply(x)` is 9.
 #
 # - **a** The loss is `5 * y`.
 # - **b** The loss is `y * y`.
@@ -303,11 +303,11 @@ grade("predict-grad-output", prediction)
 # %% [markdown]
 # ## Optional: repair five broken backwards
 #
-# These five exercises are for more practice. A colleague has left the company and five Functions. Each forward is right. Four of the backwards run without an error but return wrong gradients, and the fifth raises an error.
+# These five exercises are for more practice. A colleague has left the company and has left five Functions behind. Every `forward` is right. Four of the `backward` methods run without an error but return wrong gradients, and the fifth raises an error.
 #
 # Write a subclass of the broken class, so that you keep its `forward`, and override `backward`.
 #
-# For the first two Functions you see the report of `diagnose`. It names the **rule** that is broken and usually gives an **example** (one element of a gradient, what it is and what it should be) and a **hint**.
+# For the first two Functions, you will see a report from `diagnose`. It names the **rule** that the Function breaks and usually gives an **example** (one element of a gradient, with its actual and its expected value) and a **hint**.
 # For the other three, read the code and find the mistake yourself. If you are stuck, run `diagnose` on the broken class in a new cell.
 
 # %% [markdown]
@@ -416,7 +416,7 @@ grade("repair-mean", Mean)
 # %% [markdown]
 # ### 12 · Absolute value (optional · 1 point · easy · 4 minutes)
 #
-# $y = |x|$. At $x = 0$ you may return any slope from −1 to 1.
+# $y = |x|$. At $x = 0$, you may return any slope from −1 to 1.
 
 
 # %%
@@ -485,5 +485,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed the first eight, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong if you break its rules.
+# When you have passed the first eight exercises, you can write and check any Function whose backward is a formula. [Lesson 02](../notebooks/02_ctx_rules.ipynb) is about `ctx`: what it is, how long it lives, and what goes wrong if you break its rules.
 # Before you go on, take ten minutes and run `diagnose` on a Function of your own.

@@ -3,9 +3,9 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# First you write five Functions that need the rules of lesson 02. You may have solved `snake` and `sort-with-indices` in the lesson already. Then you read four broken Functions and find the wrong line in each one. At the end you predict how often `backward` runs.
+# First, you will write five Functions that need the rules of lesson 02. You may already have solved `snake` and `sort-with-indices` in the lesson. Then you will read four broken Functions and find the wrong line in each one. At the end, you will predict how many times `backward` runs.
 #
-# **Given:** the task, the formula of forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
+# **Given:** the task, the formula for forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
@@ -52,7 +52,7 @@ from autograd_course.lesson import show_error
 #
 # Networks that generate audio use this activation, because it can represent periodic signals. `x` is a tensor of any shape, and `a` is a Python number.
 #
-# **Write** the three methods. Decide for each of the two arguments how `backward` gets it.
+# **Write** the three methods. For each of the two arguments, decide how `backward` gets it.
 #
 # **Constraint:** save nothing but $x$. If you compose this function from PyTorch operations, autograd saves $a x$ and $\sin(a x)$.
 
@@ -85,7 +85,7 @@ grade("snake", Snake)
 #
 # This function sorts along the last dimension, and `descending=True` reverses the order. `forward` returns the pair `(values, indices)`, and it may call `torch.sort(x, dim=-1, descending=descending)`.
 #
-# **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already knows this about integers, so the mark only informs the reader and is not graded.
+# **Write** the three methods. `backward` also receives a gradient for the indices. It has no meaning, so ignore it. In `setup_context`, mark the indices as non-differentiable. PyTorch already treats integers this way, so the mark only informs the reader and is not graded.
 #
 # **Constraint:** save nothing but the indices. `backward` only needs to know where each number went.
 
@@ -114,7 +114,7 @@ grade("sort-with-indices", SortWithIndices)
 # %% [markdown]
 # ## 3 · Strided gain (3 points · medium · 20 minutes)
 #
-# A layer keeps every `stride`-th element of the last dimension. In training, it multiplies the kept elements by a learned `gain`. Otherwise it returns them unchanged:
+# A layer keeps every `stride`-th element of the last dimension. In training, it multiplies the kept elements by a learned `gain`. Otherwise, it returns them unchanged:
 #
 # $$y_{\dots i} = \begin{cases} \text{gain}_{\dots i} \cdot x_{\dots\, i \cdot \text{stride}} & \text{in training} \\ x_{\dots\, i \cdot \text{stride}} & \text{otherwise.} \end{cases}$$
 #
@@ -129,7 +129,7 @@ grade("sort-with-indices", SortWithIndices)
 # **Constraints:**
 #
 # - `backward` computes a gradient only where `ctx.needs_input_grad` says that it is needed.
-# - When `training` is False, save no tensor. `backward` then needs no values of `x` or `gain`.
+# - When `training` is False, save no tensor. `backward` then does not need the values of `x` or `gain`.
 # - The output is a new tensor. A slice is a view, and PyTorch does not allow the caller to change it in place.
 
 
@@ -159,7 +159,7 @@ grade("strided-gain", StridedGain)
 #
 # $$x \leftarrow \begin{cases} x & x > 0 \\ \text{slope} \cdot x & \text{otherwise} \end{cases}$$
 #
-# This activation overwrites its input, so the network stores one tensor here instead of two. `slope` is a positive Python number. Therefore input and output have the same sign, and `backward` needs only the output.
+# This activation overwrites its input, so the network stores one tensor here instead of two. `slope` is a positive Python number. Therefore, the input and the output have the same sign, and `backward` needs only the output.
 #
 # **Write** the three methods. `setup_context` runs after `forward`, so `inputs` then contains the overwritten `x`.
 #
@@ -228,7 +228,7 @@ grade("frozen-target", FrozenTargetLoss)
 #
 # Each card shows a broken Function with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows the mistake. For example, `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
+# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading the code, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
 
 # %% [markdown]
 # ### 6 · The skip connection (1 point · easy · 5 minutes)
@@ -319,7 +319,7 @@ grade("card-two-outputs", suspect)
 # %% [markdown]
 # ### 8 · A tenth of the gradient ★ (1 point · medium · 8 minutes · needs "Writing in place: mark_dirty")
 #
-# This layer returns its input unchanged and passes a tenth of the gradient back, on purpose. It works after `sin`. After `exp` it raises an error.
+# This layer returns its input unchanged and deliberately passes back only a tenth of the gradient. It works after `sin`, but it raises an error after `exp`.
 
 
 # %%
@@ -398,7 +398,7 @@ grade("card-twins", suspect)
 # %% [markdown]
 # ## 10 · How often backward runs (1 point · easy · 4 minutes)
 #
-# `Double` is a Function with one input, and `x` requires a gradient. How often does autograd call `Double.backward` in each of these programs? Predict four numbers before you run anything.
+# `Double` is a Function with one input, and `x` requires a gradient. How many times does autograd call `Double.backward` in each of these programs? Predict four numbers before you run anything.
 #
 # - **a** `y = Double.apply(x) + Double.apply(x)`, then `grad(y, x)`.
 # - **b** `y = Double.apply(x)`, then `grad(y + y * y, x)`.
@@ -425,4 +425,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take a Function that you wrote, or one from a library that you use, and look for each mistake in the summary table of lesson 02. In a terminal, `autograd-course check module:Function` looks for the same mistakes.
+# Take a Function that you wrote, or one from a library that you use, and check it for each mistake that the summary table of lesson 02 lists. In a terminal, `autograd-course check module:Function` looks for the same mistakes.

@@ -3,7 +3,7 @@
 #
 # # 04 · The debugging clinic: exercises
 #
-# Here are twelve broken Functions of a few lines. Each is modeled on a bug that somebody found in a public project. For each one you get its owner's report, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
+# This notebook contains twelve short broken Functions. Each is modeled on a bug that somebody found in a public project. For each one, you get its owner's report, a run that shows the problem, and the code. You may have solved `predict-ratios` and `repair-share` in the lesson already.
 #
 # Exercises 1 to 8 are the core: start here, and solve them all. Exercises 9 to 13 are optional: choose those that are close to your own work.
 #
@@ -11,14 +11,14 @@
 #
 # **Given:** the owner's report and the complete broken class.
 #
-# **To write:** the repaired class. For six of the Functions you first name the line that is wrong, and an experiment that shows it. Wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
+# **To write:** the repaired class. For six of the Functions, you first name the line that is wrong and an experiment that shows the mistake. Wherever a cell says `# YOUR CODE HERE`, replace that line. In a class, also replace the `raise` below it.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you write down. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
-# - `forward` computes what its owner wants, also after the repair.
+# - Even after the repair, `forward` computes what its owner wants.
 #
 # 24 points, about 140 minutes (60 of them for the optional exercises).
 
@@ -72,7 +72,7 @@ from autograd_course.lesson import five_steps
 #
 # ### 1 · Three ratios (1 point · easy · 4 minutes)
 #
-# Step 3 of the lesson divides the norm of the gradient that `backward` returns by the norm of the true gradient. Here we divide element by element, so a ratio can be negative. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes, without running anything.
+# Step 3 of the lesson divides the norm of the gradient that `backward` returns by the norm of the true gradient. Here we divide element by element, so a ratio can be negative. `x` has 8 elements, and the loss is `5 * y.sum()`. Predict the ratio for each of these three mistakes without running anything.
 #
 # - **a** `y = x.mean()`, and `backward` returns `grad_output * torch.ones_like(x)`.
 # - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
@@ -90,7 +90,7 @@ grade("predict-ratios", prediction)
 # %% [markdown]
 # ### 2 · Shares along another dim (1 point · easy · 5 minutes)
 #
-# **The owner reports:** "Our Function turns positive numbers into shares of their sum, $y = x / \sum x$, along the dimension `dim`. Our tests pass, and they use `dim=-1`. A user calls it with `dim=0`, for shares of a column, and says that the model only trains if they transpose the table before and after the call. I do not believe it."
+# **The owner reports:** "Our Function turns positive numbers into shares of their sum, $y = x / \sum x$, along the dimension `dim`. Our tests use `dim=-1`, and they pass. A user calls it with `dim=0`, for shares of a column, and says that the model only trains if they transpose the table before and after the call. I do not believe it."
 
 
 # %%
@@ -247,7 +247,7 @@ grade("repair-film", FiLM)
 # %% [markdown]
 # ### 5 · The silence that disappears (1 + 2 points · easy + medium · 5 + 9 minutes)
 #
-# **The owner reports:** "Our speech model starts with $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head counts the silent frames in the same spectrum, to weight the loss. Since we use our own log, it does not find a single one. If I call the two heads in the other order, it finds them."
+# **The owner reports:** "Our speech model starts with $y = \log(\max(x, \text{floor}))$, so that silence does not become $-\infty$. A second head counts the silent frames in the same spectrum, to weight the loss. Since we switched to our own log, it has not found a single one. If I call the two heads in the other order, it finds them."
 
 
 # %%
@@ -367,7 +367,7 @@ grade("repair-distance", Distance)
 # %% [markdown]
 # ### 7 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
 #
-# **The owner reports:** "Our Function rotates points of the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and this model does not learn. The run below computes the same loss in both ways. The values agree."
+# **The owner reports:** "Our Function rotates points in the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and this model does not learn. The run below computes the same loss in both ways. The values agree."
 #
 # This `backward` behaves like a compiled kernel, which gets the address of a tensor and reads the numbers in the order in which they are stored.
 
@@ -407,7 +407,7 @@ print("same gradient:", torch.allclose(grad(plain, x)[0], grad(transposed, x)[0]
 # Which line is wrong, and which experiment shows it?
 #
 # - **a** Run `gradcheck` with several angles.
-# - **b** Pass an `x` that is a transposed view, and compare the gradient with that of a contiguous copy.
+# - **b** Pass an `x` that is a transposed view, and compare the gradient with the gradient of a contiguous copy.
 # - **c** Pass the same numbers as `grad_output` twice: once contiguous, and once with other strides.
 # - **d** Double `grad_output`, and see whether the gradient doubles.
 
@@ -433,7 +433,7 @@ grade("repair-rotation", Rotate)
 # %% [markdown]
 # ### 8 · A thousand pixels count as a dozen (2 points · medium · 10 minutes)
 #
-# **The owner reports:** "We learn a color curve, a table with linear interpolation between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It learns, but as slowly as if an image had a dozen pixels. For the loss `y.sum()`, the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. The run below shows that it does not. I have never run it in float64."
+# **The owner reports:** "We learn a color curve, a table with linear interpolation between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It learns, but as slowly as if an image had only a dozen pixels. For the loss `y.sum()`, the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. The run below shows that it does not. I have never run it in float64."
 #
 # This Function has two mistakes.
 
@@ -482,7 +482,7 @@ grade("repair-color-table", LookUp)
 #
 # ### 9 · nan since the outlier ★ (optional · 1 point · easy · 5 minutes · needs "Where a nan comes from")
 #
-# **The owner reports:** "This is a robust loss, $y = \log \cosh x$. It is a parabola for small errors and a straight line for large ones. It ran for 300 steps. Then one bad measurement arrived, and now every weight is `nan`. The loss of that step was normal, 199. `gradcheck` passes. For now I call `nan_to_num` on the result."
+# **The owner reports:** "This is a robust loss, $y = \log \cosh x$. It is a parabola for small errors and a straight line for large ones. It ran for 300 steps. Then one bad measurement arrived, and now every weight is `nan`. The loss at that step was normal: 199. `gradcheck` passes. For now I call `nan_to_num` on the result."
 
 
 # %%
@@ -522,7 +522,7 @@ grade("repair-log-cosh", LogCosh)
 # %% [markdown]
 # ### 10 · Memory that grows (optional · 1 point · easy · 10 minutes)
 #
-# **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But the memory grows for a minute or two, falls, and grows again. On a bad day it does not fall in time. `del y` does not help."
+# **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But memory use grows for a minute or two, falls, and grows again. On a bad day, it does not fall in time. `del y` does not help."
 
 
 # %%
@@ -571,7 +571,7 @@ grade("repair-softsign", Softsign)
 # %% [markdown]
 # ### 11 · Only the first loss trains (optional · 1 + 1 points · medium · 9 + 10 minutes)
 #
-# **The owner reports:** "This is a solver of $\dot x = -\sin x$ with Euler steps, $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. The gradient that we compute first is right, whichever it is. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
+# **The owner reports:** "This is a solver of $\dot x = -\sin x$ with Euler steps, $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. Whichever gradient we compute first is right. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
 
 
 # %%
@@ -610,7 +610,7 @@ for call in ("first ", "second"):
 # - **a** Call the Function twice, and compute the gradient of each result once.
 # - **b** Compare the first gradient with the gradient of the same loop without a Function.
 # - **c** Do the same as in **b**, with three other steps.
-# - **d** Print the attributes of `y.grad_fn` that are lists before and after the first gradient.
+# - **d** Before and after the first gradient, print the attributes of `y.grad_fn` that are lists.
 
 # %% nbgrader={"grade": false, "grade_id": "name-solver", "locked": false, "schema_version": 3, "solution": true, "task": false}
 suspect = ...
@@ -639,7 +639,7 @@ grade("repair-solver", Solve)
 # %% [markdown]
 # ### 12 · The penalty that misleads ★ (optional · 2 points · medium · 10 minutes · needs "A second derivative that is wrong")
 #
-# **The owner reports:** "This is a normalization without a mean: $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training it gives the same numbers as the plain formula. Then we added a penalty on the gradient of the input. The *value* of the penalty is still the same. But the gradient of the penalty is different, so the network learns something else."
+# **The owner reports:** "This is a normalization without a mean: $y = r x$ with $r = (\text{mean}(x^2) + 10^{-6})^{-1/2}$ for each row. In training, it gives the same numbers as the plain formula. Then we added a penalty on the gradient of the input. The *value* of the penalty is still the same. But the gradient of the penalty is different, so the network learns something else."
 
 
 # %%
@@ -690,7 +690,7 @@ grade("repair-rms-norm", RMSNorm)
 # %% [markdown]
 # ### 13 · Two masks ★ (optional · 1 + 2 points · easy + medium · 5 + 10 minutes · needs "When forward draws random numbers")
 #
-# **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with the probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout the network trains. With $p = 0.4$ it diverges, and with a lower learning rate it diverges later."
+# **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with the probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout, the network trains. With $p = 0.4$, it diverges, and with a lower learning rate, it diverges later."
 
 
 # %%
@@ -724,7 +724,7 @@ print("gradient:", " ".join(f"{value:4.2f}" for value in grad(y.sum(), x)[0]))
 #
 # - **a** Count how many outputs are zero.
 # - **b** Pass ones to forward and ones to backward, and compare where the output and the gradient are zero.
-# - **c** Set the seed and run forward and backward, twice, and compare the two gradients.
+# - **c** Twice, set the seed and run forward and backward. Compare the two gradients.
 # - **d** Set `p` to 0, and compare the output and the gradient with those of the identity.
 
 # %% nbgrader={"grade": false, "grade_id": "name-dropout", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -735,7 +735,7 @@ suspect = ...
 grade("name-dropout", suspect)
 
 # %% [markdown]
-# **Repair it**, and make it repeatable. `forward` also takes a `seed`, and its mask is `draw(x, p, generator)` with `generator = torch.Generator(x.device).manual_seed(seed)`. You may save the mask or draw it again. This Function has two mistakes, too.
+# **Repair it**, and make it repeatable. `forward` also takes a `seed`, and its mask is `draw(x, p, generator)` with `generator = torch.Generator(x.device).manual_seed(seed)`. You may save the mask or draw it again. This Function also has two mistakes.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-dropout", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -765,4 +765,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# If you pass a repair, `grade` names the public issue that it is modeled on. Read two or three of these issues. What did the users report, what did people suspect first, how long did it take to find the mistake, and which test would find it today? Then write such a test for a Function of your own.
+# When a repair passes, `grade` names the public issue that the exercise is modeled on. Read two or three of these issues. What did the users report, what did people suspect first, how long did it take to find the mistake, and which test would find it today? Then write such a test for a Function of your own.

@@ -16,7 +16,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in under another name.
 #
-# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one the idea, and the third one almost gives the answer.
+# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -49,11 +49,11 @@ from autograd_course import grade, hint, progress
 #
 # $$y = \log \sum_j e^{x_j}$$
 #
-# along `dim`, which may be negative. With `keepdim=True` the output keeps this dim with size 1.
+# along `dim`, which may be negative. With `keepdim=True`, the output keeps this dim with size 1.
 #
 # - Inputs in the thousands must not overflow to `inf`.
 # - An entry of $-\infty$ adds nothing to the sum and has the gradient 0. Masks contain such entries.
-# - A slice of $-\infty$ only gives $-\infty$, and its gradient must be 0. (`torch.logsumexp` returns a `nan` gradient there.)
+# - A slice that contains only $-\infty$ gives $-\infty$, and its gradient must be 0. (`torch.logsumexp` returns a `nan` gradient there.)
 #
 # **Write** the three methods.
 #
@@ -84,13 +84,13 @@ grade("log-sum-exp", LogSumExp)
 # %% [markdown]
 # ## 2 · Batch normalization (3 points · hard · 20 minutes)
 #
-# $x$ has the shape $(N, C, \dots)$, and dim 1 contains the channels. For each channel, $\mu$ is the mean and $v$ the biased variance (divided by the number of elements $m$, not by $m - 1$):
+# $x$ has the shape $(N, C, \dots)$, and dim 1 contains the channels. For each channel, $\mu$ is the mean and $v$ is the biased variance (divided by the number of elements $m$, not by $m - 1$):
 #
 # $$y = \frac{x - \mu}{\sqrt{v + \varepsilon}}$$
 #
 # There is no learned scale or shift, and no running average.
 #
-# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ depend on $x$, too, so there are three paths from each $x$ to the loss.
+# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ also depend on $x$, so there are three paths from each $x$ to the loss.
 #
 # **Constraint:** no built-in normalization.
 
@@ -119,7 +119,7 @@ grade("batch-norm", BatchNorm)
 # %% [markdown]
 # ## 3 · One-dimensional convolution (2 points · medium · 15 minutes)
 #
-# This is the convolution of neural networks, without stride, padding and groups:
+# This is the convolution that neural networks use, without stride, padding or groups:
 #
 # $$y_{n,o,t} = \sum_{c} \sum_{k} w_{o,c,k} \; x_{n,\, c,\, t + k}$$
 #
@@ -129,9 +129,9 @@ grade("batch-norm", BatchNorm)
 # | `weight` | `(O, C, K)` |
 # | `y` | `(N, O, T)`, where `T = L - K + 1` |
 #
-# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest are products, and one step in `backward` that adds the gradients of overlapping windows.
+# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest consists of products and one step in `backward`, which adds the gradients of overlapping windows.
 #
-# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
+# **Constraint:** no built-in convolution, either in forward or in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
 
 # %% nbgrader={"grade": false, "grade_id": "plain-conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -170,9 +170,9 @@ grade("plain-conv1d", PlainConv1d)
 #
 # $\tilde x$ is the padded $x$. The channels and the outputs are divided into $G$ equal blocks. The outputs of block $b$ depend only on the channels of block $b$ ($c'$ is channel $c$ of this block). If $L + 2p - K$ is not a multiple of $s$, no window contains the last elements, and their gradient is 0.
 #
-# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add the stride, the padding and the groups one after the other, and grade your class when it has all three.
+# **Write** the three methods. Start from your previous answer. `padded.unfold(-1, K, s)` cuts the padded input into windows. Add the stride, the padding and the groups one after another, and grade your class when it has all three.
 #
-# **Constraint:** no built-in convolution, neither in forward nor in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
+# **Constraint:** no built-in convolution, either in forward or in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
 
 # %% nbgrader={"grade": false, "grade_id": "conv1d", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -230,7 +230,7 @@ grade("complex-multiply", ComplexMultiply)
 # %% [markdown]
 # ## 6 · Gradient reversal (2 points · easy · 6 minutes)
 #
-# In domain-adversarial training, a classifier learns to tell two domains apart, and the layers below it learn the opposite. Between them is a Function that changes nothing in forward and reverses the gradient in backward:
+# In domain-adversarial training, a classifier learns to tell two domains apart, and the layers below it learn the opposite. Between them is a Function that changes nothing in the forward pass and reverses the gradient in the backward pass:
 #
 # $$y = x, \qquad \frac{\partial L}{\partial x} := -\text{strength} \cdot g$$
 #

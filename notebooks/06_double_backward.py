@@ -12,7 +12,7 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 35. Two exercises are part of it,
+# **It takes** about 60 minutes; the *extra* sections take another 35. Two exercises are part of it,
 # and the others come after it.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
