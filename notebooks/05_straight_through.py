@@ -894,9 +894,9 @@ for name, updates, learn_step in (
     print(f"{name:25}{rights[0]:>11.0%}{rights[1]:>13.0%}{rights[2]:>11.0%}")
 
 # %% [markdown]
-# If the step fits, rounding alone costs little accuracy. If the step is too narrow, training recovers
-# part of the lost accuracy, and with a learned step, it recovers all of it. If the step is too
-# wide, every weight rounds to zero. Then the hidden values and all gradients are zero, and no
+# If the step fits, rounding alone costs little accuracy. If the step is too narrow, training
+# recovers part of the lost accuracy, and with a learned step, it recovers all of it. If the step is
+# too wide, every weight rounds to zero. Then the hidden values and all gradients are zero, and no
 # estimator can help. So start with a narrow step rather than a wide one.
 #
 # ### PyTorch's fake quantizer
