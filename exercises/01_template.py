@@ -146,7 +146,7 @@ grade("weighted-sum", WeightedSum)
 #
 # **Write** both methods. `ceiling` is a positive Python number.
 #
-# **Constraint:** the gradient is the same at both kinks, 0 or 1.
+# **Constraint:** the gradient is the same at both kinks, either 0 at both or 1 at both.
 
 
 # %% nbgrader={"grade": false, "grade_id": "clipped-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -303,7 +303,7 @@ grade("predict-grad-output", prediction)
 # %% [markdown]
 # ## Optional: repair five broken backwards
 #
-# These five exercises are for more practice. A colleague has left the company and has left five Functions behind. Every `forward` is right. Four of the `backward` methods run without an error but return wrong gradients, and the fifth raises an error.
+# These five exercises are for more practice. A colleague has left the company, leaving five Functions behind. Every `forward` is right. Four of the `backward` methods run without an error but return wrong gradients, and the fifth raises an error.
 #
 # Write a subclass of the broken class, so that you keep its `forward`, and override `backward`.
 #
@@ -387,7 +387,7 @@ grade("repair-multiply", Multiply)
 #
 # The mean over the last dimension, which has $n$ elements: $y_i = \frac{1}{n} \sum_j x_{ij}$
 #
-# The mistake is easy to miss, because every gradient has the right direction. Training still works, but as if the learning rate were $n$ times as large.
+# The mistake is easy to miss, because every gradient points in the right direction. Training still works, but as if the learning rate were $n$ times as large.
 
 
 # %%

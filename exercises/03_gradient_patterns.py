@@ -328,7 +328,7 @@ grade("predict-patterns", prediction)
 #
 # $\Phi$ is the distribution function of the normal distribution, so its derivative is the density $\varphi(x) = e^{-x^2/2} / \sqrt{2\pi}$.
 #
-# **Write** the three methods. Use `torch.erf`. It gives the exact GELU, not its approximation by tanh.
+# **Write** the three methods. Use `torch.erf`. It gives the exact GELU, not the tanh approximation.
 #
 # **Constraint:** no built-in `gelu`.
 

@@ -94,7 +94,7 @@ grade("sign-ste", SignSTE)
 #
 # $$\tilde y = \min(\max(x, -1), 1)$$
 #
-# With the identity as the surrogate, the optimizer may push a latent weight further and further out, although its sign no longer changes. Such a weight takes a long time to come back. The clipped STE stops the gradient where $x$ is outside the interval.
+# With the identity as the surrogate, the optimizer may keep pushing a latent weight further from zero, even though its sign no longer changes. Such a weight takes a long time to come back. The clipped STE stops the gradient where $x$ is outside the interval.
 #
 # **Write** the three methods.
 #
@@ -220,7 +220,7 @@ grade("round-ste", RoundSTE)
 #
 # $$y = s \cdot \operatorname{round}\!\left(\frac{\min(\max(x, 0), \alpha)}{s}\right), \quad s = \frac{\alpha}{3} \qquad\text{surrogate:}\quad \tilde y = \min(\max(x, 0), \alpha)$$
 #
-# Below, two units learn to return 1. The unit that starts at 0.1 does not move, although the surrogate has the slope 1 there.
+# Below, two units learn to return 1. The unit that starts at 0.1 does not move, although the surrogate has slope 1 there.
 
 
 # %%

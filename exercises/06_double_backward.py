@@ -12,7 +12,7 @@
 # **Constraints for every Function:**
 #
 # - The second derivative must also be right. The grader differentiates your gradient and compares it with finite differences.
-# - `backward` computes a formula that you write down. It does not call autograd.
+# - `backward` evaluates a formula that you derive. It does not call autograd.
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
@@ -145,7 +145,7 @@ grade("sinh-by-output", Sinh)
 # $$y = \log \sum_i e^{x_i}, \qquad \frac{\partial y}{\partial x_i} = p_i = e^{x_i - y},
 # \qquad \frac{\partial^2 y}{\partial x_i \partial x_j} = p_i \, (\delta_{ij} - p_j) .$$
 #
-# `y` has one dimension less than `x`, and so does `grad_output`. Use `torch.logsumexp` in forward, because it does not overflow. Choose the tensors from which backward computes the softmax.
+# `y` has one dimension fewer than `x`, and so does `grad_output`. Use `torch.logsumexp` in forward, because it does not overflow. Choose the tensors from which backward computes the softmax.
 #
 # **Write** the three methods.
 #

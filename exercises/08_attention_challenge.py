@@ -12,7 +12,7 @@
 # **Constraints for every tier:**
 #
 # - Your code does not call PyTorch's own `scaled_dot_product_attention`.
-# - `backward` computes a formula that you write down. It does not call autograd.
+# - `backward` evaluates a formula that you derive. It does not call autograd.
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #

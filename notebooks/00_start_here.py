@@ -4,7 +4,7 @@
 # # 00 · Start here
 #
 # A custom `autograd.Function` has two methods: `forward` computes a value, and `backward` computes
-# the gradient. PyTorch never checks that the gradient belongs to the value. In this course, you
+# the gradient. PyTorch never checks that the gradient matches the value. In this course, you
 # learn to write both methods, and to test that the gradient is right.
 #
 # **You will** check your installation, repair your first Function, and try the grader and a live
@@ -96,8 +96,8 @@ grade("square", NotYet)
 # The lessons contain live pictures of real autograd graphs. Here is a small one:
 # $L = (x \cdot y)^2$ at $x = 2$, $y = 3$. First, the values travel from left to right. Then the
 # gradients, which are marked with ∂, travel back from the loss. When the picture opens, it shows
-# the last step. Click on it and press → to start from the beginning. Drag the slider of $x$ to
-# change every number.
+# the last step. Click on it and press → to start from the beginning. Drag the $x$ slider to change
+# every number.
 #
 # | key | what it does |
 # | --- | --- |
@@ -203,8 +203,8 @@ knowledge_check("00")
 # a lesson without running it.
 #
 # In each lesson, most sections are core sections. Some are marked as *extra*. Read them when you
-# need them. If an exercise needs one, it has a star (★) and names the section. Sections that are
-# marked as *reference* are for looking things up.
+# need them. An exercise that needs one is marked with a star (★) and tells you which section to
+# read. Sections that are marked as *reference* are for looking things up.
 #
 # Two pages help you while you work: the [cheat sheet](../docs/cheat_sheet.html)
 # ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).

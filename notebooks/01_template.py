@@ -10,8 +10,8 @@
 #
 # **You need** to know the chain rule and to have written a PyTorch training loop yourself.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. You
-# solve two exercises here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -247,13 +247,13 @@ grade("square", Square)
 # ## A function that autograd cannot differentiate
 #
 # Autograd differentiates $x^2$ without your help. Here is a Function that you really need. A spring
-# that stiffens as you stretch it needs the force $y + y^3$ to stretch by $y$. How far does a given
-# force stretch it? We find $y$ by *bisection*, which halves an interval again and again.
+# gets stiffer as you stretch it: it takes a force of $y + y^3$ to stretch it by $y$. How far does a
+# given force stretch it? We find $y$ by *bisection*, which halves an interval again and again.
 
 
 # %%
 def stretch(force):
-    """Return the y that solves y + y³ = force."""
+    """Return the y that solves y + y³ = force, for forces between -1010 and 1010."""
     low = torch.full_like(force, -10.0)
     high = torch.full_like(force, 10.0)
     for _ in range(60):
@@ -415,7 +415,9 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 #
 # If the forward is a composition of PyTorch operations and none of these reasons applies, leave it
 # to autograd. Its derivatives have been tested for years, and yours can only equal them. Yours does
-# not automatically save memory, either, as lesson 07 shows.
+# not automatically save memory, either, as lesson 07 shows. To clip a gradient at one place, a hook
+# is enough: `y.register_hook(lambda g: g.clamp(-1, 1))`. A kernel that `torch.compile` should see
+# as one operation needs a custom operator (lesson 12).
 
 # %% [markdown]
 # ## Anatomy
@@ -533,9 +535,10 @@ ScaleReturnsOneValue.apply(x, 2.0).sum().backward()
 # %% [markdown]
 # ## A template with an optional argument
 #
-# You can use the next Function as a template. It scales and shifts each channel,
-# $y = s \odot x + b$ along the last dimension, and the caller may leave out the shift $b$. Every
-# row uses the same $s$ and $b$, so their gradients are *sums* over the rows.
+# You can use the next Function as a template. (Lesson 02 adds a third method, `setup_context`,
+# which PyTorch recommends for new code.) It scales and shifts each channel, $y = s \odot x + b$
+# along the last dimension, and the caller may leave out the shift $b$. Every row uses the same $s$
+# and $b$, so their gradients are *sums* over the rows.
 
 # %%
 vote("01", "extra-none")
@@ -805,7 +808,7 @@ with figure(width=6.6, height=3.8) as (axes,):
 # It does not. As $h$ gets smaller, the error first falls as $h^2$. Then rounding takes over. Two
 # values of $\sin$ agree in almost all of their digits, and the difference keeps only the rest. At
 # the step $10^{-6}$ that `gradcheck` uses, a float64 difference has ten good digits, whereas a
-# float32 difference has fewer than three. So pass float64 inputs. With float32 inputs, `gradcheck`
+# float32 difference has about two. So pass float64 inputs. With float32 inputs, `gradcheck`
 # warns you, and its default tolerances reject correct code.
 #
 # ### What it costs
@@ -889,9 +892,10 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
 # `gradcheck` returns `True`, so passing it does not prove that `backward` is right. It calls
-# `backward` only with a $g$ that is 1 at one element and 0 at all others, and clipping does not
-# change these numbers. This `backward` is not linear in $g$, so it is not a vector-Jacobian
-# product. With a factor of ten after the square, the gradient is a tenth of what it should be.
+# `backward` only with zeros, and with a $g$ that is 1 at one element and 0 at all others. Clipping
+# does not change these numbers. This `backward` is not linear in $g$, so it is not a
+# vector-Jacobian product. With a factor of ten after the square, the gradient is a tenth of what it
+# should be.
 #
 # `gradcheck` also misses a `backward` that changes `grad_output` in place, for example with
 # `grad_output.mul_(2)`. The values are right, but autograd may pass the same tensor to another
@@ -902,7 +906,8 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 # *Extra: the same bug in the Function lab.*
 #
 # On its own, the Function looks right. Choose `CalmSquare` in the menu below, drag `grad_output`
-# past 1, and watch the slope that `backward` claims fall, although `forward` has not changed.
+# past 1, and watch how the slope that `backward` claims decreases, although `forward` has not
+# changed.
 
 
 # %%
@@ -913,7 +918,7 @@ def ten_times(x):
 function_lab({"10 · CalmSquare": ten_times, "CalmSquare": CalmSquare}, x=1.5)
 
 # %% [markdown]
-# ### Right by luck
+# ### A wrong shape that passes
 #
 # *Extra: a gradient of the wrong shape that passes `gradcheck`, because autograd sums it. Lesson 03
 # has more on broadcasting.*
@@ -942,9 +947,9 @@ print("backward returns", tuple(raw.shape), "for an offset of shape", tuple(offs
 print("offset.grad     ", offset.grad.tolist())
 
 # %% [markdown]
-# (`ctx` is the node, so we can pass `y.grad_fn` to `backward` and see what it returns.) Here, the
-# sum that autograd computes happens to give the right numbers. Code that calls this `backward`
-# directly gets the wrong shape.
+# (`ctx` is the node, so we can pass `y.grad_fn` to `backward` and see what it returns.) Autograd
+# sums the gradient over the rows, and this is the sum that `backward` forgot. But code that calls
+# this `backward` directly gets the wrong shape.
 
 # %% [markdown]
 # ## Let the doctor look

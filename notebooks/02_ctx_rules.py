@@ -11,8 +11,8 @@
 #
 # **You need** [lesson 01](01_template.ipynb): a Function, `save_for_backward`, `gradcheck`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 25. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 25. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -223,8 +223,9 @@ with show_error():
 # a `ctx`, so they accept only the separate form. Lesson 11 uses them.
 #
 # `setup_context` cannot see intermediate results of `forward`. If `backward` needs one, recompute
-# it, return it as an additional output, or use a combined `forward`. In all other cases, write the
-# separate form.
+# it, return it as an additional output, or save it in a combined `forward`. A saved intermediate
+# has no graph, so second derivatives through it are wrong without an error (lesson 06). In all
+# other cases, write the separate form.
 #
 # | in `setup_context` | purpose |
 # | --- | --- |
@@ -779,9 +780,10 @@ for heads in (TwoHeads, TwoHeadsWithNone):
 # %% [markdown]
 # The loss does not use `b`, and yet `b` has lost 40% of its value. If a gradient is zero, the
 # optimizer still applies weight decay and momentum. If it is `None`, the optimizer skips the
-# parameter ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). `None` also saves
-# the memory for the zeros. But then `backward` needs a branch for each output. If you forget one,
-# PyTorch raises a `TypeError` about `NoneType` as soon as a loss does not use this output.
+# parameter ([pytorch#58511](https://github.com/pytorch/pytorch/issues/58511)). If you return
+# `None`, PyTorch also needs no memory for the zeros. But then `backward` needs a branch for each
+# output. If you forget one, PyTorch raises a `TypeError` about `NoneType` as soon as a loss does
+# not use this output.
 
 # %% [markdown]
 # ## Bugs that raise no error
@@ -846,7 +848,8 @@ for scale in (ScaleInPlace, UnmarkedScale):
 # %% [markdown]
 # ### Checkpoint 2
 #
-# This ReLU works in place, and one line is missing. Add it so that the gradient becomes 0 and 1.
+# This ReLU works in place, and one line is missing. Add it so that the two elements of the gradient
+# become 0 and 1.
 
 
 # %%

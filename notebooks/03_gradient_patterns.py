@@ -12,8 +12,8 @@
 # **You need** [lesson 01](01_template.ipynb), and the separate `forward` and `setup_context` from
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 20. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 20. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

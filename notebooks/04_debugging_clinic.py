@@ -13,8 +13,8 @@
 # **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
 # 03](03_gradient_patterns.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -875,7 +875,7 @@ five_steps(RunningNorm, call, local_response_norm)
 # `c > side + 1` has to be `c >= side + 1`. At channel 2, the condition $2 > 2$ is false, so the
 # square of channel 0 never leaves the window, and it damps all other channels. In the search at the
 # beginning, the stimulus is strong at sensor 0, so the search raised it everywhere to make up for
-# the damping. The code was translated from Lua, which counts from 1.
+# the damping. The code was ported from Lua, where indices start at 1.
 #
 # </details>
 #
@@ -1259,7 +1259,7 @@ print(f"four times the first:  x = {minimum(Attraction.apply):.2f}")
 #    for empty tensors.
 # 2. The five steps pass on a small example with different sizes, none of them 1 or 2.
 # 3. There is an example on each side of every branch, and none on a kink.
-# 4. `diagnose` finds no error. You repaired each warning or wrote down why it does not matter.
+# 4. `diagnose` finds no error. You resolved each warning or wrote down why it does not matter.
 # 5. It runs as people will use it: with a frozen input, without a bias, in float32, with a batch of
 #    one.
 # 6. Second derivatives are right, or raise an error.

@@ -12,8 +12,8 @@
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
 # reports. You also need `setup_context` from lesson 02.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 15. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 15. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -116,8 +116,8 @@ print(f"right among unseen digits: {sign_right:.0%}")
 # %% [markdown]
 # ## Your first straight-through estimator
 #
-# Here is the sign as a Function. Its `backward` returns the true gradient, which is zero. (At 0, it
-# returns +1. `torch.sign` returns 0 there, which would be a third weight.)
+# Here is the sign function as a Function. Its `backward` returns the true gradient, which is zero.
+# (At 0, it returns +1. `torch.sign` returns 0 there, which would be a third weight.)
 #
 # **Your turn.** Return `grad_output` unchanged, as if the sign were not there, and run the cell.
 
@@ -261,9 +261,9 @@ for name, squash in (("torch.sign", torch.sign), ("Binarize", Binarize.apply)):
 
 # %% [markdown]
 # With `torch.sign`, the net gets four digits out of five right, and its first layer is still as
-# random as before the first step. Only the last layer has learned, from random features. This form
-# of the bug is expensive, because it looks like a mediocre result. So look at the gradient of the
-# *first* layer after the first step.
+# random as before the first step. Only the last layer has learned anything, and its inputs are
+# random features. This form of the bug is expensive, because it looks like a mediocre result. So
+# look at the gradient of the *first* layer after the first step.
 
 # %% [markdown]
 # ## Declare the surrogate
@@ -490,7 +490,7 @@ diagnose(TanhSign, x, surrogate=torch.tanh)
 #
 # In the next picture, choose a quantizer and a surrogate, and drag $x$. The left plot shows the
 # step function (the *staircase*) and the surrogate. The right plot shows the slope of the
-# surrogate, which `backward` multiplies by. The dashed *chord* connects the points of the step
+# surrogate. `backward` multiplies by this slope. The dashed *chord* connects the points of the step
 # function one unit to the left and one unit to the right of $x$. Below, small nets have learned a
 # checkerboard, each with a different surrogate. *Train again* trains them from another starting
 # point.

@@ -12,8 +12,8 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 35. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 35. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -459,7 +459,7 @@ def two_outputs(x):
 
 
 # %% [markdown]
-# The loss does not use $s$, so you may expect that `grad_s` is always zero and leave it out. In the
+# The loss does not use $s$, so you may expect `grad_s` to be always zero and leave it out. In the
 # first backward pass, it is zero. But `backward` itself uses $s$, so $s$ receives a gradient in the
 # second pass.
 

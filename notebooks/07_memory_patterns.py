@@ -13,8 +13,8 @@
 # **You need** [lesson 01](01_template.ipynb) and the separate `setup_context` of
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -313,10 +313,10 @@ measure("mask", MaskReLU.apply)
 measure("bits", PackedReLU.apply)
 
 # %% [markdown]
-# Between two layers, the output costs nothing extra, so the masks only add bytes. If the ReLU is
-# alone, the packed mask takes 1/32 of the memory of the output. Masks also help other operations.
-# For `torch.maximum(a, b)`, autograd saves both inputs, although a mask of the elements with
-# $a > b$ is enough.
+# Between two layers, the output costs nothing extra, so the masks only add bytes. If no other
+# operation saves the output of the ReLU, the packed mask takes 1/32 as much memory as the output.
+# Masks also help other operations. For `torch.maximum(a, b)`, autograd saves both inputs, although
+# a mask of the elements with $a > b$ is enough.
 #
 # ### Checkpoint: a packed mask
 #
@@ -632,8 +632,8 @@ memory_timeline(variants, torch.randn(128, 128), budget=384 * KiB)
 # %% [markdown]
 # Only the version with four segments stays below the line. With one segment, nothing is saved
 # between the passes. But then backward recomputes all layers at once, and their graph needs as much
-# memory as without a checkpoint. If you cut $n$ layers into $k$ segments, autograd saves $k$
-# inputs, and the segment that runs again has $n/k$ layers:
+# memory as it would without a checkpoint. If you cut $n$ layers into $k$ segments, autograd saves
+# $k$ inputs, and the segment that runs again has $n/k$ layers:
 #
 # $$\text{memory} \sim k + \frac{n}{k}, \qquad \text{smallest at } k = \sqrt n .$$
 #
@@ -876,8 +876,8 @@ with figure(width=6.6, height=2.9) as (axes,):
     axes.set(title="one training step", xlabel="peak [MiB]", xlim=(0, 150))
 
 # %% [markdown]
-# The step now fits, with the full batch. It is still the same step: if it starts from the same
-# random state, it gives the same loss and the same gradient for every parameter.
+# The step now fits into memory, even with the full batch. It is still the same step: if it starts
+# from the same random state, it gives the same loss and the same gradient for every parameter.
 
 
 # %% jupyter={"source_hidden": true}
@@ -980,9 +980,9 @@ for depth in (1, 4, 16):
     print("reversible", kept_bytes(reversible, pairs, x1, x2) // KiB, "KiB")
 
 # %% [markdown]
-# The saved bytes do not depend on the depth. But the subtraction returns $x_2$ only up to a
-# rounding error. Each coupling adds to the error of the one after it, and backward computes the
-# gradients at the reconstructed points. The picture shows how large this error gets:
+# The number of saved bytes does not depend on the depth. But the subtraction returns $x_2$ only up
+# to a rounding error. Each coupling adds to the error of the one after it, and backward computes
+# the gradients at the reconstructed points. The picture shows how large this error gets:
 
 
 # %% jupyter={"source_hidden": true}

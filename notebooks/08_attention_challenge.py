@@ -12,8 +12,8 @@
 #
 # **You need** lesson 01 and the softmax of lesson 03. One *extra* section builds on lesson 06.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 10. Two exercises are part of it,
-# and the others come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 10. You solve two exercises
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -758,9 +758,9 @@ knowledge_check("08")
 # ## Where next
 #
 # [The exercises of this lesson](../exercises/08_attention_challenge.ipynb) have six tiers, from a
-# forward that never overflows to tiles in both passes. A leaderboard measures your answers. On a
-# GPU it also measures `TritonAttention`, which computes the same tiles in one kernel for each pass
-# (`autograd_course/functions/attention/triton_kernels.py`).
+# forward that never overflows to tiles in both passes. A leaderboard compares the speed and memory
+# of your answers. On a GPU it also measures `TritonAttention`, which computes the same tiles in one
+# kernel for each pass (`autograd_course/functions/attention/triton_kernels.py`).
 #
 # This is the last lesson of the core path. The lessons after it are electives, which you can take
 # in any order. [Lesson 11](11_torch_func.ipynb) makes your Functions work with `vmap` and forward

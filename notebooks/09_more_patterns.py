@@ -13,7 +13,8 @@
 #
 # **You need** lesson 03: a copy in the forward pass is a sum in the backward pass.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 5. The exercises come after it.
+# **It takes** about 60 minutes; the *extra* sections take another 5. The exercises are in the
+# exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

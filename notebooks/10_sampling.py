@@ -12,7 +12,7 @@
 # **You need** surrogates and `diagnose(…, surrogate=…)` from lesson 05, and the gradient of a
 # softmax from lesson 03.
 #
-# **It takes** about 40 minutes. The exercises come after it.
+# **It takes** about 40 minutes. The exercises are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

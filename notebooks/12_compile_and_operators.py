@@ -12,8 +12,8 @@
 #
 # **You need** lessons 01 and 02. Three sections use `vmap` and `jvp`, which lesson 11 explains.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. One exercise is part of it,
-# and the others come after it.
+# **It takes** about 55 minutes; the *extra* sections take another 5. You solve one exercise here.
+# The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -12,8 +12,8 @@
 # **You need** lessons 01 and 02. To build the operator you need a C++ compiler. Without a compiler,
 # the cells tell you so, and the lesson uses a Python loop instead.
 #
-# **It takes** about 40 minutes; the *extra* sections take another 15. You solve one exercise here.
-# The others are in the exercise notebook.
+# **It takes** about 40 minutes; the *extra* sections take another 15. You solve one exercise
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

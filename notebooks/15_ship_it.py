@@ -11,8 +11,8 @@
 #
 # **You need** lessons 01 and 02, and the straight-through estimator of lesson 05.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 15. You solve one exercise here.
-# The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 15. You solve one exercise
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -11,7 +11,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` computes a formula that you write down. It does not call autograd.
+# - `backward` evaluates a formula that you derive. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.

@@ -15,7 +15,7 @@
 #
 # **Constraints for every exercise:**
 #
-# - `backward` computes a formula that you write down. It does not call autograd.
+# - `backward` evaluates a formula that you derive. It does not call autograd.
 # - Save tensors with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Even after the repair, `forward` computes what its owner wants.
@@ -563,7 +563,7 @@ grade("repair-log-cosh", LogCosh)
 # %% [markdown]
 # ### 10 · Memory that grows (optional · 1 point · easy · 10 minutes)
 #
-# **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But memory use grows for a minute or two, falls, and grows again. On a bad day, it does not fall in time. `del y` does not help."
+# **The owner reports:** "Our Function computes $y = x / (1 + |x|)$. Its derivative is $(1 - |y|)^2$, so we keep only the output to save memory. The gradients are right, and `gradcheck` passes. But memory use grows for a minute or two, falls, and grows again. On an unlucky day, it does not fall fast enough. `del y` does not help."
 
 
 # %%

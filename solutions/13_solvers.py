@@ -14,7 +14,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - The output has the dtype and the device of the input, even if the solver returns another dtype.
-# - `backward` computes a formula that you write down. It does not call autograd. (In exercise 3 it may record one call of the layer.)
+# - `backward` evaluates a formula that you derive. It does not call autograd. (In exercise 3 it may record one call of the layer.)
 # - Where a task says *twice*, the second derivative must also be right.
 #
 # 12 points, about 60 minutes.

@@ -24,7 +24,7 @@ STATED: dict[str, dict[str, str]] = {
         "save nothing but the output": "saves the input",
         "two numbers get `None`": "one gradient for three arguments",
     },
-    "clipped-relu": {"the same at both kinks, 0 or 1": "1 at 0, 0 at the ceiling"},
+    "clipped-relu": {"either 0 at both or 1 at both": "1 at 0, 0 at the ceiling"},
     "linear": {
         "any number of leading dimensions": "thinks of two axes only",
         "or not given": "asks needs_input_grad for a bias that was left out",
@@ -46,7 +46,7 @@ STATED: dict[str, dict[str, str]] = {
         "computes nothing when the prediction requires no gradient": "does not ask",
     },
     "gelu": {
-        "not its approximation by tanh": "approximates by tanh",
+        "not the tanh approximation": "approximates by tanh",
         "no built-in `gelu`": "calls the built-in",
     },
     "swish": {

@@ -58,6 +58,20 @@ def test_a_test_on_sum_cannot_see_a_forgotten_grad_output() -> None:
     assert torch.equal(torch.autograd.grad((weights * f(x)).sum(), x)[0], 2 * x)
 
 
+def test_a_hook_on_a_tensor_clips_its_gradient() -> None:
+    x = leaf(1.0, 2.0)
+    y = 3 * x
+    y.register_hook(lambda g: g.clamp(-1, 1))
+    (torch.tensor([10.0, 0.5]) * y).sum().backward()
+    assert x.grad.tolist() == [3.0, 1.5]
+
+
+def test_gradcheck_calls_backward_with_one_hot_gradients_and_with_zeros() -> None:
+    seen = []
+    gradcheck(squaring(lambda x, g: seen.append(g.tolist()) or 2 * x * g).apply, leaf(1.0, 2.0))
+    assert {*map(tuple, seen)} == {(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)}
+
+
 def test_a_saved_boolean_mask_takes_a_byte_an_element() -> None:
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x > 0)

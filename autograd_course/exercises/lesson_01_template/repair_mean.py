@@ -1,9 +1,9 @@
 """Repair: mean
 
-1. Move one of four numbers by 1. By how much does their mean move? What does this backward
-   say instead?
+1. Move one of four numbers by 1. By how much does their mean move? What does this backward say
+   instead?
 2. This backward is the gradient of the sum. Which factor turns a sum into a mean? A constant factor
-   stays when you differentiate.
+   remains when you differentiate.
 3. Divide by the length of the last dimension, ctx.shape[-1].
 """
 

@@ -3,8 +3,9 @@
 1. The gradient of the table is zero except in the rows that were read. What if a row was read three
    times, so that three rows of the output are copies of it? And if the index has two dims: which
    reshape turns it and grad_output into a list of rows?
-2. Copies forward are sums backward. Add every row of grad_output to the row of the table that it
-   came from. An assignment keeps only one of the copies. PyTorch has an operation that adds.
+2. A copy in the forward pass is a sum in the backward pass. Add every row of grad_output to the row
+   of the table that it came from. An assignment keeps only one of the copies. PyTorch has an
+   operation that adds.
 3. Keep the shape of the table. grad = grad_output.new_zeros(shape) has the right dtype. Then call
    grad.index_add(0, index.reshape(-1), rows), where rows is grad_output with its leading dims
    flattened into one. Return None for the index.
