@@ -34,8 +34,7 @@ External code (lesson 14)
     fails. ``triton_decayed_sum`` is a GPU kernel. ``benchmark_results`` shows stored timings.
 Ship (lesson 15)
     ``require_packages`` says which packages are missing. ``quiet`` suppresses warnings of the
-    exporters, ``first_sentence`` shortens a message, and ``check_onnx`` and ``run_onnx`` check and
-    run an ONNX file.
+    exporters. ``check_onnx`` and ``run_onnx`` check and run an ONNX file.
 
 Each name is imported when it is first used, so that importing this module takes no time.
 """
@@ -68,7 +67,6 @@ if TYPE_CHECKING:
     from autograd_course.grader.predict import predict
     from autograd_course.ship import (
         check_onnx,
-        first_sentence,
         quiet,
         require_packages,
         run_onnx,
@@ -94,7 +92,6 @@ __all__ = [
     "compare_magnitudes",
     "dropped",
     "figure",
-    "first_sentence",
     "five_steps",
     "gumbel_noise",
     "kept_bytes",
@@ -130,7 +127,6 @@ _HOME = {
     "autograd_course.grader.predict": ("predict",),
     "autograd_course.ship": (
         "check_onnx",
-        "first_sentence",
         "quiet",
         "require_packages",
         "run_onnx",

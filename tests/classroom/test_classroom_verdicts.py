@@ -131,11 +131,11 @@ RETURNED = {
 
 @pytest.mark.parametrize(("said", "value"), RETURNED.items(), ids=RETURNED)
 def test_what_a_routine_returns_is_compared_outside(box: Sandbox, said: str, value: str) -> None:
-    source = f"def eight_bits(weight):\n    w = weight\n    return {value}\n"
+    source = f"def merge(out_a, lse_a, out_b, lse_b):\n    w = lse_a\n    return {value}\n"
 
     assert (
         said.removesuffix("this exercise asks for a tensor.")
-        in verdict(box, of("eight-bits", source, "eight_bits")).message
+        in verdict(box, of("merge-halves", source, "merge")).message
     )
 
 

@@ -22,7 +22,6 @@ CALLS: list[Callable[..., Any]] = [
     lesson.check_onnx,
     lesson.checkup,
     lesson.dropped,
-    lesson.first_sentence,
     lesson.gumbel_noise,
     lesson.leaderboard,
     lesson.load_digits,

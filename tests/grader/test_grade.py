@@ -149,7 +149,7 @@ def test_a_solution_has_no_warnings(exercise: str) -> None:
 def test_a_passed_exercise_says_what_was_tried() -> None:
     text = " ".join(str(grade("scaled-sigmoid", RIGHT["scaled-sigmoid"])).split())
 
-    assert "nothing but the output is kept for backward" in text
+    assert "Nothing but the output is kept for backward." in text
     assert "a negative gain" in text
 
 

@@ -44,7 +44,7 @@ def numbers(answer: Any) -> list[float | None] | None:
     """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
     try:
         return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several numbers
+    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several dims
         return None
 
 
@@ -58,6 +58,8 @@ def _numbers(answer: Any) -> Iterator[float | None]:
         case list() | tuple():
             for number in answer:
                 yield from _numbers(number)
+        case Tensor() if answer.dim() == 1:
+            yield from answer.tolist()
         case int() | float() | Tensor():
             yield float(answer)
         case _:

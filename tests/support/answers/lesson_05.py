@@ -219,7 +219,7 @@ WRONG = [
         "one window around 0",
         "wrong-region",
         lambda ctx, x, t, g: _ternary(x, t, g, of_x=g * (x.abs() <= 1)),
-        hint="Each sign has a clip of its own",
+        hint="Each sign has its own clip",
     ),
     backward(
         "ternary-ste",

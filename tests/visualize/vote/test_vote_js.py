@@ -89,7 +89,7 @@ def test_the_answer_comes_by_a_button(
     button.click()
 
     expect(said(page)).to_have_text(f"{verdict} The belief is false.")
-    expect(answer(page)).to_contain_text("Autograd compares the versions")
+    expect(answer(page)).to_contain_text("Autograd compares only the versions")
     expect(option(page, RIGHT)).to_contain_text("✓ right")
     if letter != RIGHT:
         expect(option(page, letter)).to_contain_text("your vote · ✗ not right")
