@@ -207,7 +207,8 @@ GUESSES = [
     ("one", "wrong", "this is of type str; hand in numbers"),
     ({}, "wrong", "this is of type dict; hand in numbers"),
     ([[1], {}], "wrong", "this is of type list; hand in numbers"),
-    (torch.ones(3), "wrong", "this is of type Tensor; hand in numbers"),
+    (torch.tensor([1.0, 2.0, 1000.0]), "passed", "the run gives"),
+    (torch.ones(3, 1), "wrong", "this is of type Tensor; hand in numbers"),
 ]
 
 
