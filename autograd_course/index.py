@@ -87,15 +87,19 @@ def known(exercise_id: Any) -> Entry:
         )
     if meant := named(exercise_id, INDEX):
         return INDEX[meant]
-    from difflib import get_close_matches
-
     typed = id_typed(exercise_id)
-    likely = get_close_matches(typed, INDEX, n=3, cutoff=0.65)
-    close = likely or get_close_matches(typed, INDEX, n=3, cutoff=0.0)
+    close = similar(typed, INDEX) or similar(typed, INDEX, cutoff=0.0)
     names = " or ".join(f'"{name}"' for name in close)
     raise UnknownExerciseError(
         f'there is no exercise "{exercise_id}": did you mean {names}? progress() lists them all.'
     )
+
+
+def similar(typed: str, names: Iterable[str], cutoff: float = 0.65) -> list[str]:
+    """Return up to three of ``names`` that resemble what was typed, the closest first."""
+    from difflib import get_close_matches  # here, so that shell completion does not import it
+
+    return get_close_matches(typed, [*names], n=3, cutoff=cutoff)
 
 
 def id_typed(text: str) -> str:

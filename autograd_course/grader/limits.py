@@ -46,9 +46,9 @@ def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> V
 
 
 def seconds_for(exercise: Exercise) -> float:
-    """Return the time limit for one pass of an answer to this exercise; 0 is no limit.
+    """Return the time limit for one pass of an answer. 0 means no limit.
 
-    An exercise can declare a longer time. If the user sets a limit of 0, there is no limit.
+    An exercise can declare a longer time, unless the user sets the limit to 0.
     """
     usual = limit_in_seconds()
     own = exercise.seconds if isinstance(exercise, Sampled) else None

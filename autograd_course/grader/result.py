@@ -99,7 +99,7 @@ class Result:
 
     @property
     def _only_kept(self) -> bool:
-        """Whether there is no answer now, but an earlier one passed."""
+        """Whether this answer is empty, but an earlier one passed."""
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:

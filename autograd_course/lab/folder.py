@@ -18,7 +18,7 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
     """Return the course folder: the nearest of ``start`` and its parents, else ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
-    editable install. Raises :class:`LabError` if there is no course folder.
+    editable install. Raises :class:`LabError` if it finds no course folder.
     """
     start = start.resolve()
     for folder in (start, *start.parents, repository):

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from autograd_course.errors import CourseError
-from autograd_course.index import INDEX, LESSONS, id_typed, lesson_with
+from autograd_course.index import INDEX, LESSONS, id_typed, lesson_with, similar
 from autograd_course.lab.folder import GET, LabError, course_folder
 
 FOLDER = "exercises"
@@ -67,7 +67,7 @@ def _known(word: str, among: str = "") -> str:
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
-    near = get_close_matches(typed, [*INDEX, *LESSONS] if among else INDEX, 3, cutoff=0.65)
+    near = similar(typed, [*INDEX, *LESSONS] if among else INDEX)
     meant = (
         f"did you mean {' or '.join(near)}?"
         if near

@@ -37,7 +37,7 @@ class Keys(Protocol):
 
 
 class NoKeys:
-    """There is no keyboard."""
+    """A keyboard that the command does not read."""
 
     waits_on: tuple[int, ...] = ()
     are_read = False

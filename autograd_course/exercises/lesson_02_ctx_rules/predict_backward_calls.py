@@ -3,8 +3,8 @@
 1. Each call of apply creates one node in the graph. One backward pass visits each node once.
 2. Count the nodes that lie between the loss and x, not the uses of their outputs. Autograd adds the
    gradients of all uses of an output before it visits the node.
-3. In c, there are two backward passes through one node. In d, there is no node, because grad mode
-   is off when apply runs.
+3. Program c runs two backward passes through one node. In program d, apply creates no node, because
+   grad mode is off.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Locate: one word decides for all
 
-1. With the weights (0, 1, 1) there is no gradient, and with (1, 1, 1) it is right. What do you
-   expect with (1, 0, 0)? Guess, and then run it.
+1. With the weights (0, 1, 1), every gradient is 0. With (1, 1, 1), every gradient is right. What do
+   you expect with (1, 0, 0)? Guess, and then run it.
 2. After a mean or a sum, all elements of grad_output are equal. Then it does not matter which one
    backward uses.
 3. The line uses one element of grad_output for all rows. Which experiment has a different upstream

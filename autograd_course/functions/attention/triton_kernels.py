@@ -40,7 +40,7 @@ def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
-    """Return ``scale · Q Kᵀ`` of a tile, and ``-∞`` where there is no pair or it is masked."""
+    """Return ``scale · Q Kᵀ`` of a tile, and ``-∞`` for masked pairs and beyond the end."""
     s = scale * tl.dot(q, tl.trans(k), input_precision="ieee")
     visible = (rows < n)[:, None] & (keys < m)[None, :]
     if CAUSAL:
