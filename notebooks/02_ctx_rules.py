@@ -598,14 +598,22 @@ class Twice(Function):
 
 print("gradcheck:", gradcheck(Twice.apply, angles))
 
+
+def two_x_plus_5a(x, a):
+    return Twice.apply(x) + 5 * a
+
+
+def five_a_plus_2x(x, a):
+    return 5 * a + Twice.apply(x)
+
+
 weights = torch.tensor([1.0, 2.0, 3.0])
-for twice_comes_last in (False, True):
+for total in (two_x_plus_5a, five_a_plus_2x):
     x = torch.ones(3, requires_grad=True)
     a = torch.ones(3, requires_grad=True)
-    y = 5 * a + Twice.apply(x) if twice_comes_last else Twice.apply(x) + 5 * a
-    (weights * y).sum().backward()
-    print("5a + 2x:" if twice_comes_last else "2x + 5a:", x.grad.tolist(), a.grad.tolist())
-print("should be", (2 * weights).tolist(), (5 * weights).tolist())
+    (weights * total(x, a)).sum().backward()
+    print(f"{total.__name__:14} gradients: x {x.grad.tolist()}  a {a.grad.tolist()}")
+print(f"{'':14} should be: x {(2 * weights).tolist()}  a {(5 * weights).tolist()}")
 
 # %% [markdown]
 # In `5a + 2x`, the gradient of `a` is wrong, although `a` never went through `Twice`. The two terms
