@@ -83,7 +83,7 @@ def test_kernels_say_what_the_tiles_say(
     truth = *truth, *torch.autograd.grad(truth[0].square().sum(), exact)
 
     for one, other in zip(found, truth, strict=True):
-        assert (one - other).abs().max() <= 8 * torch.finfo(dtype).eps * other.abs().max()
+        assert (one - other).abs().max() <= 16 * torch.finfo(dtype).eps * other.abs().max()
 
 
 def test_without_a_gpu_the_tiles_serve() -> None:

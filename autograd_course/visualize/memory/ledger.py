@@ -101,8 +101,10 @@ class Ledger:
         """Record the numbers of the current moment."""
         if self.moments:
             now = self.now
-            now.kept, now.allocated = self.kept, self.allocated()
-            now.alive = 0 if now.kind == "start" else self.alive
+            now.kept, now.alive, now.allocated = self.kept, self.alive, self.allocated()
+            if now.kind == "start":  # it is settled only when the first operation has run
+                now.alive = 0
+                now.allocated = None if now.allocated is None else 0
 
     def saving(self, owner: Owner, kind: Kind, by: str, seq: int) -> Moment:
         """Return the one moment at which a node saves all its tensors."""

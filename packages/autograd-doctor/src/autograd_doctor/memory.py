@@ -469,16 +469,16 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
     devices = {it.device for it in inputs if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) == 1:
         (device,) = devices
-        _passes(fn, inputs, backward)
-        return _requested(device, lambda: _passes(fn, inputs, backward))
+        _passes(fn, fresh_leaves(inputs), backward)
+        leaves = fresh_leaves(inputs)
+        return _requested(device, lambda: _passes(fn, leaves, backward))
     alive = LiveStorages()
-    _passes(fn, inputs, backward, alive)
+    _passes(fn, fresh_leaves(inputs), backward, alive)
     return alive.high
 
 
-def _passes(fn: Any, inputs: Sequence[Any], backward: bool, watch: Any = None) -> None:
-    """Run forward and backward, the copies of the inputs made outside of what is watched."""
-    leaves = fresh_leaves(inputs)
+def _passes(fn: Any, leaves: Sequence[Any], backward: bool, watch: Any = None) -> None:
+    """Run forward and backward. The caller copies the inputs, because the copies do not count."""
     with preserve_random_state():
         with watch or torch.enable_grad():
             outputs = call_with_graph(fn, leaves)

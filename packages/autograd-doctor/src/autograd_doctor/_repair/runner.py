@@ -160,6 +160,7 @@ class Graph:
 
     def __init__(self, run: Run, sent: Sequence[Sequence[Tensor | None]]) -> None:
         self.node = own_node(run)
+        self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as they do
         zeros = getattr(self.node, "materialize_grads", True)
         self._sent = [
             tuple(
