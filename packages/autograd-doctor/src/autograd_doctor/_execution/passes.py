@@ -172,7 +172,7 @@ def backward_pass(
 
     def again(run: Run) -> None:
         before = session.subject.numbers_left
-        for other in session.others_in_form() if before else ():
+        for other in session.on_cpu().others_in_form() if before else ():
             if (
                 not isinstance(attempt(other.run), Failure)
                 and session.subject.numbers_left != before

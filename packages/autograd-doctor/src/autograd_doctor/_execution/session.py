@@ -18,7 +18,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.calls import fresh, takes_ctx
 from autograd_doctor._execution.captured_state import CapturedState, TensorState
 from autograd_doctor._execution.isolation import reseed
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
 from autograd_doctor._source import own_source, stated_design
 from autograd_doctor.errors import CannotDiagnoseError
 
@@ -364,6 +364,18 @@ class Session:
             yield other.with_inputs(longer)
         for position, value in longer.items():
             yield other.with_inputs({position: value})
+
+    def on_cpu(self) -> Session:
+        """Return a session on CPU copies of the inputs, or this one if it needs no GPU.
+
+        Other shapes and far values can make an index invalid. On the CPU, this raises an error. On
+        a GPU, it makes every later use of the GPU in this process fail. The subject may need a GPU:
+        then it raises an error as well, and a call like this remains unexamined.
+        """
+        if all(on_cpu(value) is value for value in self.inputs):
+            return self
+        inputs = map(on_cpu, self.inputs)
+        return Session(self.subject, tuple(inputs), self.wanted, self.seed, self.own_dtypes)
 
     def with_inputs(self, instead: Mapping[int, Any]) -> Session:
         """Return a session with other arguments at some positions."""

@@ -30,6 +30,13 @@ def is_plain(value: Any, deepest: int = 20) -> bool:
     return value is None or isinstance(value, _PLAIN)
 
 
+def on_cpu(value: Any) -> Any:
+    """Return a tensor's copy on the CPU. What is there already, or is no tensor, is returned."""
+    if not isinstance(value, Tensor) or value.device.type in ("cpu", "meta"):
+        return value
+    return value.detach().cpu().requires_grad_(value.requires_grad)
+
+
 def as_tuple(returned: Any) -> tuple[Any, ...]:
     """Return a call's result as a tuple of outputs."""
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)

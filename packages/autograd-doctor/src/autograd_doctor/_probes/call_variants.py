@@ -237,7 +237,7 @@ def dim_argument(session: Session, evidence: Evidence) -> Evidence:
         for axis, dim in _others(named, evidence.inputs[named.place]):
             yield from _called(session, evidence, plain, named, axis, dim)
 
-    return asked(session, evidence, question, draws=False)
+    return asked(session, evidence, question, draws=False, resizes=True)
 
 
 def _named_axis(evidence: Evidence) -> Axis | None:
@@ -294,7 +294,9 @@ def _in_words(name: str, home: int, axis: int, dim: int) -> str:
 
 def zero_dim(session: Session, evidence: Evidence) -> Evidence:
     """Pass single elements of the inputs as 0-dim tensors, and as a vector."""
-    return asked(session, evidence, _single, draws=False) if _one_shape(evidence) else evidence
+    if not _one_shape(evidence):
+        return evidence
+    return asked(session, evidence, _single, draws=False, resizes=True)
 
 
 def _one_shape(evidence: Evidence) -> bool:
@@ -338,7 +340,7 @@ Sliced = tuple[int, ...]  # the positions of the inputs that are cut; the others
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
     """Compare a batch with its slices, a batch of 1 with a longer one, and either with none."""
-    return asked(session, evidence, _batches, draws=False)
+    return asked(session, evidence, _batches, draws=False, resizes=True)
 
 
 def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:

@@ -19,7 +19,7 @@ from autograd_doctor._execution.saved_tensors import SavedTensorSwapper, derived
 from autograd_doctor._execution.session import Move, Run, Session, stay
 from autograd_doctor._numerics.closeness import cancellation, identical, same, size
 from autograd_doctor._numerics.structure import structure_of
-from autograd_doctor._numerics.tensors import as_tuple, is_float
+from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
 from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import (
     PLAIN_AUTOGRAD,
@@ -95,15 +95,28 @@ Question = Callable[[Session, Evidence, Plain], Iterable[Comparison]]
 
 
 def asked(
-    session: Session, evidence: Evidence, question: Question, *, draws: bool = True
+    session: Session,
+    evidence: Evidence,
+    question: Question,
+    *,
+    draws: bool = True,
+    resizes: bool = False,
 ) -> Evidence:
     """Return the evidence with a question's comparisons, without those that only the example shows.
 
     Unless ``draws``, a subject whose results depend on random draws is not asked: made the other
-    way, the draws would fall on other elements.
+    way, the draws would fall on other elements. A question that ``resizes`` makes calls on other
+    shapes, which it does on the CPU.
     """
+    plain = on_example(evidence)
     try:
-        comparisons = _lasting(session, evidence, question, draws)
+        if resizes and (there := session.on_cpu()) is not session:
+            session = there
+            sent = tuple(map(on_cpu, plain.grad_outputs))
+            plain = Plain(there.inputs, sent, both_ways(there, copies(sent), inputs=there.inputs))
+        comparisons = (
+            () if plain.done.failure else _lasting(session, evidence, plain, question, draws)
+        )
     except (
         CannotDiagnoseError
     ):  # made the other way, a call does not come to an end: it tells nothing
@@ -117,12 +130,12 @@ def asked(
 
 
 def _lasting(
-    session: Session, evidence: Evidence, question: Question, draws: bool
+    session: Session, evidence: Evidence, plain: Plain, question: Question, draws: bool
 ) -> tuple[Comparison, ...]:
-    comparisons = tuple(question(session, evidence, on_example(evidence)))
+    comparisons = tuple(question(session, evidence, plain))
     if all(map(agrees, comparisons)):
         return comparisons
-    there = _elsewhere(session, evidence, draws)
+    there = _elsewhere(session, draws)
     again = question(session, evidence, there) if there else ()
     differing = {comparison.how for comparison in again if not agrees(comparison)}
     return tuple(
@@ -189,10 +202,10 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
     return near or bool(((one - other).abs() <= floor).all())
 
 
-def _elsewhere(session: Session, evidence: Evidence, draws: bool) -> Plain | None:
+def _elsewhere(session: Session, draws: bool) -> Plain | None:
     """Return the plain call on jittered inputs, ``None`` where it fails or does not repeat."""
     rng = generator(session.seed, Stream.ELSEWHERE)
-    there = plain_call(session, [jittered(value, rng) for value in evidence.inputs], rng)
+    there = plain_call(session, [jittered(value, rng) for value in session.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
         return None
     reseed(session.seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from autograd_doctor._numerics.finite_differences import (
 )
 from autograd_doctor._numerics.projection import deviation, projections_agree
 from autograd_doctor._numerics.structure import Structure, another, structure_of
-from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._numerics.tensors import is_float, on_cpu
 from autograd_doctor._probes import Probe
 from autograd_doctor._probes.accuracy import STEPS, inexact
 from autograd_doctor._probes.comparison import output_names
@@ -285,26 +285,32 @@ def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[in
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS
+    there = session.on_cpu()
+    values_there = (
+        values if there is session else _values(there, on_cpu(values(copied(session.inputs))))
+    )
     for slot, columns in enumerate(found.values.jacobian):
         position = session.wanted[slot]
         if not columns.index.numel() or bool(columns.matrix[:, columns.smooth].any()):
             continue
-        here = values(copied(session.inputs))
-        for far in _far_from(session.inputs[position], rng, factors):
-            inputs = copied(session.inputs)
-            inputs[position] = far
-            there = attempt(partial(values, inputs))
-            if not isinstance(there, Failure) and bool(((there - here).abs() > 0).any()):
-                yield slot
-                break
+        like_it = (another(session.inputs[position], rng) for _ in range(FAR_INPUTS))
+        beyond = (factor * there.inputs[position].detach() for factor in factors)
+        if _is_changed(session, position, like_it, values) or _is_changed(
+            there, position, beyond, values_there
+        ):
+            yield slot
 
 
-def _far_from(value: Tensor, rng: torch.Generator, factors: Sequence[float]) -> Iterator[Tensor]:
-    """Yield other values: like the example, and then beyond its range and signs."""
-    for _ in range(FAR_INPUTS):
-        yield another(value, rng)
-    for factor in factors:
-        yield factor * value.detach()
+def _is_changed(session: Session, position: int, others: Iterable[Tensor], values: Values) -> bool:
+    """Whether forward returns something else for one of some other values of an input."""
+    here = values(copied(session.inputs))
+    for other in others:
+        inputs = copied(session.inputs)
+        inputs[position] = other
+        found = attempt(partial(values, inputs))
+        if not isinstance(found, Failure) and bool(((found - here).abs() > 0).any()):
+            return True
+    return False
 
 
 def _after_forward(session: Session) -> Evidence:

@@ -335,6 +335,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
         return evidence
+    session = session.on_cpu()
     call, example = Precisions(session), as_single_holds(session.inputs)
     far = [found for i in session.wanted for found in _ladder(call, evidence, example, i)]
     near = list(neighborhood(call, evidence, example))

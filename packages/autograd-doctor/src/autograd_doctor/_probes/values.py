@@ -21,7 +21,7 @@ from autograd_doctor._numerics.finite_differences import (
     flat,
     moved_by,
 )
-from autograd_doctor._numerics.tensors import as_number, is_float
+from autograd_doctor._numerics.tensors import as_number, is_float, on_cpu
 from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_call
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
@@ -99,23 +99,21 @@ def resized(session: Session, evidence: Evidence) -> Evidence:
     """
     if not evidence.values.jacobian or evidence.values.cotangent_range:
         return evidence
+    session = session.on_cpu()
     lengths = dict.fromkeys(
         length
-        for value in evidence.inputs
+        for value in session.inputs
         if isinstance(value, Tensor)
         for length in value.shape
         if length > 1
     )
     calls = [
-        [with_other_length(value, length) for value in evidence.inputs]
+        [with_other_length(value, length) for value in session.inputs]
         for length in list(lengths)[:MOST_LENGTHS]
     ]
     calls += [
-        [
-            _other_number(value) if i == position else value
-            for i, value in enumerate(evidence.inputs)
-        ]
-        for position, value in enumerate(evidence.inputs)
+        [_other_number(value) if i == position else value for i, value in enumerate(session.inputs)]
+        for position, value in enumerate(session.inputs)
         if as_number(value) is not None
     ]
     found = (_resized(session, inputs) for inputs in calls)
@@ -215,7 +213,8 @@ def unused(session: Session, evidence: Evidence) -> Evidence:
     vjp = evidence.values.vjps.get(RANDOM)
     if not evidence.values.jacobian or evidence.values.cotangent_range or vjp is None:
         return evidence
-    sent = [g for g in vjp.grad_outputs if g is not None]
+    session = session.on_cpu()
+    sent = [on_cpu(g) for g in vjp.grad_outputs if g is not None]
     if vjp.failure or len(sent) < len(vjp.grad_outputs):
         return evidence
     found: list[list[int]] = [[] for _ in session.wanted]
@@ -230,22 +229,22 @@ def _unchanged_by(
 ) -> Iterator[int]:
     """Yield the wanted inputs whose gradient should change with an argument, and does not."""
     rng = generator(session.seed, Stream.RESIZED)
-    value = evidence.inputs[position]
+    value = session.inputs[position]
     other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)
     if other is value:
         return
-    inputs = [other if i == position else it for i, it in enumerate(evidence.inputs)]
+    inputs = [other if i == position else it for i, it in enumerate(session.inputs)]
     done = both_ways(session, sent, inputs=inputs)
-    before = [out for out in evidence.forward.outputs if is_float(out)]
+    before = [on_cpu(out) for out in evidence.forward.outputs if is_float(out)]
     if done.failure or [it.shape for it in done.outputs] != [it.shape for it in before]:
         return
     g = flat(sent)
     for slot, place in enumerate(session.wanted):
-        old, new = evidence.values.vjps[RANDOM].grads[slot], done.grads[slot]
+        old, new = on_cpu(evidence.values.vjps[RANDOM].grads[slot]), done.grads[slot]
         if old is None or not bool(old.any()) or not alike(old, new):
             continue
         vector = _direction(inputs[place], rng)
-        here = _slope(session, evidence.inputs, place, vector, flat(before), g)
+        here = _slope(session, session.inputs, place, vector, flat(before), g)
         there = _slope(session, inputs, place, vector, flat(done.outputs), g)
         if here is None or there is None:
             continue

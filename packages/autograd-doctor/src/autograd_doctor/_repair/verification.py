@@ -17,7 +17,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
-from autograd_doctor._numerics.tensors import is_float
+from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
 from autograd_doctor._pipeline import (
     VALUE_FAMILIES,
     Case,
@@ -76,6 +76,9 @@ def find_repair(
 ) -> Repair | None:
     """Return a change of a Function that removes a finding, ``None`` if none is found in time.
 
+    Edits are tried on CPU copies of the inputs, because an edit can make an index invalid. On a
+    GPU, that makes every later use of the GPU in this process fail.
+
     Args:
         case: What was diagnosed.
         findings: What was found.
@@ -88,12 +91,34 @@ def find_repair(
     if case.subject.function is None:
         return None
     others = dict(_other_inputs(case.args, seed)) if others is None else others
+    if any(on_cpu(value) is not value for value in case.args):
+        case = _on_cpu(case)
+        seen = case.collect(seed, thorough=False)
+        others = {what: tuple(map(on_cpu, args)) for what, args in others.items()}
+        found = find_repair(case, findings, seen, seed, finding, others)
+        return found and replace(found, checked_on=_named_on_cpu(found.checked_on))
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
     verified = partial(_verified, case, findings, seed, finding, others, known)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
     return None
+
+
+def _on_cpu(case: Case) -> Case:
+    """Return the same case with CPU copies of all inputs."""
+    sampler = case.sampler
+
+    def sampled(rng: torch.Generator) -> tuple[Any, ...]:
+        assert sampler is not None
+        return tuple(map(on_cpu, as_tuple(sampler(rng))))
+
+    args = tuple(map(on_cpu, case.args))
+    return replace(case, args=args, sampler=sampled if sampler else None)
+
+
+def _named_on_cpu(checked_on: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{what} on the CPU" if what == "your example" else what for what in checked_on)
 
 
 def _verified(

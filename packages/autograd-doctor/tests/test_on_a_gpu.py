@@ -1,0 +1,114 @@
+"""On a GPU, no call of diagnose can make an index invalid, which would end all use of the GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from autograd_doctor import diagnose
+from autograd_doctor._execution import session
+from autograd_doctor._probes import comparison, core, values
+from autograd_doctor._repair import verification
+from cases import LOOKALIKES, WITNESSES, Case
+from sampling import first_rows
+from torch import Tensor
+from torch.autograd import Function
+
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA GPU")
+COPIED = "_is_a_copy_on_the_cpu"
+
+
+def copied(value: Any) -> Any:
+    """Stand in for ``on_cpu`` as if every tensor of the caller were on a GPU."""
+    if not isinstance(value, Tensor) or hasattr(value, COPIED):
+        return value
+    copy = value.detach().clone().requires_grad_(value.requires_grad)
+    setattr(copy, COPIED, True)
+    return copy
+
+
+# Rules about other shapes, far values, other numbers, and one whose repair is searched.
+RULES = (
+    "batch-dimension",
+    "zero-size",
+    "zero-dim",
+    "dim-argument",
+    "overflow",
+    "undeclared-surrogate",
+    "constant-factor",
+    "gradient-mismatch",
+)
+
+
+def rule_of(case: Case) -> str:
+    return case.rule
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        row
+        for table in (WITNESSES, LOOKALIKES)
+        for row in first_rows((it for it in table if it.rule in RULES), rule_of, most=1)
+    ],
+    ids=lambda case: f"{case.rule}: {case.what}",
+)
+def test_the_calls_that_are_made_on_the_cpu_find_the_same(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = diagnose(case.fn, case.inputs, **case.options)
+    for module in (session, comparison, core, values, verification):
+        monkeypatch.setattr(module, "on_cpu", copied)
+    on_cpu = diagnose(case.fn, case.inputs, **case.options)
+
+    assert [it.rule for it in on_cpu.findings] == [it.rule for it in plain.findings]
+    assert bool(on_cpu.repair) == bool(plain.repair)
+
+
+class Turned(Function):
+    """The columns of a 4-column matrix, each moved by one. ``backward`` moves them on, not back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x[:, [1, 2, 3, 0]]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return grad_output[:, [1, 2, 3, 0]]
+
+
+class Looked(Function):
+    """Rows of a table. ``backward`` forgets that an index may repeat."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        grad = grad_output.new_zeros(ctx.rows, grad_output.shape[1])
+        grad[index] = grad_output
+        return grad, None
+
+
+@pytest.mark.gpu
+@NEEDS_GPU
+@pytest.mark.parametrize(
+    ("function", "inputs", "rule"),
+    [
+        (Turned, (torch.randn(3, 4),), "permuted-gradient"),
+        (Looked, (torch.randn(5, 3), torch.tensor([4, 0, 4, 2, 1])), "duplicate-index"),
+    ],
+)
+def test_the_gpu_works_afterwards(
+    function: type[Function], inputs: tuple[Tensor, ...], rule: str
+) -> None:
+    diagnosis = diagnose(function, tuple(x.cuda() for x in inputs))
+
+    assert [it.rule for it in diagnosis.findings][:1] == [rule]
+    assert diagnosis.repair is None or "on the CPU" in str(diagnosis.repair)
+    assert torch.ones(3, device="cuda").sum().item() == 3
