@@ -146,9 +146,15 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """Return tensors as one flat real float64 vector; a complex number counts as two reals."""
+    """Return tensors as one flat real float64 vector; a complex number counts as two reals.
+
+    It is on the GPU if one of them is.
+    """
     parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+    if not parts:
+        return torch.zeros(0, dtype=torch.float64)
+    device = next((part.device for part in parts if not part.is_cpu), parts[0].device)
+    return torch.cat([part.to(device) for part in parts])
 
 
 def as_real(tensor: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from autograd_doctor._execution.passes import Pass, both_ways, copies, gradients
 from autograd_doctor._execution.saved_tensors import SavedTensorSwapper, derived_twice
 from autograd_doctor._execution.session import Move, Run, Session, stay
 from autograd_doctor._numerics.closeness import cancellation, identical, same, size
+from autograd_doctor._numerics.rounding import Values
 from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
 from autograd_doctor.errors import CannotDiagnoseError
@@ -108,15 +109,9 @@ def asked(
     way, the draws would fall on other elements. A question that ``resizes`` makes calls on other
     shapes, which it does on the CPU.
     """
-    plain = on_example(evidence)
+    ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
-        if resizes and (there := session.on_cpu()) is not session:
-            session = there
-            sent = tuple(map(on_cpu, plain.grad_outputs))
-            plain = Plain(there.inputs, sent, both_ways(there, copies(sent), inputs=there.inputs))
-        comparisons = (
-            () if plain.done.failure else _lasting(session, evidence, plain, question, draws)
-        )
+        comparisons = ask(session, evidence, on_example(evidence), question, draws)
     except (
         CannotDiagnoseError
     ):  # made the other way, a call does not come to an end: it tells nothing
@@ -126,6 +121,25 @@ def asked(
         variants=replace(
             evidence.variants, comparisons=(*evidence.variants.comparisons, *comparisons)
         ),
+    )
+
+
+def _lasting_on_cpu(
+    session: Session, evidence: Evidence, plain: Plain, question: Question, draws: bool
+) -> tuple[Comparison, ...]:
+    """Ask on the CPU, and return the comparisons on the device of the example."""
+    device, session = plain.done.outputs[0].device, session.on_cpu()
+    sent = tuple(map(on_cpu, plain.grad_outputs))
+    plain = Plain(session.inputs, sent, both_ways(session, copies(sent), inputs=session.inputs))
+    if plain.done.failure:  # it needs the device
+        return ()
+
+    def back(values: Values) -> Values:
+        return tuple(value if value is None else value.to(device) for value in values)
+
+    return tuple(
+        replace(it, actual=back(it.actual), expected=back(it.expected))
+        for it in _lasting(session, evidence, plain, question, draws)
     )
 
 
