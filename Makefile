@@ -70,7 +70,7 @@ coverage: $(INSTALLED) $(NBGRADER)
 colab: $(INSTALLED) $(COLABS)/.installed
 	$(BIN)/python -m pytest tests/colab/test_colab.py tests/colab/every_notebook.py
 
-# This takes hours, and 6 GB of disk space for each version. noxfile.py lists the sessions.
+# Each version takes ten minutes and 6 GB of disk space. noxfile.py lists the sessions.
 versions: $(VERSIONS)/.installed
 	@rm -f $(VERSIONS)/summary.txt
 	$(VERSIONS)/tool/bin/python -m nox --envdir $(VERSIONS) $(if $(ONLY),--sessions "$(ONLY)") \

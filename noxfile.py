@@ -44,6 +44,7 @@ def versions(session: nox.Session, torch: str) -> None:
             "python", "-m", "pytest", *(session.posargs or TESTS),
             "-m", "not thorough and not browser and not checkout", "--nbval-lax",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
+            "--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder",
             env={"TMPDIR": gettempdir()},  # not nox's own, which is in this checkout
         )  # fmt: skip
     finally:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from textwrap import fill
-from traceback import format_exception_only
+from traceback import clear_frames, format_exception_only
 
 WIDTH = 100
 CUT = " […]"
@@ -48,6 +48,7 @@ def show_error(characters: int = 300) -> Iterator[None]:
         yield
     except Exception as error:
         print(_shown("".join(format_exception_only(error)), characters))
+        clear_frames(error.__traceback__)  # in Python 3.12, the error lives on in a reference cycle
     else:
         print("No error was raised.")
 

@@ -243,7 +243,8 @@ def tempered(x: Tensor) -> Any:
 
 
 def edges(apply: Apply) -> int:
-    return sum(node is not None for node, _ in apply(draw(3)).grad_fn.next_functions)
+    y = apply(draw(3))  # in PyTorch 2.11, its grad_fn does not outlive it
+    return sum(node is not None for node, _ in y.grad_fn.next_functions)
 
 
 SPECTRUM = row(0.5, 0.02, 2.0, 0.01, 1.0)
@@ -362,7 +363,8 @@ class FirstShare(Function):
 
 
 def saved_by(apply: Apply) -> tuple[Tensor, ...]:
-    saved: tuple[Tensor, ...] = apply(draw(9, 5)).grad_fn.saved_tensors
+    y = apply(draw(9, 5))
+    saved: tuple[Tensor, ...] = y.grad_fn.saved_tensors
     return saved
 
 

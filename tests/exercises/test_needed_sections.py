@@ -36,10 +36,11 @@ _MODULES = (
 # What a lesson has to teach before an exercise may ask for it. The names of ctx and of the methods
 # of a Function are attributes of the class; those in the last row belong to other places.
 TAUGHT_NAMES = {
-    *(name for module in _MODULES for name in module.__all__),
+    *(name for module in _MODULES for name in getattr(module, "__all__", ())),
     *(name for name in dir(Function) if not name.startswith("_")),
     *("create_graph", "enable_grad", "inference_mode", "no_grad", "needs_input_grad"),
     *("saved_tensors", "is_grad_enabled", "allow_in_graph", "export"),
+    *("custom_fwd", "custom_bwd"),  # PyTorch 2.11 does not list the names of torch.amp
 } - {"name"}  # an attribute of many things
 # These sections repeat what others teach.
 _TEACHES_NOTHING = ("Do you know it?", "Summary", "Where next")

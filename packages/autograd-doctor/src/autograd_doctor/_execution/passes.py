@@ -258,12 +258,12 @@ def _call_again(
 ) -> tuple[Callable[[], object], list[Tensor]]:
     """Return a call of backward on a new graph, and the cotangents and saved tensors it gets."""
     run = session.run()
-    node, gs = own_node(run), list(handed_over(run.returned, grad_outputs))
-    saved = [t for t in node.saved_tensors if isinstance(t, Tensor)]
+    gs = list(handed_over(run.returned, grad_outputs))
+    saved = [t for t in own_node(run).saved_tensors if isinstance(t, Tensor)]
 
     def backward() -> None:
         with torch.no_grad():
-            node.apply(*gs)
+            own_node(run).apply(*gs)  # in PyTorch 2.11, the node lives only as long as the run
 
     return backward, [*(g for g in gs if g is not None), *saved]
 

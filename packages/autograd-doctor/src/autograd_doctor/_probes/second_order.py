@@ -276,7 +276,8 @@ CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", 
 
 def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
     """Return through what a gradient depends on an input without a graph, if that is found."""
-    node = next(custom_nodes(question.session.run().tensors, depth=1), None)
+    run = question.session.run()  # in PyTorch 2.11, its node lives only as long as its outputs do
+    node = next(custom_nodes(run.tensors, depth=1), None)
     if node is None:
         return None
     if wrong.by in question.names:
