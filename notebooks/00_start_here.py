@@ -69,9 +69,9 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The report names the *rule* that the answer breaks, shows one element where the value is wrong,
-# and tells you what to read. To read more about the rule, import `explain` from `autograd_course`
-# and call `explain("forward-mismatch")`.
+# The report names the *rule* that the answer breaks and shows one element where the value is
+# wrong. To read more about a rule, import `explain` from `autograd_course` and pass it the rule's
+# name.
 #
 # **Your turn.** Change one character in `forward` so that it computes the square, and run the cell
 # again. Now the report is about `backward`, which still returns the gradient of $2x$. You can leave
@@ -93,7 +93,7 @@ grade("square", NotYet)
 # %% [markdown]
 # ## Watch a gradient flow
 #
-# The lessons contain live pictures of real autograd graphs. Here is a small one:
+# The lessons contain interactive diagrams of real autograd graphs. Here is a small one:
 # $L = (x \cdot y)^2$ at $x = 2$, $y = 3$. First, the values travel from left to right. Then the
 # gradients, which are marked with ∂, travel back from the loss. When the picture opens, it shows
 # the last step. Click on it and press → to start from the beginning. Drag the $x$ slider to change
@@ -131,8 +131,8 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # ## Get a hint
 #
 # Each exercise has three hints. The first one is small, and the third one almost gives the answer.
-# Every call shows the next hint. Hints cost no points. Try for ten minutes before you read the
-# first one.
+# Every call shows the next hint. Hints cost no points. Try for the stated time before you read
+# the first one.
 
 # %%
 hint("square")

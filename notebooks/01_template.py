@@ -10,8 +10,8 @@
 #
 # **You need** to know the chain rule and to have written a PyTorch training loop yourself.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 25. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -579,10 +579,11 @@ print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 
 # %% [markdown]
 # PyTorch accepts the three values, because it ignores extra values at the end if they are `None`.
-# We check both ways of calling the Function, because a branch that no check runs is untested.
+# We check both ways of calling the Function, because each of them takes another branch.
 #
-# `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. You may
-# skip the others to save time. If you compute them anyway, autograd throws them away.
+# `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. It has no
+# entry for an argument that was left out. You may skip the other gradients to save time. If you
+# compute them anyway, autograd throws them away.
 
 # %% [markdown]
 # ## Save the output instead of the input
@@ -891,9 +892,9 @@ print("gradcheck:             ", gradcheck(CalmSquare.apply, x))
 print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 
 # %% [markdown]
-# `gradcheck` returns `True`, so passing it does not prove that `backward` is right. It calls
-# `backward` only with zeros, and with a $g$ that is 1 at one element and 0 at all others. Clipping
-# does not change these numbers. This `backward` is not linear in $g$, so it is not a
+# `gradcheck` returns `True`, so passing it does not prove that `backward` is right. By default, it
+# calls `backward` only with zeros, and with a $g$ that is 1 at one element and 0 at all others.
+# Clipping does not change these numbers. This `backward` is not linear in $g$, so it is not a
 # vector-Jacobian product. With a factor of ten after the square, the gradient is a tenth of what it
 # should be.
 #

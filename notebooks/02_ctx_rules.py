@@ -11,8 +11,8 @@
 #
 # **You need** [lesson 01](01_template.ipynb): a Function, `save_for_backward`, `gradcheck`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 25. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 25. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -174,8 +174,9 @@ print(f"highest point: {max(map(abs, path)):.0f}°")
 # The graph has sixty nodes for the pull of gravity. Each node stored the angle, but they all stored
 # the same tensor. So all sixty used the cosine of the last angle in the backward pass.
 #
-# PyTorch allows you to update a tensor in place, and the formula in `backward` is right. The bug is
-# the line `ctx.angle = angle`. It bypasses the check that raised the error for `torch.sin`.
+# You have worked around the bug. PyTorch allows you to update a tensor in place, and the formula in
+# `backward` is right. The bug itself is the line `ctx.angle = angle`. It bypasses the check that
+# raised the error for `torch.sin`.
 
 # %% [markdown]
 # ## Separate forward and setup_context
@@ -224,8 +225,8 @@ with show_error():
 #
 # `setup_context` cannot see intermediate results of `forward`. If `backward` needs one, recompute
 # it, return it as an additional output, or save it in a combined `forward`. A saved intermediate
-# has no graph, so second derivatives through it are wrong without an error (lesson 06). In all
-# other cases, write the separate form.
+# has no graph, so second derivatives through it are wrong without an error (lesson 06). Unless you
+# save an intermediate, write the separate form.
 #
 # | in `setup_context` | purpose |
 # | --- | --- |
@@ -276,7 +277,7 @@ grade("snake", Snake)
 # node that produced `y`. For a custom Function, this node is the `ctx`. The next cell shows how
 # long it exists: `weakref.finalize` prints a line when Python deletes it.
 #
-# Vote before you run the cell. Some of the beliefs in this lesson are true.
+# Vote before you run the cell. Some of the statements that you vote on are true.
 
 # %%
 vote("02", "ctx-after-backward")
@@ -500,7 +501,7 @@ collected = gc.collect()
 # %% [markdown]
 # `save_for_backward` stores an output without the reference to its node, and restores this
 # reference in `ctx.saved_tensors`. In a combined `forward`, you can also save an intermediate
-# result with it. Older PyTorch documentation recommended an attribute instead
+# result with `save_for_backward`. Older PyTorch documentation recommended an attribute of `ctx`
 # ([pytorch#81223](https://github.com/pytorch/pytorch/issues/81223)).
 #
 # ### Values that are not tensors
@@ -701,8 +702,8 @@ for gate in (Gate, MarkedGate):
 # %% [markdown]
 # With `Gate`, the penalty looks differentiable, but its gradient is always zero, so it has no
 # effect. With `MarkedGate`, the penalty is a constant, and PyTorch raises an error if you
-# differentiate it. If you add it to another loss, PyTorch raises no error, but `requires_grad`
-# tells you that the penalty has no gradient.
+# differentiate it. If you add it to another loss, PyTorch raises no error, but
+# `penalty.requires_grad` is false, which tells you that the penalty has no gradient.
 #
 # `backward` has a parameter for each output, even for a marked one. It receives zeros for the mask,
 # and you ignore them.
@@ -1049,7 +1050,7 @@ knowledge_check("02")
 #     @staticmethod
 #     def backward(ctx, grad_y, grad_mask):    # one for each output; zeros if unused
 #         x, weight = ctx.saved_tensors        # do not change them
-#         grad_x = grad_y * ... if ctx.needs_input_grad[0] else None
+#         grad_x = grad_y * ... if ctx.needs_input_grad[0] else None  # grad_weight likewise
 #         return grad_x, grad_weight, None     # one for each input
 # ```
 
@@ -1069,7 +1070,7 @@ knowledge_check("02")
 # | `grad_output.mul_(…)` | another branch gets a wrong gradient | silent |
 # | a saved tensor overwritten | the caller's tensor changes; a second backward raises | late |
 # | `.data`, `.detach()` in backward | second derivatives are wrong | silent |
-# | an in-place change, no `mark_dirty` | new values, old graph | silent |
+# | an in-place change, no `mark_dirty` | new values, old graph; saving the output raises | silent |
 # | `mark_dirty`, no in-place change | saved tensors of other nodes count as changed | error |
 # | the input returned | a view that must not be changed in place | error |
 # | a float mask, unmarked | a penalty without effect | silent |

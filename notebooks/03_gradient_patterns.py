@@ -12,8 +12,8 @@
 # **You need** [lesson 01](01_template.ipynb), and the separate `forward` and `setup_context` from
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 20. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 20. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -294,7 +294,7 @@ vote("03", "unique-index")
 # %%
 table = torch.linspace(-1, 1, 4, dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(ReadRows.apply, (table, torch.tensor([2, 0, 3]))))
-diagnose(ReadRows, (table, torch.tensor([2, 0, 2])))
+diagnose(ReadRows, (table, torch.tensor([2, 0, 2])), repair=False)
 
 # %% [markdown]
 # The index is also an input, so test index values that cause trouble. Some rows should occur more
@@ -536,8 +536,8 @@ for a, b in ((sample(2, 3), sample(3)), (sample(4, 1), sample(2, 1, 3)), (sample
     print(f"{tuple(a.shape)} plus {tuple(b.shape)}:", gradcheck(Add.apply, (a, b)))
 
 # %% [markdown]
-# `sum_to_shape` sums one dim at a time, because `sum([])`, with an empty list of dims, would sum
-# over *all* dims.
+# If no dim was broadcast, the list of dims is empty, and `sum([])` would sum over *all* dims. So
+# `sum_to_shape` sums one dim at a time.
 #
 # Now leave out the two sums. In the next cell, `b` has the shape (3,), and `backward` returns a
 # gradient of shape (2, 3) for it.
@@ -640,7 +640,7 @@ with show_error():
 # For the square matrix, the engine sums over the rows instead of the columns, and the gradient is
 # wrong. For the 2×3 matrix, it raises an error. People often try a square matrix first. `diagnose`
 # looks at what `backward` itself returns. `unreduced-broadcast` is a warning if the engine's sum is
-# right, and an error if it is not. (A hook on the node runs too late and sees only the sum.)
+# right, and an error if it is not.
 #
 # ### A threshold for all elements
 #
@@ -682,8 +682,8 @@ for t in (torch.tensor(0.5), torch.tensor([[0.5], [1.0]]), torch.tensor([0.2, 0.
 # ### Checkpoint 2
 #
 # Now finish a `backward` yourself. `forward` returns the matrix $d_{ij} = x_i - x_j$ of all
-# differences of a vector. It copies each $x_k$ along row $k$ and, with a minus sign, along column
-# $k$. What does `backward` return? (The exercise on soft ranks builds on this.)
+# pairwise differences. It copies each $x_k$ along row $k$ and, with a minus sign, along column $k$.
+# What does `backward` return? (The exercise on soft ranks builds on this.)
 
 
 # %%
@@ -701,7 +701,7 @@ class Differences(Function):
         return None  # grad_output is n×n; add up the gradients of all uses of each x_k
 
 
-diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
+diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),), repair=False)
 
 # %% [markdown]
 # <details><summary>Why</summary>
@@ -719,7 +719,7 @@ diagnose(Differences, (torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64),))
 # ## Matrix products from their shapes
 #
 # Let $Y = A B$, that is, $Y_{ij} = \sum_k A_{ik} B_{kj}$, and let $G = \partial L/\partial Y$ be
-# the upstream gradient. $A_{ik}$ is used once in each column $j$ of row $i$. Sum over its uses:
+# the upstream gradient. In row $i$ of $Y$, each column $j$ uses $A_{ik}$ once. Sum over its uses:
 # $\partial L/\partial A_{ik} = \sum_j G_{ij} B_{kj} = (G B^\top)_{ik}$. In the same way,
 # $\partial L/\partial B = A^\top G$.
 #
@@ -857,8 +857,10 @@ for n in (5, 2000):
     print(f"N = {n:>4}:", gradcheck(Variance.apply, x, raise_exception=False))
 
 # %% [markdown]
-# For 2000 elements, the two results differ by 0.05%, but the `rtol` of `gradcheck` allows 0.1%. An
-# error of this kind gets smaller as $N$ grows, so test on small inputs.
+# For 2000 elements, the gradients are at most 0.001, and the two results differ by 0.05% of that.
+# `gradcheck` allows a difference of `atol` (0.00001) plus `rtol` (0.1% of the value). Each of these
+# two alone is larger than this difference. An error of this kind gets smaller as $N$ grows, so test
+# on small inputs.
 
 # %% [markdown]
 # ## Softmax without a Jacobian
@@ -874,8 +876,8 @@ for n in (5, 2000):
 #
 # $$\frac{\partial L}{\partial x} = y \odot \Bigl(g - \sum_i g_i\,y_i\Bigr).$$
 #
-# In the picture below, rows are outputs and columns are inputs. If a score grows, its own weight
-# grows (the diagonal), and all other weights shrink.
+# In the picture below, rows are outputs and columns are inputs. If an input grows, its own output
+# grows (the diagonal), and all other outputs shrink.
 
 
 # %%
@@ -900,9 +902,8 @@ logits = torch.tensor([0.0, 1.0, 2.0, 0.5, -1.0], dtype=torch.float64)
 jacobian_view(Softmax, logits)
 
 # %% [markdown]
-# One check needs no second implementation. If you add one number to all scores of a row, the
-# weights do not change. So *each row of the gradient must sum to zero*. Every symmetry of a forward
-# (shift, scale, rotation) gives such a check.
+# One check needs no second implementation. If you add one number to all inputs of a row, the
+# outputs do not change. So *each row of the gradient must sum to zero*.
 #
 # ### Only the diagonal
 #
@@ -970,7 +971,7 @@ knowledge_check("03")
 # sum_to_shape(g * b, a.shape)                     # a * b, where a was broadcast
 # g @ b.mT, a.mT @ g                               # a @ b
 # g.reshape(kept).expand(x.shape)                  # a sum; a mean: / count
-# g * mask / mask.sum(dim, keepdim=True)           # a maximum, its winners sharing
+# g * mask / mask.sum(dim, keepdim=True)           # a maximum, its winners sharing; g keeps the dim
 # y * (g - (g * y).sum(dim, keepdim=True))         # softmax
 # g.new_zeros(shape).index_add(0, index, g)        # table[index]
 # ```
@@ -990,8 +991,8 @@ knowledge_check("03")
 #
 # [The exercises of this lesson](../exercises/03_gradient_patterns.ipynb) ask for more backward
 # formulas, up to soft ranks. You will also find a wrong line in a pooling layer and predict five
-# gradients. The course's own versions of all these Functions are in `autograd_course/functions`,
-# one per module. Look at them after you have written yours.
+# gradients. The course's own versions of the Functions that you write are in
+# `autograd_course/functions`, one per module. Look at them after you have written yours.
 #
 # [Lesson 04](04_debugging_clinic.ipynb) shows how to find the mistake in a `backward` that somebody
 # else wrote. [Lesson 09](09_more_patterns.ipynb) continues with stability, normalization,

@@ -13,8 +13,8 @@
 # **You need** [lesson 01](01_template.ipynb), [lesson 02](02_ctx_rules.ipynb) and [lesson
 # 03](03_gradient_patterns.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 25. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -86,7 +86,7 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 #
 # where $W(c)$ is the window of $n$ sensors around $c$. We know the readings, and we search for the
 # stimulus by gradient descent. In neural networks this formula is called *local response
-# normalization*. PyTorch contains it twice: autograd differentiates the function
+# normalization*. PyTorch has two versions of it: autograd differentiates the function
 # `F.local_response_norm`, and the module `nn.CrossMapLRN2d` has a `backward` that somebody wrote by
 # hand. Here is the search with both.
 
@@ -908,8 +908,8 @@ jacobian_view(channels, torch.linspace(0.8, 1.5, 7, dtype=torch.float64))
 # `backward` has the right width but is shifted by one. Each channel gets a gradient from the two
 # channels before it and none from the channel after it.
 #
-# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number also counts from 1. The repair is
-# `n // 2` zeros on each side:
+# `sums_in_backward` puts `n // 2 + 1` zeros in front. This number also counts from 1. The fix
+# is to pad with `n // 2` zeros on each side:
 
 
 # %%
@@ -1088,7 +1088,7 @@ for function in tour:
 # this tensor gets no gradient. If `backward` returns a gradient at the wrong position, it may be
 # right as long as every input requires a gradient. If `backward` changes an attribute of `ctx`, the
 # second backward pass is wrong. If `forward` stores an output as an attribute of `ctx`, all
-# gradients are right, but the memory grows. The exercises contain each of these mistakes.
+# gradients are right, but memory usage grows. The exercises contain each of these mistakes.
 
 # %% [markdown]
 # ### Give diagnose other inputs
@@ -1149,8 +1149,8 @@ for function in (CubeBySlope, CubeByInput):
     print(f"{function.__name__}: first derivative {first:.0f}, second derivative {second:.0f}")
 
 # %% [markdown]
-# The loss $x^3 + x^2$ has the second derivative $6x + 2 = 14$. The first Function loses the part
-# $6x$, and PyTorch does not warn you. So save inputs, and in `backward`, compute what you need from
+# The loss $x^3 + x^2$ has the second derivative $6x + 2 = 14$. The first Function loses the $6x$
+# term, and PyTorch does not warn you. So save inputs, and in `backward`, compute what you need from
 # them.
 #
 # ### When forward draws random numbers
@@ -1168,7 +1168,7 @@ for seed in (1, 1, 2):
 
 # %% [markdown]
 # With the seed as an argument, the output depends only on the arguments. So `gradcheck` and
-# `diagnose` can test the Function like any other one.
+# `diagnose` can test the Function like any other.
 
 # %% [markdown]
 # ## What people say
@@ -1260,8 +1260,8 @@ print(f"four times the first:  x = {minimum(Attraction.apply):.2f}")
 # 2. The five steps pass on a small example with different sizes, none of them 1 or 2.
 # 3. There is an example on each side of every branch, and none on a kink.
 # 4. `diagnose` finds no error. You resolved each warning or wrote down why it does not matter.
-# 5. It runs as people will use it: with a frozen input, without a bias, in float32, with a batch of
-#    one.
+# 5. You ran it the way people will use it: with a frozen input, without a bias, in float32, and
+#    with a batch of one.
 # 6. Second derivatives are right, or raise an error.
 # 7. The docstring gives the formula, the shapes, what is saved, and what the gradient is *not*.
 # 8. The check runs in CI, so that all this stays true.

@@ -12,8 +12,8 @@
 # **You need** lesson 01: what `backward` returns, what `gradcheck` compares, and what `diagnose`
 # reports. You also need `setup_context` from lesson 02.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 15. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 15. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -12,8 +12,8 @@
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `gradcheck`.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 35. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 35. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -1171,7 +1171,7 @@ for name, (penalty, weight, bias) in ways.items():
 # *Extra: for readers who have followed PyTorch's suggestion to pass `retain_graph=True`.*
 #
 # If the loss and the penalty share one graph and you forget `create_graph=True`, PyTorch raises an
-# error. The message suggests a repair:
+# error. The message suggests a fix:
 
 # %%
 torch.manual_seed(0)

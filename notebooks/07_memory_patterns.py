@@ -13,8 +13,8 @@
 # **You need** [lesson 01](01_template.ipynb) and the separate `setup_context` of
 # [lesson 02](02_ctx_rules.ipynb).
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 60 minutes; the *extra* sections take another 25. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

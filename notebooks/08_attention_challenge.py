@@ -12,8 +12,8 @@
 #
 # **You need** lesson 01 and the softmax of lesson 03. One *extra* section builds on lesson 06.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 10. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 10. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -218,7 +218,7 @@ report(*train(Attention.apply))
 # Three lines of `softmax_rows` are there for numerical reasons:
 #
 # - `s - high` subtracts the largest score of each row. This does not change the softmax, and no
-#   exponent is above 0. Without it, `exp` overflows in float32 from 89 on.
+#   exponent is above 0. Without it, `exp` overflows in float32 for inputs of 89 or more.
 # - `high.masked_fill(high == -inf, 0)` is for a fully masked row. Its largest score is $-\infty$,
 #   and $-\infty - (-\infty)$ would be `nan`. If you subtract 0, the exponentials are 0.
 # - `total.masked_fill(total == 0, 1)` divides these zeros by 1 instead of by their sum, which is 0.
@@ -663,8 +663,8 @@ inputs = [torch.randn(3, 2, dtype=torch.float64, requires_grad=True) for _ in ra
 diagnose(LeanAttention, inputs, double_backward=True)
 
 # %% [markdown]
-# Lesson 06 explains why. An input or an output that backward reads has a graph, and an intermediate
-# is a constant. $Q$, $K$ and $V$ are inputs, $O$ is an output, and $L$ is neither.
+# Lesson 06 explains why. The inputs and outputs that backward reads have a graph, whereas an
+# intermediate is a constant. $Q$, $K$ and $V$ are inputs, $O$ is an output, and $L$ is neither.
 #
 # So make $L$ an output. `forward` returns the pair $(O, L)$, and a plain function around the
 # Function returns only $O$ to the users. Then backward also receives a gradient for $L$. It is zero

@@ -13,8 +13,8 @@
 # **You need** lessons 01 and 02: `setup_context`, `gradcheck` and `diagnose`. From lesson 06 you
 # need that autograd can differentiate `backward` again if it consists of differentiable operations.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 20. You solve two exercises
-# here. The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 20. There are two
+# exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

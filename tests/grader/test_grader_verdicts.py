@@ -116,9 +116,9 @@ SENTENCES: list[tuple[Reason, str]] = [
     (WrongCount(2, 3), "hand in 3 numbers, one for each question. These are 2."),
     (
         Mispredicted(2, 3.0, "There is one node."),
-        "question 2: the run does not give 3. There is one node.",
+        "number 2 of your list: the run does not give 3. There is one node.",
     ),
-    (Mispredicted(1, 0.25), "question 1: the run does not give 0.25."),
+    (Mispredicted(1, 0.25), "number 1 of your list: the run does not give 0.25."),
     (
         ExperimentIsBlind("1", "b", "Both return 2."),
         "line 1 is wrong, as you say, but experiment b does not show it. Both return 2.",

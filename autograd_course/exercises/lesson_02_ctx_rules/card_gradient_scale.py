@@ -19,7 +19,8 @@ EXERCISE = LocatingExercise(
     rule="wrong-mark-dirty",
     wrong_lines="1",
     lines={
-        "2": "A Function may return its input. PyTorch then makes a view of it for you.",
+        "2": "A copy would be better, but this line does not cause the error: PyTorch makes a "
+        "view of the input for you.",
         "3": "The author wants a tenth of the gradient.",
     },
     experiment="d",

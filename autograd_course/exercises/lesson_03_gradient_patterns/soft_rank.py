@@ -1,6 +1,6 @@
 """Soft rank
 
-1. x_k appears in rank k, as the number that is ranked. Where else? Move it up past its neighbor,
+1. x_k appears in rank k, as the number being ranked. Where else? Move it up past its neighbor,
    and see whose rank changes.
 2. Let S_ij = σ'((x_i - x_j)/τ)/τ. If x_k grows, rank k grows by the sum of S_kj over all j, and
    every rank i falls by S_ik. (The terms for j = k and i = k cancel.) Multiply each of these by the

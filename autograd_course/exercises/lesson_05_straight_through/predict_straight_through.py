@@ -2,7 +2,7 @@
 
 1. Each STE uses its surrogate only for its own derivative. Everything else in the loss sees +1 or
    -1. In a, what is 2 · (3y - 1) if y is the sign of 0.4?
-2. b and d are products, so use the product rule. Which of the two factors has the derivative 1 by
+2. b and d are products, so use the product rule. Which of the two factors has derivative 1 by
    design, and which one has its ordinary derivative?
 3. In b, the two terms are sign(x) · 1 and x · 1. In c, the input of the clipped STE is 1.6. In d,
    torch.sign contributes 0 and the STE contributes torch.sign(x) · 1.

@@ -5,7 +5,8 @@
 2. Training makes the softmax sharper, so the scores grow. One line of backward works for small
    scores but not for large ones.
 3. torch.softmax subtracts the largest score of a row before it calls exp. One line of backward
-   calls exp without that. In float32, exp overflows from 89 on. Which experiment has such scores?
+   calls exp without that. In float32, exp overflows for inputs of 89 or more. Which experiment has
+   such scores?
 """
 
 from autograd_course.grader.exercise import LocatingExercise

@@ -91,7 +91,7 @@ class Forward:
     views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
     marked_non_differentiable: tuple[int, ...] = ()
     saved: tuple[Tensor, ...] = ()
-    read_saved: bool = False
+    read_saved: str = ""
     failure: Failure | None = None
 
 

@@ -25,7 +25,7 @@ def forward_pass(session: Session) -> Forward:
     returned = attempt(lambda: session.call(args))
     log = session.log
     if isinstance(returned, Failure):
-        return Forward(failure=returned, read_saved=log.read_saved_in_forward)
+        return Forward(failure=returned, read_saved=log.read_saved_in)
     tensors = Run(leaves, args, returned).tensors
     if any(t.layout is not torch.strided for t in tensors):
         raise CannotDiagnoseError(
@@ -51,7 +51,7 @@ def forward_pass(session: Session) -> Forward:
         views=tuple(_shared_memory(tensors, args, dirty)),
         marked_non_differentiable=_positions(log.non_differentiable, tensors),
         saved=tuple(t.detach().clone() for t in log.saved if isinstance(t, Tensor)),
-        read_saved=log.read_saved_in_forward,
+        read_saved=log.read_saved_in,
     )
 
 

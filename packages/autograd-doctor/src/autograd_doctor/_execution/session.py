@@ -178,7 +178,7 @@ class CtxLog:
     dirty: list[Tensor] = field(default_factory=list)
     non_differentiable: list[Tensor] = field(default_factory=list)
     saved: list[Any] = field(default_factory=list)
-    read_saved_in_forward: bool = False
+    read_saved_in: str = ""
 
 
 class Watched:
@@ -224,7 +224,9 @@ class Watched:
             return method
 
         def saved_tensors(ctx: Any) -> Any:
-            self.log.read_saved_in_forward |= self._in_forward
+            if self._in_forward:
+                old = takes_ctx(self.function)
+                self.log.read_saved_in = "forward" if old else "setup_context"
             return _SAVED_TENSORS.__get__(ctx)
 
         node_type.mark_dirty = noting("mark_dirty", "dirty")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from autograd_doctor._numerics.closeness import resolution, size, within
 from autograd_doctor._numerics.structure import Structure, halved, structure_of
+from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
@@ -152,11 +153,31 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
         "input": mismatch.name,
         "index": list(index),
         "at": plain(mismatch.input[index]),
+        **_beside(mismatch, index),
         **_upstream(mismatch, index),
         "expected": plain(mismatch.truth[index]),
         "actual": plain(mismatch.actual[index]),
         "line": return_line(mismatch.evidence.contract.backward_source),
     }
+
+
+def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
+    """Return the other inputs at the same index, and each grad_output if there are several.
+
+    These are the numbers that a check by hand needs, if inputs and outputs have one shape.
+    """
+    evidence, shape = mismatch.evidence, mismatch.input.shape
+    gs = evidence.values.vjps[RANDOM].grad_outputs
+    if not shape or any(g is None or g.shape != shape for g in gs):
+        return {}
+    given = {
+        evidence.name(position): plain(value[index])
+        for position, value in enumerate(evidence.inputs)
+        if position != evidence.wanted[mismatch.slot] and is_float(value) and value.shape == shape
+    }
+    if len(gs) > 1:
+        given |= {f"grad_outputs[{k}]": plain(g[index]) for k, g in enumerate(gs) if g is not None}
+    return {"given": given} if given else {}
 
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
             return None
         if raw.kinds == ("list",):
             return Match(
-                "`backward` returns a list, which autograd takes for a single gradient.",
+                "`backward` returns a list, which autograd treats as a single gradient.",
                 {"returned": 1, "expected": arguments},
                 hint="Return the gradients as a tuple: `return grad_x, grad_y`.",
             )
@@ -370,7 +370,8 @@ UNSUPPORTED = (
     "a gradient does not have the dtype of its input",
     hint="Create new tensors with the dtype of existing ones (`torch.zeros_like(x)`, "
     "`x.new_zeros(shape)`, `dtype=grad_output.dtype`), and convert masks with "
-    "`.to(grad_output.dtype)`, not with `.float()`.",
+    "`.to(grad_output.dtype)`, not with `.float()`. `torch.where(mask, 1, 0.1)` returns float32: "
+    "write `torch.where(mask, grad_output, 0.1 * grad_output)`.",
     lesson="03_gradient_patterns",
 )
 def gradient_dtype(evidence: Evidence) -> Match | None:
@@ -469,8 +470,8 @@ def gradient_device(evidence: Evidence) -> Match | None:
         for position, _, got in _unlike(evidence, variant):
             name = evidence.name(position)
             return Match(
-                f"`backward` returns the gradient of `{name}` on the device {got}, whatever the "
-                f"device of `{name}` is.",
+                f"`backward` returns the gradient of `{name}` on the device `{got}`, regardless "
+                f"of which device `{name}` is on.",
                 {"input": name, "actual": got},
                 severity,
             )

@@ -29,20 +29,19 @@ def wasted_gradient(evidence: Evidence) -> Match | None:
     names = [evidence.name(seen.position) for seen in evidence.memory.wasted_gradients]
     operations = [seen.operations for seen in evidence.memory.wasted_gradients]
     first = (
-        f"`backward` computes the gradient of `{names[0]}` ({_counted(operations[0])}) even when "
-        f"`{names[0]}` does not require grad"
+        f"`backward` computes the gradient of `{names[0]}` even when `{names[0]}` does not require "
+        f"grad. That costs {_counted(operations[0])}."
     )
-    others = f". The same holds for {listed(quoted(names[1:]))}" if names[1:] else ""
+    others = f" The same holds for {listed(quoted(names[1:]))}." if names[1:] else ""
     return Match(
-        f"{first}{others}.", {"operations": dict(zip(names, map(list, operations), strict=True))}
+        f"{first}{others}", {"operations": dict(zip(names, map(list, operations), strict=True))}
     )
 
 
 def _counted(operations: Sequence[str]) -> str:
-    """Write operations with their number, as in ``3 operations: mul twice, sum``."""
-    times = {1: "", 2: " twice"}
-    names = [name + times.get(n, f" {n} times") for name, n in Counter(operations).items()]
-    return f"{plural(len(operations), 'operation')}: {', '.join(names)}"
+    """Write operations with their number, as in ``3 operations (2 × mul, sum)``."""
+    names = [f"{n} × {name}" if n > 1 else name for name, n in Counter(operations).items()]
+    return f"{plural(len(operations), 'operation')} ({', '.join(names)})"
 
 
 @rule(

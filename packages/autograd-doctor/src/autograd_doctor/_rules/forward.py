@@ -89,9 +89,18 @@ def non_tensor_saved(evidence: Evidence) -> Match | None:
 def saved_tensors_in_forward(evidence: Evidence) -> Match | None:
     if not evidence.forward.read_saved:
         return None
+    separate = evidence.forward.read_saved == "setup_context"
     return Match(
-        "`forward` reads `ctx.saved_tensors`, which is an empty tuple until `forward` returns."
+        f"`{evidence.forward.read_saved}` reads `ctx.saved_tensors`, which is an empty tuple until "
+        f"it returns.",
+        hint=IN_SETUP_CONTEXT if separate else "",
     )
+
+
+IN_SETUP_CONTEXT = (
+    "In `setup_context`, use `inputs` and `output` instead. PyTorch fills `ctx.saved_tensors` only "
+    "after `setup_context` has returned."
+)
 
 
 @rule(
@@ -368,8 +377,8 @@ def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
         return ""
     factor = common_factor((mine / reference)[off])
     if factor is None:
-        return f", exactly {place}"
-    return f", exactly {place}, where it is {number(factor)} times the reference"
+        return f", namely {place}"
+    return f", namely {place}, where it is {number(factor)} times the reference"
 
 
 def _far(mine: Tensor, reference: Tensor) -> Tensor:

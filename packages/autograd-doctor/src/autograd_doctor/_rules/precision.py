@@ -159,10 +159,10 @@ def _cast(evidence: Evidence) -> Match | None:
                 name = evidence.name(position)
                 return Match(
                     f"`backward` computes the gradient of `{name}` in "
-                    f"{str(dtype).removeprefix('torch.')}, whatever the dtype of `{name}` is.",
+                    f"{str(dtype).removeprefix('torch.')}, regardless of the dtype of `{name}`.",
                     {"input": name, "line": return_line(evidence.contract.backward_source)},
-                    hint="Remove the cast from `backward`, or the tensor that it creates in a "
-                    "fixed dtype.",
+                    hint="Look for a cast in `backward`, or for a tensor that it creates in a "
+                    "fixed dtype, and use the dtype of `grad_output` instead.",
                 )
     return None
 

@@ -67,7 +67,7 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
             holds.select(axis, value).fill_(True)
-            yield f"the index along dim {axis} is {value}, the value of `{name}`", holds
+            yield f"the index along dim {axis} equals `{name}` (here {value})", holds
 
 
 def selected(m: Mismatch) -> str:
@@ -217,18 +217,18 @@ def _instead(m: Mismatch) -> str | None:
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
     gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
     known_things: dict[str, Tensor] = {
-        "it is zero": torch.zeros_like(truth),
-        "its sign is flipped": -truth,
+        "the gradient is zero": torch.zeros_like(truth),
+        "the gradient has the wrong sign": -truth,
     }
     if len(gs) == 1 and gs[0].shape == m.truth.shape:
-        known_things["it equals `grad_output`"] = gs[0][wrong]
+        known_things["the gradient equals `grad_output`"] = gs[0][wrong]
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
         if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()) and not 0.99 < ratio[0] < 1.01:
-            return f"it is {float(ratio[0]):.4g} times the true gradient"
+            return f"the gradient is {float(ratio[0]):.4g} times the true gradient"
     return None
 
 

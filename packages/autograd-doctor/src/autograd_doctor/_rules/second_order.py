@@ -20,7 +20,7 @@ ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
     "Look for 0 · inf in the graph of `backward`. A root or a division at 0 produces it, even on "
     "the side that `torch.where` or `clamp` does not select, because autograd differentiates that "
-    "side too. Replace the input of that operation by a harmless number where it fails."
+    "side too. Where that operation fails, replace its input with a harmless number."
 )
 
 

@@ -547,8 +547,8 @@ def _reduced(m: Mismatch, where: str, what: str) -> str:
     place = slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name)
     if place:
         return (
-            f"the gradient of `{m.name}` is wrong only {place}{by_norm(m)}. There, {where}, the "
-            f"error is {what}: `backward` has one term too many or too few for these elements"
+            f"the gradient of `{m.name}` is wrong only {place}{by_norm(m)}. For these elements, "
+            f"`backward` has one term too many or too few: {where}, the error is {what}"
         )
     return (
         f"{where}, the error in the gradient of `{m.name}` is {what}. `forward` probably reduces "

@@ -36,7 +36,7 @@ from autograd_doctor._rules.terms import (
     without_argument,
     wrong_factor,
 )
-from autograd_doctor.evidence import RANDOM, Evidence, Expected
+from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import (
     element,
     elements,
@@ -282,7 +282,7 @@ def extra_gradient(m: Mismatch) -> str | None:
             "a constant"
         )
     return (
-        f"`backward` returns a gradient for `{m.name}`, but a small change of `{m.name}` does not "
+        f"`backward` returns a gradient for `{m.name}`, but a small change in `{m.name}` does not "
         "change the output"
     )
 
@@ -406,8 +406,8 @@ def duplicate_index(m: Mismatch) -> str | None:
     again, index = wrong_where_used_again(m), _repeating(m)
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
         return (
-            f"several outputs use each element of `{m.name}`. Its gradient is the sum of one term "
-            "for each of them, but `backward` returns only one of these terms"
+            f"several outputs use each element of `{m.name}`. Its gradient is a sum with one term "
+            "per output, but `backward` returns only one of these terms"
         )
     if again and index:
         return (
@@ -417,8 +417,8 @@ def duplicate_index(m: Mismatch) -> str | None:
     if again and one_term_kept(m):
         return (
             f"the gradient of `{m.name}` is right for elements that only one output uses. If "
-            "several outputs use an element, its gradient is the sum of one term for each of them, "
-            "but `backward` returns only one of these terms"
+            "several outputs use an element, its gradient is a sum with one term per output, but "
+            "`backward` returns only one of these terms"
         )
     if index and wrong_where_shared(m):
         return (
@@ -528,7 +528,7 @@ def _unexplained(m: Mismatch) -> str:
     off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
     if not m.coarse:
         if place := slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name) or selected(m):
-            off += f", exactly {place}{_factor_there(m)}"
+            off += f", namely {place}{_factor_there(m)}"
         elif factors := _factors_by_label(m):
             off += f". {factors}"
         elif factor := wrong_factor(m):
@@ -545,7 +545,23 @@ def _unexplained(m: Mismatch) -> str:
     if not wrong or wrong == names:
         return off
     through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
-    return f"{off}. The error comes only from the {through} {output}"
+    part = _factor_of_part(m, wrong[0]) if len(wrong) == 1 else ""
+    return f"{off}. The error comes only from the {through} {output}{part}"
+
+
+def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
+    """Say by what factor the part of a gradient that one output sends is off."""
+    sent = next(other for other in mismatches(m.evidence, output) if other.slot == m.slot)
+    many = not sent.actual.is_complex() and int(sent.wrong.sum()) > 1
+    factor = common_factor((sent.actual / sent.truth)[sent.wrong]) if many else None
+    if not factor:
+        return ""
+    told = (
+        "has the wrong sign"
+        if abs(factor + 1) < 1e-4
+        else f"is {number(factor)} times the true one"
+    )
+    return f", whose part of the gradient {told}"
 
 
 def _factors_by_label(m: Mismatch) -> str:
@@ -625,7 +641,13 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 def _factor_there(m: Mismatch) -> str:
     """Say by what factor the wrong elements are off, if it is the same for all."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
-    return "" if factor is None else f", where it is {number(factor)} times the true gradient"
+    if factor is None:
+        return ""
+    return (
+        f", where it is {number(factor)} times the true gradient"
+        if factor
+        else ", where it is zero"
+    )
 
 
 HYPOTHESES = (
@@ -721,8 +743,7 @@ HYPOTHESES = (
         "the gradient is wrong where an index repeats",
         duplicate_index,
         "The gradients of all uses of an element add up. For an index that repeats, use "
-        "`index_add_` or `scatter_add_`: `grad[index] += g` adds only one of them. For slices that "
-        "overlap, use `+=` instead of `=`.",
+        "`index_add_` or `scatter_add_`: `grad[index] += g` adds only one of them.",
         "03_gradient_patterns",
     ),
     Hypothesis(
@@ -835,6 +856,8 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     hint = LOSES_THE_SIGN if rule == "wrong-region" and all(map(_is_flipped, wrong)) else ""
     if rule == "gradient-mismatch" and any(map(without_argument, wrong)):
         hint = LEAVES_OUT
+    if rule == "duplicate-index" and not any(map(_repeating, wrong)):
+        hint = ADD_SLICES
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
         seen["line"], hint = line, HINT_AT_NAN
     return Match(paragraph(sentences), seen, hint=hint)
@@ -844,10 +867,14 @@ LEAVES_OUT = (
     "Derive the formula once more, and look for the factor or the term with this argument: "
     "`backward` leaves it out of this gradient."
 )
+ADD_SLICES = (
+    "The gradients of all uses of an element add up. If `backward` writes slices that overlap, use "
+    "`+=` instead of `=`. For an index that repeats, use `index_add_` or `scatter_add_`."
+)
 LOSES_THE_SIGN = (
-    "Look for a root, a square or an absolute value from which `backward` gets the input back: it "
-    "loses the sign of the input. Save the input itself. Otherwise, compare the conditions in "
-    "`backward` with the branches of `forward`."
+    "If `backward` recovers the input from its square, its square root or its absolute value, the "
+    "sign of the input is lost. In this case, save the input itself. Otherwise, compare the "
+    "conditions in `backward` with the branches of `forward`."
 )
 
 
