@@ -155,16 +155,22 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
         left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
         return all(found.rule != repair.removes for found in left) and _leaves(repair, left)
-    inputs = [_redrawn(value) for value in scope["inputs"]()]
+    inputs = [*map(_redrawn, _listed(scope["inputs"]()))]
     reference = scope.get("reference")
+
+    def copied(*args: Any) -> Any:  # PyTorch does not let a Function change a leaf in place
+        return answer.apply(
+            *(arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args)
+        )
+
     try:
         if reference is not None:
-            ours, theirs = (_listed(call(*leaves(inputs))) for call in (answer.apply, reference))
+            ours, theirs = (_listed(call(*leaves(inputs))) for call in (copied, reference))
             if not all(
                 torch.allclose(a, b, equal_nan=True) for a, b in zip(ours, theirs, strict=True)
             ):
                 return False
-        return gradcheck(answer.apply, leaves(inputs))
+        return gradcheck(copied, leaves(inputs))
     except Exception:
         return False
 

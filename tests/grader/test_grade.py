@@ -105,7 +105,7 @@ def test_a_wrong_answer_reads_well() -> None:
         "  swapped-gradients: The gradients of `x` and `y` are swapped.\n"
         "  with     a 3×5 matrix\n"
         "  example  x[0, 3] = #, y = #, grad_output = #: gradient #, should be\n"
-            "           #\n"
+        "           #\n"
         "  at       return x * grad_output, y * grad_output\n"
         "  hint     Return the gradients in the order of the arguments of `forward`.\n"
         '  read     lesson 01, "Several inputs, several outputs"\n'

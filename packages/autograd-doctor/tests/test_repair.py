@@ -409,6 +409,68 @@ def test_forward_is_repaired_against_the_reference(
     assert said in str(repair)
 
 
+DIVIDED = """
+import torch
+from autograd_doctor import diagnose
+from torch.autograd import Function
+
+
+class Decay(Function):
+    @staticmethod
+    def forward(ctx, x, decay):
+        ctx.save_for_backward(x)
+        ctx.decay = decay
+        return decay * x * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return REPLACED, None
+
+
+diagnose(Decay, (torch.randn(4), 0.8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "is_repaired"),
+    [("ctx.decay * x * grad_output", True), ("ctx.decay**2 * x * grad_output * 2", True)],
+)
+def test_a_repair_holds_for_other_numbers(returned: str, is_repaired: bool, tmp_path: Path) -> None:
+    repair = diagnosed(DIVIDED.replace("REPLACED", returned), tmp_path / "decay.py").repair
+    assert repair is not None and is_repaired
+
+    assert {"other numbers", "the number 0"} <= set(repair.checked_on)
+
+
+MISNAMED = """
+import torch
+from autograd_doctor import diagnose
+from torch.autograd import Function
+
+
+class Product(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x.sin() * y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, y = ctx.saved_tensors
+        return grad_output * y.cos() * x, grad_output * y.sin()
+
+
+diagnose(Product, (torch.randn(4), torch.randn(4)))
+"""
+
+
+def test_tensors_that_are_unpacked_as_they_were_saved_are_not_renamed(tmp_path: Path) -> None:
+    repair = diagnosed(MISNAMED, tmp_path / "product.py").repair
+
+    assert repair is None or not any("saved_tensors" in line for line in repair.changes[0].after)
+
+
 def test_a_notebook_shows_the_verdict_and_then_the_repair_with_its_jacobians(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

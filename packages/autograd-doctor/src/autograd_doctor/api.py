@@ -17,7 +17,11 @@ from autograd_doctor._coverage import examined, unexamined, without_time
 from autograd_doctor._declaration import declaration_of
 from autograd_doctor._execution.calls import passes_within, prepare
 from autograd_doctor._execution.captured_state import CapturedState
-from autograd_doctor._execution.isolation import preserve_global_state, show_output_once
+from autograd_doctor._execution.isolation import (
+    one_thread_if_small,
+    preserve_global_state,
+    show_output_once,
+)
 from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
     all_in_double,
@@ -164,6 +168,7 @@ def diagnose(
         case = Case(subject, args, sampler, reference, surrogate, designed, level, double_backward)
         with (
             preserve_global_state(seed),
+            one_thread_if_small(args, all_known=subject.function is not None),
             subject.around.borrow(),
             passes_within(time_limit),
             show_output_once(lambda: ordinary_pass(subject, args, seed)),
@@ -209,6 +214,7 @@ def _repaired(
         with (
             paused(),
             preserve_global_state(seed),
+            one_thread_if_small(case.args, all_known=case.subject.function is not None),
             case.subject.around.borrow(),
             passes_within(time_limit),
             redirect_stdout(io.StringIO()),

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,6 +110,27 @@ def preserve_global_state(seed: int) -> Iterator[None]:
             np.random.set_state(numpy_state)
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
+
+
+FEW_ELEMENTS = 10_000
+
+
+@contextmanager
+def one_thread_if_small(inputs: Sequence[Any], *, all_known: bool) -> Iterator[None]:
+    """Run a block in one thread if its tensors are small, and no others are used.
+
+    Several threads would wait for each other longer than they compute, above all on a busy machine.
+    """
+    threads = torch.get_num_threads()
+    elements = sum(it.numel() for it in inputs if isinstance(it, torch.Tensor))
+    if not all_known or elements > FEW_ELEMENTS or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager

@@ -350,6 +350,16 @@ class Session:
         ]
         return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
 
+    def with_other_integers(self) -> Session:
+        """Return a session whose tensors of integers and flags are in reverse order."""
+        inputs = [
+            value.flip(tuple(range(value.dim())))
+            if isinstance(value, Tensor) and not is_float(value)
+            else value
+            for value in self.inputs
+        ]
+        return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
+
     def others_in_form(self) -> Iterator[Session]:
         """Yield sessions on other values with another number, or with one more row of an input."""
         other = self.other()

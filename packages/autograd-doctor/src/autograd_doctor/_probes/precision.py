@@ -387,9 +387,22 @@ def _masked(
         # Outside the domain, as of a logarithm, both are nan.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
+        if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):
+            continue  # it is no score that a mask removes
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
         yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)
+
+
+def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:
+    """Whether the gradients no longer change when a value that is very low gets lower."""
+    if lower is None or not alike(low, lower):
+        return False
+    pairs = zip(low[-gradients:], lower[-gradients:], strict=True)
+    return all(
+        one is None or other is None or torch.allclose(one, other, rtol=1e-6, atol=1e-9)
+        for one, other in pairs
+    )
 
 
 def _nan(values: Values | None) -> bool:

@@ -750,6 +750,12 @@ def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 MOST_PERMUTED = 5
 
 
+def _are_saved_so(names: ast.Tuple, scope: Scope) -> bool:
+    """Whether ``save_for_backward`` gets the same names in the same order."""
+    arguments = r"\s*,\s*".join(re.escape(ast.unparse(it)) for it in names.elts)
+    return scope.mentions(rf"save_for_backward\(\s*{arguments}\s*,?\s*\)")
+
+
 def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """The gradients, or the saved tensors, in another order."""
     for place, node in scope.places:
@@ -757,6 +763,8 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             continue
         if not (_is_returned_tuple(node, scope) or isinstance(node.ctx, ast.Store)):
             continue
+        if isinstance(node.ctx, ast.Store) and _are_saved_so(node, scope):
+            continue  # another order would only misname them
         count = len(node.elts)
         orders = [list(range(count)) for _ in combinations(range(count), 2)]
         for order, (i, j) in zip(orders, combinations(range(count), 2), strict=True):

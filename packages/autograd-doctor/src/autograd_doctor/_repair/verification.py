@@ -289,6 +289,19 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
         rng = generator(seed, Stream.SAMPLES)
         pairs = zip(args, whole, strict=True)
         yield "other integers", tuple(_redrawn(v, rng) if it else v for v, it in pairs)
+    if any(map(_is_number, args)):
+        yield "other numbers", tuple(_another(v) if _is_number(v) else v for v in args)
+        zeros = tuple(0.0 * v if _is_number(v) and isinstance(v, float) else v for v in args)
+        if any(one is not other for one, other in zip(args, zeros, strict=True)):
+            yield "the number 0", zeros
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _another(value: Any) -> Any:
+    return value + 1 if isinstance(value, int) else 1.25 * value + 0.125
 
 
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:

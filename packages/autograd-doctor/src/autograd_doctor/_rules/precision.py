@@ -58,6 +58,8 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
     Its gradients must be finite: one of inf trains nothing, and need not be met.
     """
     outputs = len(call.double) - len(evidence.wanted)
+    if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
+        return  # the reference has no value there either
     for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
         if mine is None or right is None:
             continue

@@ -193,7 +193,7 @@ def region(m: Mismatch) -> str | None:
         if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
             certain = threshold.at_zero and instead is not None
         else:
-            certain = instead is not None or threshold.chance < 0.01
+            certain = threshold.chance < 0.01 or (instead is not None and not _is_a_slice(m))
         if certain:
             return f"{told}`{threshold.text}`{what}"
     if m.coarse:
@@ -201,6 +201,16 @@ def region(m: Mismatch) -> str | None:
     if label := labeled(m):
         return f"{told}{label}{what}"
     return f"{told}several elements have the same value" if _ties(m, right) else None
+
+
+def _is_a_slice(m: Mismatch) -> bool:
+    """Whether the wrong elements lie side by side, although the input is not sorted.
+
+    Then a bound between the wrong and the right elements may exist by chance.
+    """
+    flat = m.input.flatten()
+    is_sorted = bool((flat.diff() >= 0).all()) or bool((flat.diff() <= 0).all())
+    return not is_sorted and bool(slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name))
 
 
 def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:

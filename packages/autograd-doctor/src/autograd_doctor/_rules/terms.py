@@ -459,6 +459,10 @@ def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 # A gradient that follows one path from the input to the output and forgets another.
 # --------------------------------------------------------------------------------------------------
 
+GLUE = (
+    *("addition", "subtraction", "negation", "transpose", "t", "permute", "unsqueeze", "squeeze"),
+    *("expand", "view", "reshape", "select", "slice", "clone", "alias"),
+)
 FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chance
 
 
@@ -488,16 +492,14 @@ def missing_dependency(m: Mismatch) -> str | None:
     if wrong_factor(m):
         return None  # no term is missing
     if term:
-        return (
-            f"the gradient of `{m.name}` lacks the term `{term}`: `backward` treats a part of "
-            "`forward` as a constant"
-        )
+        return f"the gradient of `{m.name}` lacks the term `{term}`"
     return _row_term(m)
 
 
 def _is_glue(cut: str) -> bool:
     """Tell whether a path goes through an operation that says nothing of the author's own code."""
-    return cut.split(" ")[-1] in ("addition", "subtraction", "negation") and " and " not in cut
+    named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
+    return all(name.split(" ")[-1] in GLUE for name in named)
 
 
 def _output_path(m: Mismatch) -> str | None:

@@ -680,7 +680,8 @@ HYPOTHESES = (
         "a gradient is missing",
         missing_gradient,
         "Return the gradient of this argument. If `backward` computes one, look for a factor that "
-        "is always 0. Return None only for an input that needs no gradient.",
+        "is always 0, or for a condition that is never true, such as the wrong entry of "
+        "`ctx.needs_input_grad`. Return None only for an input that needs no gradient.",
         "01_template",
     ),
     Hypothesis(
@@ -711,8 +712,8 @@ HYPOTHESES = (
         "the gradient is off by a constant factor",
         constant_factor,
         "Compare the constants in `forward` and `backward` (an exponent, the 1/N of a mean, a "
-        "scale, an inner derivative). One of them is missing from `backward` or occurs there "
-        "twice.",
+        "scale, an inner derivative). One of them is missing from `backward`, occurs there "
+        "twice, or has another value there.",
         "01_template",
     ),
     Hypothesis(
@@ -785,7 +786,8 @@ HYPOTHESES = (
         "the gradient has the right values at the wrong positions",
         permuted_gradient,
         "Undo the reordering of `forward` in `backward`: apply the inverse permutation, not the "
-        "same permutation again.",
+        "same permutation again. If `forward` reads at indices, compare them with the indices at "
+        "which `backward` writes.",
         "03_gradient_patterns",
     ),
     Hypothesis(
@@ -864,8 +866,8 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
 
 
 LEAVES_OUT = (
-    "Derive the formula once more, and look for the factor or the term with this argument: "
-    "`backward` leaves it out of this gradient."
+    "Derive the formula once more. A factor or a term that contains this argument is missing from "
+    "this gradient."
 )
 ADD_SLICES = (
     "The gradients of all uses of an element add up. If `backward` writes slices that overlap, use "

@@ -311,6 +311,19 @@ class LengthOnTheClass(Function):
         return g.new_zeros(LengthOnTheClass.length, *g.shape[1:]).index_add(0, index, g), None
 
 
+class MaskOnTheClass(Function):
+    """Rows that end at a length: backward reads the mask of the last call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
+        MaskOnTheClass.kept = torch.arange(x.shape[1]) < lengths[:, None]
+        return x * MaskOnTheClass.kept
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return g * MaskOnTheClass.kept, None
+
+
 class CallsOnTheClass(Function):
     """It counts its calls, which no gradient depends on."""
 
@@ -331,6 +344,8 @@ WITNESSES = [
     Case("shared-state", "a number kept on the class", GainOnTheClass, (X, 3.0)),
     Case("shared-state", "a length kept on the class", LengthOnTheClass, (X, torch.tensor([0, 2, 2]))),
     Case("shared-state", "a dropout mask kept on the class", DroppedByTheClass, (X,)),
+    Case("shared-state", "a mask of integers kept on the class",
+         MaskOnTheClass, (X, torch.tensor([1, 4, 2]))),
     Case("nondeterministic", "a crop whose gradient is never zeroed",
          saving(lambda x: x[:, :3].clone(), cropped_without_zeros), (X,)),
     Case("nondeterministic", "annealed by a counter on the class", Annealed, (X,)),
