@@ -39,8 +39,8 @@ def test_the_report_reads_well() -> None:
         "  tried    With this change, every gradient is right on your example, other values and\n"
         "           inputs of shape (2,).\n"
         "  hint     Compare the constants in `forward` and `backward` (an exponent, the 1/N of a\n"
-        "           mean, a scale, an inner derivative). One of them is missing from `backward`\n"
-        "           or occurs there twice.\n"
+        "           mean, a scale, an inner derivative). One of them is missing from `backward`,\n"
+        "           occurs there twice, or has another value there.\n"
         "  lesson   01_template"
     )
 

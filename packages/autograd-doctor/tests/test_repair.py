@@ -433,12 +433,11 @@ diagnose(Decay, (torch.randn(4), 0.8))
 
 
 @pytest.mark.parametrize(
-    ("returned", "is_repaired"),
-    [("ctx.decay * x * grad_output", True), ("ctx.decay**2 * x * grad_output * 2", True)],
+    "returned", ["ctx.decay * x * grad_output", "2 * ctx.decay**2 * x * grad_output"]
 )
-def test_a_repair_holds_for_other_numbers(returned: str, is_repaired: bool, tmp_path: Path) -> None:
+def test_a_repair_holds_for_other_numbers(returned: str, tmp_path: Path) -> None:
     repair = diagnosed(DIVIDED.replace("REPLACED", returned), tmp_path / "decay.py").repair
-    assert repair is not None and is_repaired
+    assert repair is not None
 
     assert {"other numbers", "the number 0"} <= set(repair.checked_on)
 
