@@ -84,7 +84,7 @@ grade("gather-rows", GatherRows)
 #
 # $$y = x \, \sigma(x)$$
 #
-# The sigmoid from lesson 01 needs only its output. What does Swish need? You can write its derivative with $x$ alone, with $x$ and $\sigma(x)$, or with $y$ and $\sigma(x)$. One tensor the size of $x$ is enough. Which one?
+# The sigmoid from lesson 01 needs only its output. What does Swish need? You can write its derivative in terms of $x$ alone, of $x$ and $\sigma(x)$, or of $y$ and $\sigma(x)$. One tensor the size of $x$ is enough. Which one?
 #
 # **Write** the three methods.
 #

@@ -174,7 +174,7 @@ suspect = ...
 grade("name-temperature", suspect)
 
 # %% [markdown]
-# **Repair it.** `temperature` is a tensor without dimensions. Decide how it should reach `forward`, and derive its gradient.
+# **Repair it.** `temperature` is a zero-dimensional tensor. Decide how it should reach `forward`, and derive its gradient.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-temperature", "locked": false, "schema_version": 3, "solution": true, "task": false}

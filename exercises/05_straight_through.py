@@ -13,7 +13,7 @@
 #
 # - The grader compares `forward` with its formula, and `backward` with the derivative of the surrogate. Both must be exact.
 # - `backward` is a formula that you derive and write down. It does not call autograd.
-# - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
 # 18 points, about 90 minutes.

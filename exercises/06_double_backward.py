@@ -272,7 +272,7 @@ grade("repair-hessian", CrossEntropy)
 # %% [markdown]
 # ## 8 · A path is missing (1 point · medium · 7 minutes)
 #
-# This `Cube` saves an intermediate, so a path is missing in its second derivative:
+# This `Cube` saves an intermediate, so a path is missing from its second derivative:
 #
 # ```python
 # class Cube(Function):

@@ -12,7 +12,7 @@
 # **Constraints for every exercise:**
 #
 # - `backward` is a formula that you derive and write down. It does not call autograd.
-# - `ctx.save_for_backward` saves all tensors that `backward` needs. Numbers are attributes of `ctx`.
+# - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - The last dimension holds the classes to choose from. The tensors may have any number of dimensions before it.
 #
