@@ -66,6 +66,38 @@ def test_the_calls_that_are_made_on_the_cpu_find_the_same(
     assert bool(on_cpu.repair) == bool(plain.repair)
 
 
+class Doubled(Function):
+    """It refuses complex numbers, which stand for tensors on the CPU in the test below."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        if x.is_complex():
+            raise RuntimeError("the kernel needs a GPU")
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return 2 * grad_output
+
+
+def test_the_report_says_what_a_function_that_needs_a_gpu_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def moved(value: Any) -> Any:
+        real = isinstance(value, Tensor) and not value.is_complex()
+        return value.to(torch.complex128) if real else value
+
+    monkeypatch.setattr(session, "on_cpu", moved)
+    diagnosis = diagnose(Doubled, torch.randn(3, 4))
+
+    assert diagnosis.ok
+    assert diagnosis.limits == (
+        "no calls that could make an index invalid (batches, dim arguments, 0-dim inputs, extreme "
+        "inputs), because your Function does not run on the CPU",
+    )
+    assert "batches" not in " ".join(diagnosis.examined[:-1])
+
+
 class Turned(Function):
     """The columns of a 4-column matrix, each moved by one. ``backward`` moves them on, not back."""
 

@@ -82,8 +82,8 @@ def examined(
     first = ", ".join((_CONTRACT, _LINEARITY, *[_VALUES] * some))
     full = [_FULL] * (level == "full")
     further = [*_STANDARD, *full]
-    if seen[0].left_out:
-        missed = _words_of(seen[0].left_out)
+    if left_out := (*seen[0].left_out, *_left_out_on_a_device(seen[0])):
+        missed = _words_of(left_out)
         names = [look.__name__ for look in (*ALWAYS, *PROBES[level])]
         further = [", ".join(word for word in _words_of(names) if word not in missed)]
     return (first, *further, *by_design(seen[0], intentional))
@@ -93,6 +93,22 @@ def without_time(evidence: Evidence) -> Iterator[str]:
     """Yield a sentence that names what there was no time for."""
     if names := evidence.left_out:
         yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
+
+
+ON_THE_CPU = ("batch_dimension", "dim_argument", "zero_dim", "extremes")
+
+
+def _left_out_on_a_device(evidence: Evidence) -> tuple[str, ...]:
+    return ON_THE_CPU if evidence.needs_device else ()
+
+
+def without_cpu(evidence: Evidence) -> Iterator[str]:
+    """Yield a sentence that names what is examined only on the CPU, if the Function needs a GPU."""
+    if names := _left_out_on_a_device(evidence):
+        yield (
+            f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
+            "your Function does not run on the CPU"
+        )
 
 
 def _words_of(probes: Collection[str]) -> list[str]:

@@ -483,6 +483,7 @@ class Evidence:
     second_order_required: bool = False  # double_backward=True
     variants: Variants = field(default_factory=Variants)
     left_out: tuple[str, ...] = ()
+    needs_device: bool = False  # it does not run on CPU copies of its inputs
 
     def name(self, position: int) -> str:
         """Return the argument's name at a position."""

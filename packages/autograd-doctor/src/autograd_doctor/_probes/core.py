@@ -216,7 +216,9 @@ def _looked_further(
             left_out.append(look.__name__)
         else:
             found = look(session, found)
-    return replace(found, left_out=tuple(left_out))
+    on_the_cpu = session.on_cpu()
+    needs_device = on_the_cpu is not session and isinstance(attempt(on_the_cpu.run), Failure)
+    return replace(found, left_out=tuple(left_out), needs_device=needs_device)
 
 
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
