@@ -152,10 +152,11 @@ class Result:
         if self.status != "wrong" or self.stage == "rule":
             return
         if self.repair:
-            shown = [*repair_rows(self.repair)]
-            yield from (
-                shown if self.stage == "repair" else (row for row in shown if row[0] == "repair")
-            )
+            if self.stage == "repair":
+                yield from repair_rows(self.repair)
+            else:
+                for change in self.repair.changes:
+                    yield "look at", f"line {change.line} of {self.repair.where}"
 
     def _ipython_display_(self) -> None:
         """Show the verdict at once, and the repair when it is found."""

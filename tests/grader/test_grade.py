@@ -680,7 +680,7 @@ def test_the_second_is_told_what_was_derived_and_the_line(before: str) -> None:
     told = str(grade("swish", swish(WRONG_SLOPE)))
 
     assert "lacks the term `-2 · grad_output · output ·" in told
-    assert "repair   change line 11 of the cell" in told
+    assert "look at  line 11 of the cell" in told
     assert RIGHT_SLOPE not in told
 
 
@@ -704,7 +704,7 @@ def test_a_notebook_shows_the_verdict_before_it_searches(
     assert "repair" not in verdict
     assert repair.splitlines() == [
         "Swish · where to look",
-        "  repair   change line 11 of the cell",
+        "  look at  line 11 of the cell",
     ]
 
 

@@ -19,8 +19,8 @@ EXERCISE = LocatingExercise(
     rule="wrong-mark-dirty",
     wrong_lines="1",
     lines={
-        "2": "A copy would be better, but this line does not cause the error: PyTorch makes a "
-        "view of the input for you.",
+        "2": "A copy would be better, but this line does not cause the error: PyTorch takes the "
+        "input and makes a view of it.",
         "3": "The author wants a tenth of the gradient.",
     },
     experiment="d",
