@@ -142,7 +142,7 @@ grade("weighted-sum", WeightedSum)
 #
 # $$y = \min(\max(x, 0), \text{ceiling})$$
 #
-# At the kinks $x = 0$ and $x = \text{ceiling}$, no derivative exists, so you choose a convention. PyTorch's documented rule gives 0 at both (as `relu6` does), and `torch.clamp` in PyTorch 2.13 gives 1 at both.
+# At the kinks $x = 0$ and $x = \text{ceiling}$, no derivative exists, so you choose a convention. PyTorch's documented rule gives 0 at both (as `relu6` does), whereas `torch.clamp` in PyTorch 2.13 gives 1 at both.
 #
 # **Write** both methods. `ceiling` is a positive Python number.
 #
@@ -266,7 +266,7 @@ print("with the right gradient: 0.12 and 0.00")
 # %% [markdown]
 # Which line is wrong, and which of four experiments shows it? `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading the code, as in a code review. Then run the experiment.
+# An experiment shows the mistake if a correct Function would give a different result. First decide by reading the code, as in a code review. Then run the experiment.
 #
 # - **a** Run `gradcheck` with `beta=1.0` and errors between −3 and 3.
 # - **b** Run `gradcheck` with `beta=0.5` and errors between −3 and 3.

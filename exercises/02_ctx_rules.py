@@ -124,7 +124,7 @@ grade("sort-with-indices", SortWithIndices)
 # | `gain` | a tensor with the shape of the output, `x[..., ::stride].shape` |
 # | `stride`, `training` | a positive integer and a flag |
 #
-# **Write** the three methods. If the layer leaves out an element, the gradient of this element is 0.
+# **Write** the three methods. If the layer leaves out an element, that element's gradient is 0.
 #
 # **Constraints:**
 #
@@ -228,7 +228,7 @@ grade("frozen-target", FrozenTargetLoss)
 #
 # Each card shows a broken Function with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows the mistake. For example, `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result in it. First decide by reading the code, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
+# An experiment shows the mistake if a correct Function would give a different result. First decide by reading the code, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
 
 # %% [markdown]
 # ### 6 · The skip connection (1 point · easy · 5 minutes)

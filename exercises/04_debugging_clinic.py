@@ -65,7 +65,7 @@ from autograd_course.lesson import five_steps
 #
 # Six of the twelve pass `gradcheck`. Three have **two mistakes**, and the first one hides the second. If `grade` says `wrong` again but names another rule, you have repaired the first one.
 #
-# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it. For a hint, run `hint("name-temperature")` in a new cell.
+# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. For a hint, run `hint("name-temperature")` in a new cell.
 
 # %% [markdown]
 # ## Core exercises

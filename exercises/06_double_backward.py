@@ -345,7 +345,7 @@ for name, swish in (("PyTorch's silu", torch.nn.functional.silu), ("Swish", Swis
     print(f"gradient of the penalty with {name}: {of_penalty.item():.3f}")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result in it. `suspect = "1a"` means line 1 and experiment a.
+# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result. `suspect = "1a"` means line 1 and experiment a.
 #
 # - **a** Run `gradcheck` on 50 numbers between −5 and 5.
 # - **b** Compute the gradient with `create_graph=True`, differentiate it with respect to `grad_output`, and compare the result with that of `silu`.
@@ -369,4 +369,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take a Function from a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If the report has no error, you can use its gradient in a penalty. Otherwise you know three repairs. If none of them fits, raise an error in `backward`.
+# Take a Function from a real project, and run `diagnose(F, inputs, double_backward=True)` on it. If the report shows no error, you can use the gradient of your Function in a penalty. If it does, you know three ways to fix it. If none of them fits, raise an error in `backward`.

@@ -260,7 +260,7 @@ grade("merge-halves", merge)
 # %% [markdown]
 # ## Tier 4 · Tiles ★ (5 points · hard · 55 minutes · needs "Dropout without a mask")
 #
-# Tier 3 does not *save* the matrix of scores, but it computes the whole matrix twice. Now no tensor has this size at any time. Forward and backward go through tiles of `block` queries and `block` keys.
+# Tier 3 does not *save* the matrix of scores, but it computes the whole matrix twice. Now no tensor has this size at any time. `forward` and `backward` both loop over tiles of `block` queries and `block` keys.
 #
 # - `causal`: if it is True, query $i$ sees the keys $0 \dots i$.
 # - `dropout_p`, `seed`: after the softmax, dropout sets some weights to 0 and multiplies the others by $1 / (1 - p)$. The seed and the position of a weight in the whole matrix decide whether the weight is dropped, so backward can recompute any tile. The helper below does this. All heads share one pattern.
@@ -282,7 +282,7 @@ def dropout_factor(i: int, j: int, tile: Tensor, p: float, seed: int) -> Tensor:
 #
 # **Write** both methods and any helper functions.
 #
-# **Constraints:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements, which are four tiles. Another `block` makes tiles of that size: with 24 queries and `block=2`, no tensor has more elements than `q`. At any moment, the tensors of both passes take at most half of the memory of all 128×128 scores. The saved tensors stay within the budget of tier 3.
+# **Constraints:** for 128 queries of width 4 and `block=16`, no operation of either pass returns a tensor of more than 1,024 elements, which are four tiles. `block` sets the size of the tiles: with 24 queries and `block=2`, no tensor has more elements than `q`. At no point, in either pass, do the tensors take more than half of the memory that the full 128×128 matrix would need. The saved tensors stay within the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-tiled", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -69,9 +69,9 @@ class Square(Function):
 grade("square", Square)
 
 # %% [markdown]
-# The report names the *rule* that the answer breaks and shows one element where the value is
-# wrong. To read more about a rule, import `explain` from `autograd_course` and pass it the rule's
-# name.
+# The report names the *rule* that the answer breaks and shows one element where the value is wrong.
+# The numbers are rounded to four digits. To read more about a rule, import `explain` from
+# `autograd_course` and pass it the rule's name.
 #
 # **Your turn.** Change one character in `forward` so that it computes the square, and run the cell
 # again. Now the report is about `backward`, which still returns the gradient of $2x$. You can leave

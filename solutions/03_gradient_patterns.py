@@ -335,7 +335,7 @@ for sentence in (0, 1):
 print("with the right gradient: 0.35 and 0.01")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result.
 #
 # - **a** Compare the output for a padded sentence with the mean of its real tokens.
 # - **b** Run `gradcheck` on a batch without padding.

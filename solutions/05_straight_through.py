@@ -272,7 +272,7 @@ for start in (0.1, 0.5):
     print(f"start {start}: x = {x.item():.1f} and a loss of {loss.item():.1f} after 20 steps")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result in it. All experiments use $\alpha = 1$.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. All experiments use $\alpha = 1$.
 #
 # - **a** Run `gradcheck` at x = −1, 0.5 and 2.
 # - **b** Compare both gradients with those of the surrogate at x = −1, 0.4, 0.6 and 2.
@@ -376,7 +376,7 @@ class BinaryLinear(nn.Module):
 # - The weights were learned: gradients other than zero arrived at them.
 # - At least 90% of 400 digits that it has not seen are right. (Guessing gives 10%.)
 #
-# Training may take 30 seconds on the CPU. A net of the lesson's size takes about one second. If the net is an `nn.Module`, the grader puts it into `eval()` mode before it asks for predictions.
+# Training may take 30 seconds on the CPU. A network the size of the one in the lesson takes about one second. If the net is an `nn.Module`, the grader puts it into `eval()` mode before it asks for predictions.
 #
 # Before you grade, test your net in a new cell, with your own split:
 #

@@ -15,11 +15,6 @@ def normal(rng: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=rng, dtype=torch.float64, device="cpu")
 
 
-def short(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return standard normal numbers with two digits after the point, for a check by hand."""
-    return normal(rng, *shape).mul(100).round().div(100)
-
-
 def positive(rng: torch.Generator, *shape: int) -> Tensor:
     """Return numbers between 0.5 and 2."""
     return 0.5 + 1.5 * torch.rand(shape, generator=rng, dtype=torch.float64, device="cpu")

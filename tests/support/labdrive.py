@@ -234,7 +234,17 @@ class Lab:
         self.page.evaluate(RUN_ALL, timeout * SECONDS)
 
     def surprises(self) -> list[str]:
-        """Return the cells that raised though they should not, or did not though they should."""
+        """Return the cells that raised though they should not, or did not though they should.
+
+        On a busy machine, the message of an error comes after the end of its cell.
+        """
+        for _ in range(20):
+            if not (found := self._surprises()):
+                break
+            self.page.wait_for_timeout(250)
+        return found
+
+    def _surprises(self) -> list[str]:
         found = []
         for number, cell in enumerate(self.cells()):
             outputs = cell.get("outputs", ())

@@ -1,7 +1,7 @@
 """Linear with optional bias
 
-1. Write down the shapes of x, weight, bias and grad_output for a batch of 4, 3 inputs, 2 outputs.
-   Which product of grad_output with one of the others has the shape of weight?
+1. Write down the shapes of x, weight, bias and grad_output for a batch of size 4, with 3 inputs and
+   2 outputs. Which product of grad_output with one of the others has the shape of weight?
 2. For a batch: grad_x = g W, grad_W = gᵀ x. forward added the bias to every row, so its gradient
    collects g from every row. More leading dimensions are just more rows: flatten them.
 3. Let rows = grad_output.reshape(-1, weight.shape[0]) and flat_x = x.reshape(-1, weight.shape[1]).

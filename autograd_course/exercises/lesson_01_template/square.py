@@ -12,7 +12,7 @@ from torch import Tensor
 
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.sampling import shaped, short
+from autograd_course.grader.sampling import normal, shaped
 
 
 def square(x: Tensor) -> Tensor:
@@ -28,6 +28,6 @@ EXERCISE = FunctionExercise(
     section="What backward is asked for",
     section_is_on_backward=True,
     reference=square,
-    samplers=shaped(short),
+    samplers=shaped(normal),
     checks=CONDUCT,
 )

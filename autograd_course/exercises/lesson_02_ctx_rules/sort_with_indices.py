@@ -5,8 +5,8 @@
 2. values[i] = x[indices[i]], so each gradient goes back to the place that its index names. This is
    the opposite of gathering. backward also receives a gradient for the indices and ignores it.
 3. Save the indices. In backward, return torch.zeros_like(grad_values).scatter(-1, indices,
-   grad_values), and None for descending. Integers need no mark, but
-   ctx.mark_non_differentiable(indices) in setup_context informs the reader.
+   grad_values), and None for descending. Integers need no mark, but with
+   ctx.mark_non_differentiable(indices) in setup_context, your readers see what you mean.
 """
 
 from typing import Any

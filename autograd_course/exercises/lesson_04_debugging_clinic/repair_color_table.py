@@ -1,6 +1,6 @@
 """Repair: a thousand pixels count as a dozen
 
-1. The dtype of the gradient is one mistake, and the owner's report is about the other one. Repair
+1. The wrong dtype of the gradient is one mistake. The owner's report is about the other one. Repair
    the dtype first, and run diagnose on your class.
 2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
    if an index appears several times, an assignment keeps only one of the values. += on an index

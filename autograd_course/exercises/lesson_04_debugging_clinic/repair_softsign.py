@@ -2,8 +2,8 @@
 
 1. Which object keeps which alive? The output holds its grad_fn, which is ctx. What holds the
    output?
-2. An output as an attribute of ctx closes a cycle: each of the two keeps the other alive. PyTorch
-   has a place for outputs that does not close a cycle. (detach() or deleting the attribute in
+2. An output stored as an attribute of ctx creates a cycle: each of the two keeps the other alive.
+   PyTorch has a place for outputs that does not create one. (detach() or deleting the attribute in
    backward helps only in some cases.)
 3. In forward: y = x / (1 + x.abs()), then ctx.save_for_backward(y), then return y. In backward:
    (y,) = ctx.saved_tensors.

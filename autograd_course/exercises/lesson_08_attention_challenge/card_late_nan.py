@@ -1,7 +1,7 @@
 """Card: nan after twenty steps
 
-1. forward is right, so the first nan is in a gradient. Some number in backward is not finite. What
-   grows while this model trains?
+1. forward is right, so the first nan is in a gradient. backward computes a number that is not
+   finite. What grows while this model trains?
 2. Training makes the softmax sharper, so the scores grow. One line of backward works for small
    scores but not for large ones.
 3. torch.softmax subtracts the largest score of a row before it calls exp. One line of backward

@@ -2,8 +2,8 @@
 
 1. The output of a half is an average over its keys. Its log-sum-exp says how much weight these keys
    have. Which sum does the softmax over all keys divide by?
-2. The new log-sum-exp is the logarithm of exp(lse_a) + exp(lse_b). Half A has the share exp(lse_a -
-   lse) of the weight, and half B has the rest. Never compute exp(lse_a) alone.
+2. The new log-sum-exp is the logarithm of exp(lse_a) + exp(lse_b). Half A has a fraction
+   exp(lse_a - lse) of the weight, and half B has the rest. Never compute exp(lse_a) alone.
 3. lse = torch.logaddexp(lse_a, lse_b). Let safe be lse with 0 in place of -inf. Return exp(lse_a -
    safe) · out_a + exp(lse_b - safe) · out_b, and lse.
 """

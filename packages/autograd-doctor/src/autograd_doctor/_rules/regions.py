@@ -193,7 +193,9 @@ def region(m: Mismatch) -> str | None:
         if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
             certain = threshold.at_zero and instead is not None
         else:
-            certain = threshold.chance < 0.01 or (instead is not None and not _is_a_slice(m))
+            scaled = instead is not None and instead.endswith("times the true gradient")
+            typical = instead is not None and not (scaled and _is_a_slice(m))  # of a mask
+            certain = typical or threshold.chance < 0.01
         if certain:
             return f"{told}`{threshold.text}`{what}"
     if m.coarse:

@@ -145,7 +145,9 @@ def _lost(wrong: SecondDerivative, cause: LostGraph | None) -> str:
 def _because(cause: LostGraph) -> str:
     """Say in a sentence or two where the graph is lost."""
     names = " and ".join(quoted(cause.names))
-    has, it, is_ = ("have", "they", "are") if len(cause.names) > 1 else ("has", "it", "is")
+    several = len(cause.names) > 1
+    has, it, is_ = ("have", "they", "are") if several else ("has", "it", "is")
+    kind = "inputs nor outputs" if several else "an input nor an output"
     if cause.place == "backward":
         return f"In `backward`, {names} gives values without a graph."
     if cause.place == "attribute":
@@ -159,7 +161,7 @@ def _because(cause: LostGraph) -> str:
             "`backward`."
         )
     return (
-        f"`forward` saves {names}, which {is_} neither an input nor an output. For this reason, "
+        f"`forward` saves {names}, which {is_} neither {kind}. For this reason, "
         f"{it} {has} no graph in `backward`."
     )
 
@@ -173,7 +175,7 @@ def _recipe(cause: LostGraph) -> str:
         )
     names = " and ".join(quoted(cause.names)) or "the intermediate result"
     return (
-        f"Compute {names} in `backward`, from saved inputs and with tensor operations. Or return "
+        f"Compute {names} in `backward`, using tensor operations on the saved inputs. Or return "
         "it as an extra output of `forward` and save that."
     )
 

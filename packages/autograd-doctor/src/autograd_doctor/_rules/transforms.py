@@ -15,7 +15,7 @@ from autograd_doctor._rules.rule import (
     rule,
 )
 from autograd_doctor.evidence import Comparison, Evidence, Failure
-from autograd_doctor.formatting import element, number, plain, quoted
+from autograd_doctor.formatting import element, listed, number, plain, quoted
 
 # --------------------------------------------------------------------------------------------------
 # Rules of transforms: forward mode, vmap, torch.compile, torch.func.
@@ -185,7 +185,7 @@ def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
     raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
     if not evidence.omitted or evidence.contract.old_style or not raises:
         return ""
-    names = ", ".join(evidence.omitted)
+    names = listed(quoted(evidence.omitted))
     return (
         f"Pass {names} as well: when `torch.compile` traces `setup_context`, it leaves out "
         "`forward`'s defaults."
