@@ -137,7 +137,7 @@ STATED: dict[str, dict[str, str]] = {
         "Frozen parameters": "thinks of no frozen parts",
     },
     "chunked-row-losses": {
-        "never exists, either in forward": "whole in forward",
+        "must never exist, neither in forward": "whole in forward",
         "or in backward": "whole in backward",
         "at most two numbers for each row": "keeps the softmax",
     },
@@ -149,8 +149,8 @@ STATED: dict[str, dict[str, str]] = {
     "attention-budget": {"save only `q`, `k`, `v`, the mask, the output": "keeps P"},
     "attention-tiled": {
         "no operation of either pass returns a tensor of more": "strips of all keys",
-        "Another `block` makes tiles of that size": "tiles of one size, whatever is asked for",
-        "take at most half of the memory": "all tiles at once in a list",
+        "`block` sets the size of the tiles": "tiles of one size, whatever is asked for",
+        "take more than half of the memory": "all tiles at once in a list",
         "The saved tensors stay within the budget of tier 3": "keeps a copy of q",
     },
     "attention-twice": {
@@ -271,7 +271,7 @@ REASONS = {
     "fake-quantize": ("Published recipes", "belongs in the training loop"),
     "binary-digits": (
         "checks three things", "that really run", "Normalization layers may have",
-        "Guessing gives 10%", "may take 30 seconds", "A net of the lesson's size",
+        "Guessing gives 10%", "may take 30 seconds", "A network the size of the one in the lesson",
         "puts it into `eval()` mode", "Before you grade",
     ),
     "exp-twice": ("the output is a *tensor*",),
