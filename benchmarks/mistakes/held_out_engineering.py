@@ -1170,7 +1170,7 @@ def reference(logits, k):
     return top.softmax(dim=-1), experts
 
 # %% moe_dispatch_1
-"""To undo x[order], backward needs the inverse permutation; the author applies order once more."""
+"""backward must undo x[order] with the inverse permutation. The author applies order once more."""
 WRONG = ["grad = grad_out[order]"]
 RIGHT = ["grad = grad_out[torch.argsort(order)]"]
 NAME = "DispatchTokens"

@@ -161,6 +161,10 @@ def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
     return tuple(None if t is None else t.clone() for t in tensors)
 
 
+def _holds_integers(value: Any) -> bool:
+    return isinstance(value, Tensor) and not is_float(value)
+
+
 def backward_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
 ) -> VjpResult:
@@ -178,10 +182,11 @@ def backward_pass(
                 and session.subject.numbers_left != before
             ):
                 return
-        # In reverse order, integers may be out of order for forward. Then those of the example do.
-        for other in (session.other().on_cpu().with_other_integers(), session.other()):
-            if not isinstance(attempt(other.run), Failure):
-                return
+        other = session.other()
+        # Integers in reverse order may be invalid. A GPU would not survive that.
+        safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
+        if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
+            attempt(other.run)
 
     done = both_ways(session, grad_outputs, between=again if interleaved else None)
     return VjpResult(grad_outputs, done.grads, done.failure)

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.calls import fresh, takes_ctx
 from autograd_doctor._execution.captured_state import CapturedState, TensorState
 from autograd_doctor._execution.isolation import reseed
-from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
+from autograd_doctor._numerics.tensors import as_tuple, is_float, is_number, on_cpu
 from autograd_doctor._source import own_source, stated_design
 from autograd_doctor.errors import CannotDiagnoseError
 
@@ -352,19 +352,19 @@ class Session:
 
     def with_other_integers(self) -> Session:
         """Return a session whose tensors of integers and flags are in reverse order."""
-        inputs = [
-            value.flip(tuple(range(value.dim())))
-            if isinstance(value, Tensor) and not is_float(value)
-            else value
-            for value in self.inputs
-        ]
-        return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
+        return self.with_inputs(
+            {
+                position: value.flip(tuple(range(value.dim())))
+                for position, value in enumerate(self.inputs)
+                if isinstance(value, Tensor) and not is_float(value)
+            }
+        )
 
     def others_in_form(self) -> Iterator[Session]:
         """Yield sessions on other values with another number, or with one more row of an input."""
         other = self.other()
         for position, value in enumerate(other.inputs):
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 for instead in (value + 1, value - 1, 1, 2):
                     yield other.with_inputs({position: instead})
         longer = {

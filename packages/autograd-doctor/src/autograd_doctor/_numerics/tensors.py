@@ -31,7 +31,7 @@ def is_plain(value: Any, deepest: int = 20) -> bool:
 
 
 def on_cpu(value: Any) -> Any:
-    """Return a tensor's copy on the CPU. What is there already, or is no tensor, is returned."""
+    """Return a CPU copy of a tensor on another device, and every other value as it is."""
     if not isinstance(value, Tensor) or value.device.type in ("cpu", "meta"):
         return value
     return value.detach().cpu().requires_grad_(value.requires_grad)
@@ -58,6 +58,11 @@ def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
         for i, (was, now) in enumerate(zip(before, after, strict=True))
         if isinstance(was, Tensor) and not was.is_meta and not same_bytes(was, now.detach())
     )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a plain number. A flag is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def as_number(value: Any) -> float | None:

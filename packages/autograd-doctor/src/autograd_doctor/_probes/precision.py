@@ -388,7 +388,7 @@ def _masked(
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):
-            continue  # it is no score that a mask removes
+            continue  # this input holds no scores, so nobody masks it by -inf
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
         yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)

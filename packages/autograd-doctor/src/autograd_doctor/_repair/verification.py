@@ -17,7 +17,7 @@ from torch.autograd import Function
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
-from autograd_doctor._numerics.tensors import as_tuple, is_float, on_cpu
+from autograd_doctor._numerics.tensors import as_tuple, is_float, is_number, on_cpu
 from autograd_doctor._pipeline import (
     VALUE_FAMILIES,
     Case,
@@ -289,15 +289,11 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
         rng = generator(seed, Stream.SAMPLES)
         pairs = zip(args, whole, strict=True)
         yield "other integers", tuple(_redrawn(v, rng) if it else v for v, it in pairs)
-    if any(map(_is_number, args)):
-        yield "other numbers", tuple(_another(v) if _is_number(v) else v for v in args)
-        zeros = tuple(0.0 * v if _is_number(v) and isinstance(v, float) else v for v in args)
+    if any(map(is_number, args)):
+        yield "other numbers", tuple(_another(v) if is_number(v) else v for v in args)
+        zeros = tuple(0.0 * v if isinstance(v, float) else v for v in args)
         if any(one is not other for one, other in zip(args, zeros, strict=True)):
             yield "the number 0", zeros
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _another(value: Any) -> Any:

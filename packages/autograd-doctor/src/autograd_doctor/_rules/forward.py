@@ -92,7 +92,7 @@ def saved_tensors_in_forward(evidence: Evidence) -> Match | None:
     separate = evidence.forward.read_saved == "setup_context"
     return Match(
         f"`{evidence.forward.read_saved}` reads `ctx.saved_tensors`, which is an empty tuple until "
-        f"it returns.",
+        "it returns.",
         hint=IN_SETUP_CONTEXT if separate else "",
     )
 

@@ -186,16 +186,16 @@ def region(m: Mismatch) -> str | None:
     right = m.known & ~m.wrong
     if m.actual.is_complex() or not bool(right.any()):
         return None
-    instead = _instead(m)
+    typical = _typical_of_masks(m)
+    instead = typical or _scaled(m)
+    explained = typical is not None or (instead is not None and not _is_a_slice(m))
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
     for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
         if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
             certain = threshold.at_zero and instead is not None
         else:
-            scaled = instead is not None and instead.endswith("times the true gradient")
-            typical = instead is not None and not (scaled and _is_a_slice(m))  # of a mask
-            certain = typical or threshold.chance < 0.01
+            certain = threshold.chance < 0.01 or explained
         if certain:
             return f"{told}`{threshold.text}`{what}"
     if m.coarse:
@@ -223,8 +223,8 @@ def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
         yield telling
 
 
-def _instead(m: Mismatch) -> str | None:
-    """Say what the wrong elements hold, where it is one simple thing."""
+def _typical_of_masks(m: Mismatch) -> str | None:
+    """Say what the wrong elements hold, if it is what a wrong mask leaves there."""
     wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
     gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
@@ -237,6 +237,12 @@ def _instead(m: Mismatch) -> str | None:
     for name, value in known_things.items():
         if bool(within(actual, Expected(value, tolerance)).all()):
             return name
+    return None
+
+
+def _scaled(m: Mismatch) -> str | None:
+    """Say by what factor the wrong elements are off, if it is the same for all."""
+    actual, truth = m.actual[m.wrong], m.truth[m.wrong]
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
         if bool(torch.isclose(ratio, ratio[0], rtol=1e-6).all()) and not 0.99 < ratio[0] < 1.01:

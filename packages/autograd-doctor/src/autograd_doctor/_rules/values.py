@@ -866,8 +866,8 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
 
 
 LEAVES_OUT = (
-    "Derive the formula once more. A factor or a term that contains this argument is missing from "
-    "this gradient."
+    "Derive the formula once more. Look for the factor or the term that contains this argument. "
+    "`backward` leaves out this factor or term."
 )
 ADD_SLICES = (
     "The gradients of all uses of an element add up. If `backward` writes slices that overlap, use "
