@@ -442,6 +442,65 @@ def test_a_repair_holds_for_other_numbers(returned: str, tmp_path: Path) -> None
     assert {"other numbers", "the number 0"} <= set(repair.checked_on)
 
 
+ACCIDENTS = {
+    "a quotient by a tensor that may be 0": """
+import torch
+from autograd_doctor import diagnose
+from torch.autograd import Function
+
+
+class Scale(Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        y = scale * x
+        ctx.save_for_backward(scale, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        scale, y = ctx.saved_tensors
+        return grad_output * scale, (grad_output * y).sum()
+
+
+diagnose(Scale, (torch.randn(5), torch.tensor(0.7)))
+""",
+    "parts that are larger than the whole": """
+import torch
+from autograd_doctor import diagnose
+from torch.autograd import Function
+
+
+class Squares(Function):
+    @staticmethod
+    def forward(ctx, x, weight, part):
+        total = x.new_full((), 5.0)
+        for rows in x.split(part):
+            total = total + (rows * rows @ weight).sum()
+        ctx.save_for_backward(x, weight)
+        ctx.part = part
+        return total
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        for rows in x.split(ctx.part):
+            grad_weight = (rows * rows).sum(0) * grad_output
+        return 2 * x * weight * grad_output, grad_weight, None
+
+
+diagnose(Squares, (torch.randn(4, 3), torch.rand(3), 2))
+""",
+}
+
+
+@pytest.mark.parametrize("what", ACCIDENTS)
+def test_an_edit_that_is_right_by_accident_is_not_told(what: str, tmp_path: Path) -> None:
+    repair = diagnosed(ACCIDENTS[what], tmp_path / "accident.py").repair
+
+    told = "".join("".join(it.after) for it in repair.changes) if repair else ""
+    assert not any(wrong in told for wrong in ("/ scale", "ctx.part = total", "(ctx.part"))
+
+
 MISNAMED = """
 import torch
 from autograd_doctor import diagnose

@@ -28,7 +28,7 @@ from autograd_doctor._pipeline import (
 )
 from autograd_doctor._probes.values import with_other_length
 from autograd_doctor._repair.contract import FIXES
-from autograd_doctor._repair.runner import InProcess, edited
+from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
@@ -132,6 +132,8 @@ def _verified(
 ) -> Repair | None:
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
+    if not _whole_numbers(case, seed) <= _whole_numbers(changed, seed):
+        return None
     left = {"your example": _findings_on(changed, case.args, seed)}
     if not has_error(left["your example"]):
         for what, args in others.items():
@@ -157,6 +159,17 @@ def _verified(
     checked_on = ("your example", "other values", *[what for what in left if what in others])
     removes = "" if is_error else finding.rule
     return Repair("", (), checked_on, removes, compute=compute, made=function)
+
+
+def _whole_numbers(case: Case, seed: int) -> set[str]:
+    """Return the attributes of ctx that hold an integer: a count, a length, a dimension.
+
+    A tensor in the place of one may do by chance, if it is large enough for a length.
+    """
+    wanted = [k for k, value in enumerate(case.args) if is_float(value)]
+    graph = graph_of(case.subject, case.args, wanted, (), seed)
+    held = vars(graph.node) if graph else {}
+    return {name for name, value in held.items() if type(value) is int}
 
 
 def rules_on(case: Case, evidence: Sequence[Evidence], seed: int) -> set[str]:
@@ -291,9 +304,19 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
         yield "other integers", tuple(_redrawn(v, rng) if it else v for v, it in pairs)
     if any(map(is_number, args)):
         yield "other numbers", tuple(_another(v) if is_number(v) else v for v in args)
-        zeros = tuple(0.0 * v if isinstance(v, float) else v for v in args)
-        if any(one is not other for one, other in zip(args, zeros, strict=True)):
-            yield "the number 0", zeros
+        if any(isinstance(v, float) for v in args):
+            yield "the number 0", tuple(0.0 if isinstance(v, float) else v for v in args)
+        if any(map(_is_count, args)):
+            yield "the number 1", tuple(1 if _is_count(v) else v for v in args)
+    single = [is_float(value) and value.numel() == 1 for value in args]
+    for k in (k for k, it in enumerate(single) if it):
+        zero = _leaf(torch.zeros_like(args[k]), args[k])
+        yield f"a zero of {tuple(zero.shape)}", (*args[:k], zero, *args[k + 1 :])
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a number may be the length of a part. With parts of 1, there are several."""
+    return type(value) is int and value > 1
 
 
 def _another(value: Any) -> Any:
