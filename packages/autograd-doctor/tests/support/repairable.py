@@ -488,6 +488,102 @@ MISTAKES += [
 ]
 
 
+class Parts(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
+        ctx.save_for_backward(x, w)
+        return torch.cat([rows @ w for rows in x.split(2)])
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        x, w = ctx.saved_tensors
+        grad_w = torch.zeros_like(w)
+        for rows, g in zip(x.split(2), grad_output.split(2), strict=True):
+            grad_w = (rows * g[:, None]).sum(0)
+        return grad_output[:, None] * w, grad_w
+
+
+class Lookup(Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(table, index)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        table, index = ctx.saved_tensors
+        grad_table = torch.zeros_like(table)
+        grad_table[index] += grad_output
+        return grad_table, None
+
+
+class Sparse(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, row: Tensor, col: Tensor) -> Tensor:
+        ctx.save_for_backward(row, col)
+        return torch.zeros_like(x).index_add_(0, row, x[col])
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
+        row, col = ctx.saved_tensors
+        grad_x = torch.zeros_like(grad_output)
+        grad_x.index_add_(0, row, grad_output[col])
+        return grad_x, None, None
+
+
+class Reordered(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x[order]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return grad_output[order], None
+
+
+class Last(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
+        ctx.save_for_backward(x, lengths)
+        return x[torch.arange(len(x)), lengths - 1].exp()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        x, lengths = ctx.saved_tensors
+        rows = torch.arange(len(x))
+        grad_x = torch.zeros_like(x)
+        grad_x[rows, lengths] = grad_output
+        return grad_x * x.exp(), None
+
+
+class Behind(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = x.cumsum(0)
+        ctx.save_for_backward(y)
+        return y.log()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return (grad_output / y).cumsum(0)
+
+
+class Turned(Function):
+    @staticmethod
+    def forward(ctx: Any, phase: Tensor, length: Tensor) -> Tensor:
+        y = torch.polar(length.exp(), phase)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, Tensor]:
+        (y,) = ctx.saved_tensors
+        return (y.conj() * grad_output).real, (y.conj() * grad_output).real
+
+
 class Reflected(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, pad: int) -> Tensor:
@@ -572,5 +668,54 @@ MISTAKES += [
         lambda: (draw(4) + 2, draw(4, seed=1)),
         ["along = r * grad_output"],
         ["along = grad_output / r"],
+    ),
+    Mistake(
+        "a sum that each part overwrites",
+        Parts,
+        lambda: (draw(5, 2), draw(2, seed=1)),
+        ["grad_w = (rows * g[:, None]).sum(0)"],
+        ["grad_w += (rows * g[:, None]).sum(0)"],
+    ),
+    Mistake(
+        "several contributions to one element",
+        Lookup,
+        lambda: (draw(4), torch.tensor([0, 2, 2])),
+        ["grad_table[index] += grad_output"],
+        ["grad_table.index_put_((index,), grad_output, accumulate=True)"],
+    ),
+    Mistake(
+        "rows and columns of a sparse matrix",
+        Sparse,
+        lambda: (draw(3, 2), torch.tensor([0, 1, 1, 2]), torch.tensor([2, 2, 0, 0])),
+        ["grad_x.index_add_(0, row, grad_output[col])"],
+        ["grad_x.index_add_(0, col, grad_output[row])"],
+    ),
+    Mistake(
+        "a permutation that is not undone",
+        Reordered,
+        lambda: (draw(4, 2), torch.tensor([2, 0, 3, 1])),
+        ["return grad_output[order], None"],
+        ["return grad_output[order.argsort()], None"],
+    ),
+    Mistake(
+        "the element before",
+        Last,
+        lambda: (draw(3, 5), torch.tensor([1, 4, 2])),
+        ["grad_x[rows, lengths] = grad_output"],
+        ["grad_x[rows, lengths - 1] = grad_output"],
+    ),
+    Mistake(
+        "a sum from the start",
+        Behind,
+        lambda: (draw(5) + 3,),
+        ["return (grad_output / y).cumsum(0)"],
+        ["return (grad_output / y).flip(0).cumsum(0).flip(0)"],
+    ),
+    Mistake(
+        "the imaginary part",
+        Turned,
+        lambda: (draw(4), draw(4, seed=1)),
+        ["return (y.conj() * grad_output).real, (y.conj() * grad_output).real"],
+        ["return (y.conj() * grad_output).imag, (y.conj() * grad_output).real"],
     ),
 ]

@@ -471,8 +471,42 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 if isinstance(part, ast.Slice):
                     if part.step is None and (part.lower or part.upper):
                         yield place, _moved(part, step)
-                elif loops & _names_in([part]):
+                elif loops & _names_in([part]) or isinstance(part, ast.Name):
                     yield place, _plus(part, step)
+
+
+def inverse_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x[order.argsort()]`` for ``x[order]``, which undoes a permutation."""
+    for _, node in scope.places if scope.mentions("sort|perm|order") else ():
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
+            yield (node, "slice", None), _method(node.slice, "argsort()")
+
+
+def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``out.index_add_(0, col, x[row])`` for ``out.index_add_(0, row, x[col])``."""
+    for place, node in scope.places:
+        if isinstance(node, ast.Assign | ast.Expr | ast.AugAssign | ast.Return):
+            indices = dict.fromkeys(_names_as_indices(node))
+            for pair in combinations(indices, 2):
+                yield place, _exchanged(node, dict([pair, pair[::-1]]))
+
+
+def _exchanged(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
+    """Return a statement with other names in the place of some."""
+    (made,) = ast.parse(ast.unparse(statement)).body
+    for node in ast.walk(made):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return made
+
+
+def _names_as_indices(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        match part:
+            case ast.Subscript(slice=ast.Name(name)):
+                yield name
+            case ast.Call(ast.Attribute(attr=call), [_, ast.Name(name), *_]) if "index" in call:
+                yield name
 
 
 def _moved(part: ast.Slice, step: int) -> ast.expr:
@@ -596,6 +630,13 @@ def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     other = pair[1 - pair.index(node.func.attr)]
                     new = ast.Attribute(node.func.value, other, ast.Load())
                     yield (node, "func", None), new
+    for place, node in scope.places:
+        if isinstance(node, ast.Attribute) and node.attr in PARTS:
+            other = PARTS[1 - PARTS.index(node.attr)]
+            yield place, ast.Attribute(node.value, other, ast.Load())
+
+
+PARTS = ("real", "imag")  # of a complex number
 
 
 def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -810,10 +851,36 @@ def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x[i] += y`` for ``x[i] = y``, in a loop whose parts overlap."""
+    """``x[i] += y`` for ``x[i] = y`` where parts overlap, ``s += y`` for ``s = y`` in a loop."""
+    in_loops = {
+        id(statement)
+        for _, node in scope.places
+        if isinstance(node, ast.For | ast.While)
+        for statement in ast.walk(node)
+    }
+    known: set[str] = set()  # before the loop, in the order of the source
     for place, node in scope.places:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            yield place, ast.AugAssign(node.targets[0], ast.Add(), node.value)
+        if not isinstance(node, ast.Assign):
+            continue
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript):
+            yield place, ast.AugAssign(target, ast.Add(), node.value)
+        elif isinstance(target, ast.Name) and id(node) not in in_loops:
+            known.add(target.id)
+        elif isinstance(target, ast.Name) and target.id in known:
+            yield place, ast.AugAssign(target, ast.Add(), node.value)
+
+
+def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y``, which loses repeated ones."""
+    for place, node in scope.places:
+        match node:
+            case ast.AugAssign(ast.Subscript(ast.Name(name), index), ast.Add(), value):
+                parts = index.elts if isinstance(index, ast.Tuple) else [index]
+                if all(isinstance(part, ast.Name | ast.Call | ast.BinOp) for part in parts):
+                    where = ast.unparse(ast.Tuple([*parts], ast.Load()))
+                    call = f"{name}.index_put_({where}, {ast.unparse(value)}, accumulate=True)"
+                    yield place, ast.Expr(parse(call))
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -890,6 +957,8 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.names:
             for text in ("1 - {}", "1 + {}", "{} ** 2", "{} ** 3"):
                 yield place, parse(text.format(ast.unparse(node)))
+            if scope.mentions("std|var"):
+                yield place, parse(f"{ast.unparse(node)} - 1")
 
 
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1010,8 +1079,7 @@ def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                     value, *dims = dims
                 if dims:
                     dim = ast.unparse(dims[0])
-                    text = f"{ast.unparse(value)}.flip({dim}).{call}({dim}).flip({dim})"
-                    yield place, parse(text)
+                    yield place, _method(value, f"flip({dim}).{call}({dim}).flip({dim})")
 
 
 SUMS = (
@@ -1163,6 +1231,9 @@ KINDS = (
     Kind("a slice from the end", 1.2, slices_from_the_end),
     Kind("a neighbor", 1.35, neighbors),
     Kind("an addition", 1.2, added_to),
+    Kind("an accumulation", 1.1, accumulated),
+    Kind("indices exchanged", 1.2, exchanged_indices),
+    Kind("an inverse order", 1.2, inverse_orders),
     Kind("a sign inside", 1.5, opposite_signs_inside),
     Kind("a shape", 2.1, missing_shapes),
     Kind("a simpler function", 1.4, simpler_functions),

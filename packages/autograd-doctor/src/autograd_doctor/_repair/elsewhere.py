@@ -11,14 +11,14 @@ import ast
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any
 
 from torch.autograd import Function
 
 from autograd_doctor._execution.calls import attempt
-from autograd_doctor._execution.session import Session, Subject
+from autograd_doctor._execution.session import Run, Session, Subject
 from autograd_doctor._repair.edits import made_together
 from autograd_doctor._repair.runner import (
     Graph,
@@ -151,20 +151,21 @@ def answers_to(
             answers.append(None)
             continue
         if graph is None or any(name != "backward" for name in sources) or not question.sent:
-            run = _run(edited(subject, function), question, seed)
-            if run is None or not question.sent:
-                answers.append(None if run is None else [run.returned])
+            again = partial(_run, edited(subject, function), question, seed)
+            run = attempt(again)
+            if isinstance(run, Failure) or not question.sent:
+                answers.append(None if isinstance(run, Failure) else [run.returned])
                 continue
-            graph = Graph(run, question.sent) if any(t.grad_fn for t in run.tensors) else None
+            has_graph = any(out.grad_fn is not None for out in run.tensors)
+            graph = Graph(run, question.sent, again) if has_graph else None
         answers.append(None if graph is None else [*graph.answers(function.backward)])
         if any(name != "backward" for name in sources):
             graph = None  # it is that of another forward
     return answers
 
 
-def _run(subject: Subject, question: Question, seed: int) -> Any:
-    run = attempt(Session(subject, question.inputs, question.wanted, seed).run)
-    return None if isinstance(run, Failure) else run
+def _run(subject: Subject, question: Question, seed: int) -> Run:
+    return Session(subject, question.inputs, question.wanted, seed).run()
 
 
 def _function(subject: Subject, sources: Sources) -> type[Function] | None:

@@ -156,19 +156,34 @@ def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
 
 
 class Graph:
-    """The graph of one forward pass, to whose node cotangents are handed again and again."""
+    """The graph of one forward pass, to whose node cotangents are handed again and again.
 
-    def __init__(self, run: Run, sent: Sequence[Sequence[Tensor | None]]) -> None:
-        self.node = own_node(run)
-        self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as they do
+    An edited backward may write into what forward saved. Then another forward pass is made.
+    """
+
+    def __init__(
+        self, run: Run, sent: Sequence[Sequence[Tensor | None]], again: Callable[[], Run]
+    ) -> None:
+        self._again = again
+        self._take(run)
         zeros = getattr(self.node, "materialize_grads", True)
         self._sent = [
             tuple(
                 torch.zeros_like(out) if g is None and zeros else g
-                for g, out in zip(handed_over(run.returned, each), run.returned, strict=True)
+                for g, out in zip(handed_over(self._outputs, each), self._outputs, strict=True)
             )
             for each in sent
         ]
+
+    def _take(self, run: Run) -> None:
+        self.node = own_node(run)
+        self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as they do
+        self._versions = self._written()
+
+    def _written(self) -> list[int]:
+        """Return how often the tensors that the node holds have been written to."""
+        held = (*getattr(self.node, "saved_tensors", ()), *vars(self.node).values())
+        return [value._version for value in held if isinstance(value, Tensor)]
 
     def answers(self, backward: Callable[..., Any]) -> Iterator[Returned]:
         """Yield what a backward returns for each of the cotangents."""
@@ -180,6 +195,15 @@ class Graph:
                 return as_tuple(backward(self.node, *map(_copy, sent)))
         except USERS:
             return None
+        finally:
+            if self._is_stale():
+                self._take(self._again())
+
+    def _is_stale(self) -> bool:
+        try:
+            return self._written() != self._versions
+        except USERS:  # PyTorch hands over no saved tensor that was written to
+            return True
 
 
 ONLY = ("backward",)
@@ -197,10 +221,11 @@ def graph_of(
     seed: int,
 ) -> Graph | None:
     """Return the graph of one forward pass, ``None`` if there is none."""
-    run = attempt(partial(_run, subject, inputs, wanted, seed))
+    again = partial(_run, subject, inputs, wanted, seed)
+    run = attempt(again)
     if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
         return None
-    return Graph(run, sent)
+    return Graph(run, sent, again)
 
 
 def _run(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: int) -> Run:

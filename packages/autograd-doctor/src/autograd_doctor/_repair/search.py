@@ -350,7 +350,9 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
     """Yield the same edit in all places, and in two of them: people repeat a mistake."""
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
-        if isinstance(edit.old, ast.Name | ast.Attribute | ast.Constant) and isinstance(
+        if edit.kind == "an accumulation":
+            groups.setdefault((edit.kind, "", ""), []).append(edit)
+        elif isinstance(edit.old, ast.Name | ast.Attribute | ast.Constant) and isinstance(
             edit.new, ast.expr
         ):
             key = edit.kind, ast.unparse(edit.old), ast.unparse(edit.new)

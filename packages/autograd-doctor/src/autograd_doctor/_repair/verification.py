@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.isolation import Stream, generator
-from autograd_doctor._execution.session import subject_of
+from autograd_doctor._execution.session import Session, subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
 from autograd_doctor._numerics.tensors import as_tuple, is_float, is_number, on_cpu
 from autograd_doctor._pipeline import (
@@ -32,7 +33,7 @@ from autograd_doctor._repair.runner import InProcess, edited, graph_of
 from autograd_doctor._repair.search import search
 from autograd_doctor._rules import RULES
 from autograd_doctor.errors import CannotDiagnoseError
-from autograd_doctor.evidence import Evidence
+from autograd_doctor.evidence import Evidence, Failure
 from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import listed, sentence
 from autograd_doctor.jacobians import Jacobians, compute_jacobians
@@ -139,7 +140,8 @@ def _verified(
         for what, args in others.items():
             with suppress(CannotDiagnoseError):
                 found_there = _findings_on(changed, args, seed)
-                if any(found.rule in FORWARD_RULES for found in found_there):
+                no_inputs = any(found.rule in FORWARD_RULES for found in found_there)
+                if no_inputs or (found_there and not _is_finite(changed, args, seed)):
                     continue  # these are no inputs for this Function
                 if has_error(found_there):
                     return None
@@ -159,6 +161,12 @@ def _verified(
     checked_on = ("your example", "other values", *[what for what in left if what in others])
     removes = "" if is_error else finding.rule
     return Repair("", (), checked_on, removes, compute=compute, made=function)
+
+
+def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
+    """Whether forward returns finite values, as it does not if it divides by 0."""
+    run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
+    return not isinstance(run, Failure) and all(bool(out.isfinite().all()) for out in run.tensors)
 
 
 def _whole_numbers(case: Case, seed: int) -> set[str]:
@@ -311,7 +319,7 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
     single = [is_float(value) and value.numel() == 1 for value in args]
     for k in (k for k, it in enumerate(single) if it):
         zero = _leaf(torch.zeros_like(args[k]), args[k])
-        yield f"a zero of {tuple(zero.shape)}", (*args[:k], zero, *args[k + 1 :])
+        yield f"args[{k}] = 0", (*args[:k], zero, *args[k + 1 :])
 
 
 def _is_count(value: Any) -> bool:
@@ -324,9 +332,15 @@ def _another(value: Any) -> Any:
 
 
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return other integers between zero and the largest, or other flags."""
+    """Return other integers between zero and the largest, or other flags.
+
+    Integers that all differ may be an order of something, so they are shuffled.
+    """
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
+    if value.unique().numel() == value.numel():
+        order = torch.randperm(value.numel(), generator=rng)
+        return value.flatten()[order.to(value.device)].reshape(value.shape)
     least, most = (int(it) for it in value.aminmax()) if value.numel() else (0, 0)
     other = torch.randint(min(least, 0), most + 1, value.shape, generator=rng)
     return other.to(value)
