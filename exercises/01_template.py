@@ -291,7 +291,7 @@ grade("locate-smooth-l1", suspect)
 # - **d** The loss is `2 * x * y`.
 # - **e** Here `x` has four elements, `y = Square.apply(x)`, and the loss is `y.mean()`. What is the first element of `grad_output`?
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-grad-output", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ..., ...]

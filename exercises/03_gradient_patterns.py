@@ -310,7 +310,7 @@ grade("locate-mean-pooling", suspect)
 # - **d** `table` has four numbers, `index` is `[2, 0, 2]`, and `w` is `[1, 10, 100]`. The loss is `(w * table[index]).sum()`. What is `table.grad[2]`?
 # - **e** `x` has three equal elements, and the loss is `x.softmax(0).sum()`. What is `x.grad[0]`?
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-patterns", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ..., ...]

@@ -290,7 +290,7 @@ grade("repair-hessian", CrossEntropy)
 #
 # The loss is $L = y^2$ with $y = x^3$, at $x = 1$. The true derivatives are $6$ and $30$. Which first and second derivatives does autograd compute with `create_graph=True`? Predict the two numbers before you run anything.
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-second-derivative", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ...]

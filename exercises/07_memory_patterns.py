@@ -5,7 +5,7 @@
 #
 # Lesson 07 showed how to save fewer bytes between forward and backward. Here you write seven Functions and a checkpoint, each within a memory budget. You also predict how many bytes four programs save, and you find a line that wastes memory. You may have solved `elu-by-output` and `swiglu` in the lesson already.
 #
-# **Given:** the task, the formula for forward, and the signatures of all methods and functions. A class has a separate `forward` and `setup_context` if backward needs only inputs and outputs. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
+# **Given:** the task, the formula for forward, and the signatures of all methods and functions. If backward needs only inputs and outputs, the class has separate `forward` and `setup_context` methods. If backward needs an intermediate of forward, the class has a combined `forward`, and the exercise says why.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line. In a class or a function, also replace the `raise` below it.
 #

@@ -201,7 +201,7 @@ grade("jvp-smooth-maximum", SmoothMaximum)
 # - **c** `vmap(vmap(Half.apply))(x)`
 # - **d** `vmap(Whole.apply)(x)`
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-vmap-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]

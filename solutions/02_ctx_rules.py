@@ -3,7 +3,7 @@
 #
 # # 02 · The rules of ctx: exercises
 #
-# First, you will write five Functions that need the rules of lesson 02. You may already have solved `snake` and `sort-with-indices` in the lesson. Then you will read four broken Functions and find the wrong line in each one. At the end, you will predict how many times `backward` runs.
+# First, you will write five Functions that follow the rules from lesson 02. You may already have solved `snake` and `sort-with-indices` in the lesson. Then you will read four broken Functions and find the wrong line in each one. At the end, you will predict how many times `backward` runs.
 #
 # **Given:** the task, the formula for forward, and the name of each class with the signatures of its methods. Each class has a separate `forward` and `setup_context`. The grader also accepts a combined `forward(ctx, …)` without `setup_context`.
 #
@@ -454,7 +454,7 @@ grade("card-twins", suspect)
 # - **c** `y = Double.apply(x)`, then `grad(y, x, retain_graph=True)` twice.
 # - **d** `y = Double.apply(x)` under `torch.no_grad()`, then `grad(x * y, x)`.
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-backward-calls", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]

@@ -78,7 +78,7 @@ from autograd_course.lesson import five_steps
 # - **b** `y = 1 / x`, and `backward` returns `grad_output / x**2`.
 # - **c** `y = x.exp()`, and `backward` returns `x.exp()`.
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-ratios", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ...]
@@ -398,7 +398,7 @@ grade("repair-distance", Distance)
 # %% [markdown]
 # ### 7 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
 #
-# **The owner reports:** "Our Function rotates points in the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and this model does not learn. The run below computes the same loss in both ways. The values agree."
+# **The owner reports:** "Our Function rotates points in the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and their model does not learn. The run below computes the same loss in both ways. The values agree."
 #
 # This `backward` behaves like a compiled kernel, which gets the address of a tensor and reads the numbers in the order in which they are stored.
 
@@ -754,7 +754,7 @@ grade("repair-rms-norm", RMSNorm)
 # %% [markdown]
 # ### 13 · Two masks ★ (optional · 1 + 2 points · easy + medium · 5 + 10 minutes · needs "When forward draws random numbers")
 #
-# **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with the probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout, the network trains. With $p = 0.4$, it diverges, and with a lower learning rate, it diverges later."
+# **The owner reports:** "Our dropout keeps nothing in memory. Each element survives with probability $1 - p$ and is then divided by $1 - p$. The mask would cost memory, so `backward` draws a new one. Without dropout, the network trains. With $p = 0.4$, it diverges, and with a lower learning rate, it diverges later."
 
 
 # %%

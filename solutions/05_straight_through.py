@@ -49,7 +49,7 @@ from autograd_course.lesson import load_digits
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("sign-ste")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("sign-ste")` in a new cell. The first call gives a small hint, the second gives the idea, and the third almost gives away the answer.
 #
 # To test your class before you grade it, pass the surrogate to `diagnose`:
 # `diagnose(SignSTE, (torch.randn(3, 4),), surrogate=lambda x: x.clone())`. Without `surrogate=`, `diagnose` compares your gradient with the true one, which is zero.
@@ -140,7 +140,7 @@ grade("clipped-sign", ClippedSignSTE)
 # - **c** `loss = ClippedSignSTE.apply(4 * x)`
 # - **d** `loss = torch.sign(x) * SignSTE.apply(x)`
 #
-# **Write** the numbers into the list.
+# **Put** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-straight-through", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]
@@ -427,4 +427,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed all exercises, you can give any step function a surrogate gradient, say which one it is, and test it. Lesson 06 differentiates a gradient, and shows what `backward` must look like so that the second derivative is right. Lesson 10 uses the estimators of this lesson for random choices.
+# Once you have passed all the exercises, you can give any step function a surrogate gradient, name the surrogate, and test it. Lesson 06 differentiates a gradient, and shows what `backward` must look like so that the second derivative is right. Lesson 10 applies the estimators from this lesson to random choices.

@@ -224,7 +224,7 @@ grade("card-late-nan", suspect)
 #
 # **Write** both methods. `forward` still returns only the output.
 #
-# **Constraint:** save only `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes of a call with 128 queries.
+# **Constraint:** save only `q`, `k`, `v`, the mask, the output, and one number for each query. The grader counts the bytes that a call with 128 queries saves.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-budget", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -292,7 +292,7 @@ grade("predict-saved-elements", prediction)
 # | `out_a`, `out_b` | `(..., N, F)`: the output for the keys of this half |
 # | `lse_a`, `lse_b` | `(..., N, 1)`: the log-sum-exp $L$ of the scores of this half |
 #
-# **Write** the function that returns the output and the log-sum-exp for all keys. If a query sees no key of a half, this half has $L = -\infty$ and an output of zeros. If it sees no key at all, the result has the same values.
+# **Write** the function that returns the output and the log-sum-exp for all keys. If a query sees no keys of a half, this half has $L = -\infty$ and an output of zeros. If it sees no keys at all, the result has the same values.
 #
 # **Constraint:** nothing overflows, even if the log-sum-exps are in the thousands.
 
@@ -414,7 +414,7 @@ grade("attention-tiled", TiledAttention)
 #
 # **Write** the three methods, without a mask. `forward` returns the pair `(out, lse)`. All saved tensors are now inputs or outputs, so `forward` and `setup_context` are separate.
 #
-# **Constraints:** the first and second derivatives are right. The saved tensors stay within the budget of tier 3.
+# **Constraints:** the first and second derivatives must be correct. The saved tensors stay within the budget of tier 3.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-twice", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -456,7 +456,7 @@ grade("attention-twice", TwiceAttention)
 #
 # **Write** both methods, without a mask. `forward` returns only the output.
 #
-# **Constraint:** the saved tensors stay within the budget of tier 3, in which `k` and `v` count without repetition.
+# **Constraint:** the saved tensors must fit in the budget of tier 3. This budget counts `k` and `v` once, without repetition.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -48,7 +48,7 @@ from autograd_course import grade, hint, progress
 # %% [markdown]
 # ## How to work
 #
-# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("gumbel-soft")` in a new cell. It gives a small hint, the second call gives the idea, and the third almost gives the answer.
+# Write one class, grade it, and only then start the next one. If you are stuck, run `hint("gumbel-soft")` in a new cell. The first call gives a small hint, the second gives the idea, and the third almost gives away the answer.
 
 # %% [markdown]
 # ## 1 · Gumbel-softmax, soft (3 points · medium · 15 minutes)

@@ -154,10 +154,10 @@ STATED: dict[str, dict[str, str]] = {
         "The saved tensors stay within the budget of tier 3": "keeps a copy of q",
     },
     "attention-twice": {
-        "the first and second derivatives are right": "detaches",
+        "the first and second derivatives must be correct": "detaches",
         "The saved tensors stay within the budget of tier 3": "keeps P, and does not use it",
     },
-    "attention-grouped": {"count without repetition": "keeps the repeated keys"},
+    "attention-grouped": {"once, without repetition": "keeps the repeated keys"},
     "repair-dropout": {"its mask is `draw(x, p, generator)`": "seeds PyTorch's generator"},
     "split-rms-norm": {
         "and `setup_context`, and with `backward`": "ctx is still in forward",

@@ -1,7 +1,7 @@
 """Multiply with broadcasting
 
 1. The product rule gives y · g for x, with the shape of the output. Along which dims was x copied?
-   x does not have these dims, or has them with size 1.
+   In each of them, x has size 1, or x does not have this dim.
 2. A copy in the forward pass is a sum in the backward pass. Sum over two kinds of dims. The leading
    dims that x does not have disappear. The dims where x has size 1 keep the size 1.
 3. Write a helper. While the gradient has more dims than x, sum over dim 0. Then for every dim where

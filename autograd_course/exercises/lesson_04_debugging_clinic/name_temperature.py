@@ -3,7 +3,7 @@
 1. Which tensors does forward use, and which of them are its arguments?
 2. Autograd only knows the tensors that you pass to apply. One tensor comes from somewhere else.
 3. temperature is a global variable, so the node in the graph has no edge to it. Which experiment
-   shows the edges?
+   shows the edges of a node?
 """
 
 from autograd_course.grader.exercise import LocatingExercise

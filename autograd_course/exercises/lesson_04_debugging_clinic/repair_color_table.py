@@ -1,12 +1,13 @@
 """Repair: a thousand pixels count as a dozen
 
-1. The wrong dtype of the gradient is one mistake. The owner's report is about the other one. Repair
-   the dtype first, and run diagnose on your class.
+1. One mistake is that the gradient has the wrong dtype. The owner's report is about the other one.
+   Repair the dtype first, and run diagnose on your class.
 2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
    if an index appears several times, an assignment keeps only one of the values. += on an index
-   reads, adds and assigns, so it has the same problem. Which operations add all values?
+   reads, adds and assigns, so it has the same problem. Which operations add up the values of a
+   repeated index?
 3. grad_table.index_put_((index,), (1 - fraction) * grad_output, accumulate=True), and the same for
-   index + 1. (index_add_ also works, for an index with one dimension.)
+   index + 1. (For a one-dimensional index, index_add_ also works.)
 """
 
 import torch

@@ -3,7 +3,7 @@
 1. Pass a vector of ones to forward and ones to backward. Are the zeros of the gradient in the same
    places as the zeros of the output? When they are, compare the other numbers as well.
 2. Either save the mask (one byte for each element), or draw it again from a new generator with the
-   same seed. Then write down dy/dx of an element that dropout keeps.
+   same seed. Then write down dy/dx for an element that dropout keeps.
 3. In forward: ctx.p, ctx.seed = p, seed. In backward: make a
    torch.Generator(grad_output.device).manual_seed(ctx.seed), draw the mask kept with it, and return
    grad_output * kept / (1 - ctx.p).

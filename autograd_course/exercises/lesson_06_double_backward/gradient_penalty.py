@@ -1,7 +1,7 @@
 """Gradient penalty
 
 1. You need the gradient with respect to the samples, not the parameters. But the samples do not
-   require grad. And which property must this gradient have, so that you can differentiate the
+   require grad. And what must be true of this gradient, so that you can differentiate the
    penalty with respect to the parameters?
 2. Create a leaf of your own from x. Call torch.autograd.grad on the summed scores with
    create_graph=True. Compute one norm for each sample over all its other dimensions, and return the

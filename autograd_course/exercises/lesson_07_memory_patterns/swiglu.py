@@ -1,7 +1,8 @@
 """SwiGLU that recomputes
 
-1. y is a product of the two factors s = a σ(a) and b. Each gradient needs the other factor. The
-   gradient of a also needs the derivative of a · σ(a). Which of these can backward compute from a?
+1. y is the product of two factors, s = a σ(a) and b. Each gradient needs the other factor. The
+   gradient with respect to a also needs the derivative of a · σ(a). Which of these can backward
+   compute from a?
 2. Save a and b. In backward, compute sigma = torch.sigmoid(a). The derivative of a σ(a) is in the
    section "Recompute a cheap value".
 3. grad_a = grad_output * b * (sigma + a * sigma * (1 - sigma)), and grad_b = grad_output * a *
