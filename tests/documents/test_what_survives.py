@@ -1,4 +1,4 @@
-"""Every cell of the table in docs/what_survives.md is run, and so is what the page says beside it."""
+"""Every cell of the table in docs/what_survives.md is run, and so are the remarks below it."""
 
 from __future__ import annotations
 

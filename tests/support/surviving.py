@@ -1,6 +1,6 @@
 """Features of a Function, run by the tools that people put around it.
 
-Each Function halves its gradient, so a tool that drops `backward` is found by the gradient it gives.
+Each Function halves its gradient, so the gradient shows whether a tool used `backward`.
 """
 
 from __future__ import annotations
