@@ -87,6 +87,6 @@ def test_export_drops_a_hook_without_a_message() -> None:
 
 
 def test_torch_func_sees_a_function_with_setup_context_and_a_vmap_rule() -> None:
-    slopes = torch.func.vmap(grad(lambda x: surviving.Batched.apply(x, WEIGHT).sum()))(X)
+    slopes = torch.func.vmap(grad(lambda x: surviving.Batched.apply(x[None], WEIGHT).sum()))(X)
 
     assert torch.equal(slopes, torch.full((2, 3), 0.5))
