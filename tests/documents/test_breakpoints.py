@@ -72,6 +72,7 @@ def test_a_line_breakpoint_stops(run: Callable[[], object], expected: int) -> No
         assert line_stops(run) == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.checkout  # Python 3.12 gives debuggers another way to see lines
 @pytest.mark.parametrize(
     ("arguments", "expected"), [((), 1), (("engine",), 0), (("engine", "settrace"), 1)], ids=str

@@ -8,6 +8,7 @@ import pytest
 import surviving
 import torch
 from repository import ROOT
+from sampling import first_rows
 from surviving import WithMask
 from torch import Tensor
 from torch._dynamo.exc import Unsupported
@@ -28,9 +29,11 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             yield
 
 
-@pytest.mark.parametrize("name", surviving.ROWS)
+@pytest.mark.parametrize("name", first_rows(surviving.ROWS))
 def test_a_row_of_the_table_is_what_its_function_does(name: str) -> None:
-    assert surviving.row(name) in LINES
+    row = surviving.row(name)
+
+    assert row in LINES, f"the page must say: {row}"
 
 
 def test_the_table_has_these_rows_and_columns_and_names_the_version() -> None:
