@@ -54,6 +54,10 @@ ELSEWHERE = {
         ),
         "documents/test_readme.py::test_the_formula_reaches_ci",
     ),
+    "breakpoints.md: import pydevd":
+        "documents/test_breakpoints.py::test_the_lines_for_vs_code_are_those_that_were_run",
+    "kinks.md: import torch":
+        "documents/test_kinks.py::test_the_test_on_the_page_passes_for_its_function",
     "programs.md: import torch":
         "documents/test_readme.py::test_a_test_run_ends_with_the_table_shown",
     "programs.md: Function  where defined       calls  verdict":
