@@ -10,9 +10,9 @@ from typing import NamedTuple
 from autograd_doctor.card import as_html, as_text
 
 from autograd_course.grader.review import review
-from autograd_course.grader.state import Record, State
-from autograd_course.grader.store import load, update
 from autograd_course.index import INDEX, LESSONS, Entry, exercises_of, known
+from autograd_course.learner.state import Record, State
+from autograd_course.learner.store import load, update
 from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
