@@ -19,9 +19,10 @@ from barepage import running_browser
 from filelock import FileLock
 from sampling import first_rows
 
-from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
+from autograd_course.grader import CATALOGUE, grade, hint, progress, reset
 from autograd_course.grader.review import MOST
 from autograd_course.index import INDEX
+from autograd_course.learner import store
 from autograd_course.learner.state import State
 from autograd_course.quizzes import bank
 
