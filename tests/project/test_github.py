@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pages import PAGES
 from repository import ROOT
 
 pytestmark = pytest.mark.checkout
@@ -63,9 +64,10 @@ def test_a_workflow_may_only_read_and_runs_once_at_a_time(name: str) -> None:
     assert "secrets." not in str(workflow)
 
 
-def test_one_action_has_one_version() -> None:
+def test_an_action_has_one_version_in_the_workflows_and_on_the_pages() -> None:
     used = {step["uses"] for each in STEPS for step in each.values if "uses" in step}
 
+    used |= {action for page in PAGES for action in re.findall(r"uses: (\S+)", page.read_text())}
     assert len(used) == len({action.partition("@")[0] for action in used})
 
 
