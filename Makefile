@@ -2,7 +2,8 @@
 # make test         run the tests, every notebook and JupyterLab in a browser
 # make thorough     run what `make test` leaves out: the rest of long tables, Colab, nbgrader, fuzzing
 # make quick        run a part of the tests in a few minutes, without processes and browser
-# make check        check lint, formatting, types, import layers and built files
+# make check        check lint, formatting, types, import layers, configuration and built files
+# make hooks        run the parts of `make check` when you commit and push
 # make notebooks    build everything that is derived from a source        (ONLY="01 02"  FORCE=1)
 # make pictures     take the pictures of the README in JupyterLab in Chromium
 # make bench        run the quick form of each benchmark, to see that it runs
@@ -12,11 +13,17 @@
 # make fuzz         run the random tests longer and with new examples     (TIMES=20)
 # make mutants      find changes to references and rules that no test notices  (ONLY=functions/sort.py)
 # make coverage     list the branches that no test runs                   (TESTS=…)
+# make release      build the distributions in dist, install and try them (TAG=v0.1.0)
+# make gpu          run the tests and notebooks, and fail on a machine without a GPU
+# make system       install the system packages that the tests need, with apt
+# make sessions     print the sessions of `make versions` as JSON for the weekly workflow
 # make constraints  pin the newest versions that pyproject.toml and this PyTorch allow
 # make book-pins    pin the newest versions that build the book
 # make clean        remove the environment and all caches
 
 PYTHON ?= python3
+# The oldest Python, as pyproject.toml says.
+OLDEST := $(shell sed -n 's/^requires-python = ">=\(.*\)"/\1/p' pyproject.toml)
 VENV := .venv
 BIN := $(VENV)/bin
 LAB := $(VENV)/.lab
@@ -30,12 +37,13 @@ BOOK_PINS := docs/book/requirements.txt
 VERSIONS := build/versions
 MUTANTS := build/mutants
 NOTEBOOKS := notebooks solutions exercises
+CHECKS := check-lint check-format check-types check-layers check-schemas check-built
 
 # A test run starts a hundred Python processes. With bytecode files, Python compiles each import once.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test thorough quick bench coverage check notebooks pictures book book-pins constraints clean colab \
-    fuzz versions mutants
+.PHONY: lab test thorough quick bench coverage check $(CHECKS) notebooks pictures book book-pins constraints \
+    clean colab fuzz versions mutants hooks system sessions gpu release
 
 # The command reads PORT and BROWSER from the environment.
 lab: $(LAB)
@@ -87,15 +95,55 @@ fuzz: $(INSTALLED)
 	AUTOGRAD_COURSE_FUZZ=$(or $(TIMES),20) $(BIN)/python -m pytest tests -k fuzz \
 	    --override-ini=timeout=0 --hypothesis-show-statistics
 
-# Every tool runs, even if an earlier one has found something.
-check: $(INSTALLED)
-	@failed=; run() { echo "$$*"; "$$@" || failed=1; }; \
-	    run $(BIN)/ruff check .; \
-	    run $(BIN)/ruff format --check .; \
-	    run $(BIN)/mypy; \
-	    run $(BIN)/lint-imports --no-logo --no-cache; \
-	    run $(BIN)/python -m tools check; \
-	    test -z "$$failed"
+# Every tool runs, even if an earlier one has found something. The hooks of git run parts of it.
+check:
+	@$(MAKE) --no-print-directory --keep-going $(CHECKS)
+
+check-lint: $(INSTALLED)
+	$(BIN)/ruff check .
+
+check-format: $(INSTALLED)
+	$(BIN)/ruff format --check .
+
+check-types: $(INSTALLED)
+	$(BIN)/mypy
+
+check-layers: $(INSTALLED)
+	$(BIN)/lint-imports --no-logo --no-cache
+
+# The schemas come with check-jsonschema, so this needs no network.
+check-schemas: SCHEMA = $(BIN)/check-jsonschema --quiet --builtin-schema
+check-schemas: $(INSTALLED)
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) custom.github-workflows-require-timeout .github/workflows/*.yml
+	$(SCHEMA) vendor.dependabot .github/dependabot.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(SCHEMA) vendor.citation-file-format CITATION.cff
+	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
+	$(BIN)/validate-pyproject pyproject.toml packages/*/pyproject.toml
+
+check-built: $(INSTALLED)
+	$(BIN)/python -m tools check
+
+hooks: $(INSTALLED)
+	$(BIN)/pre-commit install
+
+# What CI does besides `make check test`.
+system:
+	.ci/system
+
+sessions: $(VERSIONS)/.installed
+	@printf 'sessions='
+	@$(VERSIONS)/tool/bin/python -m nox --list --json
+
+gpu: $(INSTALLED)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.accelerator.is_available() else "PyTorch finds no GPU on this machine.")'
+	@$(MAKE) --no-print-directory test
+
+# TAG is the tag of a release, as in v0.1.0. Then the versions must be those of the tag.
+release: $(INSTALLED)
+	$(BIN)/python -m tools.release $(TAG)
 
 notebooks: $(INSTALLED)
 	$(BIN)/python -m tools build $(ONLY) $(if $(FORCE),--force)
@@ -115,8 +163,8 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 
 # The stamp files are newer than what was installed from, so a second call installs nothing.
 $(LAB): pyproject.toml packages/autograd-doctor/pyproject.toml constraints.txt
-	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found. Install Python 3.11 or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON) --version) is too old. The course needs Python 3.11 or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "'$(PYTHON)' was not found. Install Python $(OLDEST) or newer, or name yours, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < tuple(map(int, "$(OLDEST)".split("."))))' || { echo "$$($(PYTHON) --version) is too old. The course needs Python $(OLDEST) or newer. Name a newer one, as in: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot create environments. Install venv (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }
 	@echo "Installing the course into $(VENV). The first time takes a few minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

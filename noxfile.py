@@ -12,10 +12,16 @@ from tempfile import gettempdir
 from xml.etree import ElementTree
 
 import nox
+from packaging.requirements import Requirement
 
-PYTHONS = ("3.11", "3.12", "3.13")
-OLDEST, NEWEST = "==2.11.0", ""
-PINNED = "==2.13.0"
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)  # its classifiers
+CONSTRAINTS = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
+(PINNED,) = (line for line in CONSTRAINTS if line.startswith("torch=="))
+(ALLOWED,) = (
+    line for line in PROJECT["project"]["dependencies"] if Requirement(line).name == "torch"
+)
+OLDEST, NEWEST = ALLOWED.replace(">=", "==") + ".0", "torch"
 TESTS = ("tests", "packages/autograd-doctor/tests", "notebooks", "solutions")
 SUMMARY = Path("build/versions/summary.txt")
 
@@ -30,10 +36,9 @@ nox.options.reuse_existing_virtualenvs = True
 def versions(session: nox.Session, torch: str) -> None:
     """Run the tests and all lessons with their solutions, or what is named behind `--`."""
     pins = Path(session.create_tmp(), "constraints.txt")
-    lines = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins.write_text("\n".join(line for line in lines if not line.startswith("torch==")), "utf-8")
+    pins.write_text("\n".join(line for line in CONSTRAINTS if line != PINNED), "utf-8")
     # Compiled as pip does it: what a package's own source warns of is not to fail a test.
-    session.install("--compile-bytecode", f"--constraint={pins}", f"torch{torch}",
+    session.install("--compile-bytecode", f"--constraint={pins}", torch,
                     "-e", "packages/autograd-doctor", "-e", ".[dev]")  # fmt: skip
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)

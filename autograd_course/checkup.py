@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
-_PYTHON = (3, 11)
 _SHOWN = ("torch", "ipywidgets", "anywidget")
 IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
@@ -74,8 +74,10 @@ def checkup() -> Checkup:
 def python() -> Check:
     """Check the version of Python."""
     found = ".".join(map(str, sys.version_info[:3]))
-    fits = sys.version_info[:2] >= _PYTHON
-    return Check("Python", found, "" if fits else "the course needs Python 3.11 or newer")
+    needed = metadata("autograd-course")["Requires-Python"]
+    fits = SpecifierSet(needed).contains(found)
+    oldest = needed.removeprefix(">=")
+    return Check("Python", found, "" if fits else f"the course needs Python {oldest} or newer")
 
 
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
@@ -122,8 +124,8 @@ def doctor() -> Check:
 
 def grader() -> Check:
     """Read the list of exercises, and write the progress file without a change."""
-    from autograd_course.grader.store import update
     from autograd_course.index import INDEX
+    from autograd_course.learner.store import update
 
     saved = update(lambda state: state)
     return Check("grader", f"knows {len(INDEX)} exercises and saves progress", saved.note)

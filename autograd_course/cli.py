@@ -87,6 +87,8 @@ def lab(
     if find_spec("jupyterlab") is None:
         end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve
+    from autograd_course.learner.overview import overview
+    from autograd_course.learner.store import load
 
     try:
         folder = course_folder(Path.cwd())
@@ -96,7 +98,14 @@ def lab(
         opened = notebook_in(folder, notebook)
     except LabError as error:
         raise typer.BadParameter(str(error), param_hint="--notebook") from None
-    serve(folder, opened, port=port, open_browser=_wants_browser(no_browser), say=_out.print)
+    serve(
+        folder,
+        opened,
+        lambda: overview(load().state),
+        port=port,
+        open_browser=_wants_browser(no_browser),
+        say=_out.print,
+    )
 
 
 @app.command(epilog=epilog("status"))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from autograd_course.errors import OneSentenceError
 
 STAR = "★"  # marks an exercise that needs an extra section
+LAST_OF_THE_CORE_PATH = "08"  # the lessons with higher numbers are electives
 
 
 class Entry(NamedTuple):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,8 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.chdir(tmp_path)
     asked: dict[str, Any] = {}
 
-    def serve(folder: Path, notebook: Path, **options: Any) -> None:
-        asked.update(options, folder=folder, notebook=notebook)
+    def serve(folder: Path, notebook: Path, overview: Callable[[], str], **options: Any) -> None:
+        asked.update(options, folder=folder, notebook=notebook, overview=overview)
 
     monkeypatch.setattr(launcher, "serve", serve)
     return asked
@@ -182,6 +183,7 @@ def test_lab_opens_the_first_notebook_of_the_course_at_8888(served: dict[str, An
     assert run("lab", BROWSER="", PORT="").exit_code == DONE
     assert served["folder"] == Path.cwd().resolve()
     assert served["notebook"] == folder.FIRST_NOTEBOOK
+    assert served["overview"]().startswith("# Your course\n")
     assert served["port"] == 8888
     assert served["open_browser"] is True
 

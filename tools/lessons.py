@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
+from autograd_course.index import LAST_OF_THE_CORE_PATH
 from tools.errors import AuthoringError
 from tools.minutes import Minutes
 from tools.percent import Source
@@ -16,7 +17,6 @@ from tools.setup_cell import badge
 from tools.stated import stated
 
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
-LAST_OF_THE_CORE_PATH = "08"
 # The core of a lesson should not take more minutes, because a learner reads it in one go.
 LONGEST = 60
 

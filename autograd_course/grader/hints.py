@@ -9,8 +9,8 @@ from autograd_doctor.card import as_html, as_text
 
 from autograd_course.grader.catalogue import find
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.store import update
 from autograd_course.index import UnknownExerciseError
+from autograd_course.learner.store import update
 
 
 @dataclass(frozen=True, repr=False)

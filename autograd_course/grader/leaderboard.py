@@ -15,8 +15,8 @@ from torch.autograd import Function
 from torch.nn.functional import scaled_dot_product_attention
 
 from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.state import Measurement, State
-from autograd_course.grader.store import update
+from autograd_course.learner.state import Measurement, State
+from autograd_course.learner.store import update
 
 BUILT_IN = "PyTorch's own"
 _CELL = "text-align: right; padding: 1px 16px 1px 0; background: none"

@@ -55,8 +55,6 @@ from autograd_course.grader.limits import VARIABLE, seconds_for
 from autograd_course.grader.repairing import find_repair
 from autograd_course.grader.result import Result, Stage
 from autograd_course.grader.sections import section_to_read
-from autograd_course.grader.state import Record
-from autograd_course.grader.store import update
 from autograd_course.grader.verdict import (
     CannotExamine,
     InternalError,
@@ -67,6 +65,8 @@ from autograd_course.grader.verdict import (
     Verdict,
 )
 from autograd_course.index import UnknownExerciseError
+from autograd_course.learner.state import Record
+from autograd_course.learner.store import update
 
 
 class _Nothing:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 from autograd_doctor.card import as_html, as_text
 
 from autograd_course.grader.review import review
-from autograd_course.grader.state import Record, State
-from autograd_course.grader.store import load, update
 from autograd_course.index import INDEX, LESSONS, Entry, exercises_of, known
+from autograd_course.learner.overview import following, is_passed
+from autograd_course.learner.state import Record, State
+from autograd_course.learner.store import load, update
 from autograd_course.quizzes import COURSE, DRAWN, QUIZZES, bank
 from autograd_course.quizzes import load as load_quiz
 
@@ -57,24 +58,23 @@ class Progress:
     @property
     def following(self) -> Entry | None:
         """The first exercise that is not passed yet, optional ones last, ``None`` when all are."""
-        left = [e for e in INDEX.values() if not self._is_passed(e)]
-        return next((e for e in left if not e.optional), left[0] if left else None)
+        return following(self.state)
 
     @property
     def next_step(self) -> str:
         """One sentence: what to do next, or that the course is complete."""
         if self.following is None:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
-        following = self.following
-        optional = "optional, " if following.optional else ""
-        told = f"{optional}{following.difficulty}, {following.minutes} minutes"
-        if following.needs:
-            sections = " and ".join(f'"{section}"' for section in following.needs)
+        exercise = self.following
+        optional = "optional, " if exercise.optional else ""
+        told = f"{optional}{exercise.difficulty}, {exercise.minutes} minutes"
+        if exercise.needs:
+            sections = " and ".join(f'"{section}"' for section in exercise.needs)
             told += f", needs {sections}"
-        return f'Next: "{following.id}" in exercises/{following.lesson}.ipynb ({told})'
+        return f'Next: "{exercise.id}" in exercises/{exercise.lesson}.ipynb ({told})'
 
     def _is_passed(self, exercise: Entry) -> bool:
-        return self.state[exercise.id].status == "passed"
+        return is_passed(self.state, exercise)
 
     def _lessons(self) -> Iterator[Part]:
         for lesson, title in LESSONS.items():
@@ -90,13 +90,13 @@ class Progress:
             if optional := sum(e.minutes for e in left if e.optional):
                 told += f", {optional} of them optional"
             begun = any(self.state[e.id].attempts for e in exercises)
-            following = self.following is not None and self.following.lesson == lesson
+            is_next = self.following is not None and self.following.lesson == lesson
             yield Part(
                 f"{lesson[:2]} {title}",
                 len(passed) / len(exercises),
                 told,
                 tuple(map(self._cells, exercises)),
-                current=following or (begun and len(passed) < len(exercises)),
+                current=is_next or (begun and len(passed) < len(exercises)),
             )
 
     def __repr__(self) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.sections import SECTIONS
-from autograd_course.grader.state import State
 from autograd_course.index import INDEX
+from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from autograd_course.errors import CourseError
 
 FIRST_NOTEBOOK = Path("notebooks", "00_start_here.ipynb")
+# The page with the lessons and the learner's progress, which the launcher has written.
+OVERVIEW = Path("your_course.md")
 REPOSITORY = Path(__file__).parents[2]
 # The package does not contain the notebooks and exercises. This command gets them.
 GET = "git clone https://github.com/autograd-course/autograd_course"

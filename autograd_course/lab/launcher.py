@@ -8,10 +8,13 @@ notebook at every save, and a learner's answers would end up in the sources of t
 edit the ``.py`` file and build the notebook.
 """
 
+import json
 import logging
 import secrets
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,28 +22,47 @@ from urllib.parse import quote
 import platformdirs
 import zmq
 from jupyterlab.labapp import LabApp
+from jupyterlab_server.workspaces_handler import WorkspacesManager
+from tornado.ioloop import PeriodicCallback
 from traitlets.config import Config
+
+from autograd_course.lab.folder import OVERVIEW
 
 DISTRACTIONS = (
     "@jupyterlab/apputils-extension:announcements",  # fetches news and asks for newer versions
     "jupyterlab-jupytext",
 )
 
+REWRITE_MS = 5000  # the page with the progress, if the progress has changed
+
 Say = Callable[[str], None]
 
 
-def serve(folder: Path, notebook: Path, *, port: int, open_browser: bool, say: Say) -> None:
+def serve(
+    folder: Path,
+    notebook: Path,
+    overview: Callable[[], str],
+    *,
+    port: int,
+    open_browser: bool,
+    say: Say,
+) -> None:
     """Serve ``folder`` on ``127.0.0.1`` until Ctrl-C or SIGTERM, and open ``notebook``.
 
-    ``notebook`` is relative to ``folder``. If ``port`` is taken, the next free port is used, and 0
-    means any free port. ``say`` receives each line for the user, including the URL with its token
-    as soon as the server answers. All kernels are shut down before the function returns.
+    ``notebook`` is relative to ``folder``. ``overview`` returns a page in Markdown, which the first
+    window shows next to the notebook. If ``port`` is taken, the next free port is used, and 0 means
+    any free port. ``say`` receives each line for the user, including the URL with its token as soon
+    as the server answers. All kernels are shut down before the function returns.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
     config = lab_config(folder, opened_at, token=token, port=port, open_browser=open_browser)
     server = LabApp.initialize_server(argv=[], config=config)
     _stop_at_once(server)
+    write_overview(folder, overview)
+    if (folder / OVERVIEW).is_file():
+        arrange_first_window(notebook, Path(config.LabApp.workspaces_dir))
+        PeriodicCallback(partial(write_overview, folder, overview), REWRITE_MS).start()
     if port and server.port != port:
         say(f"Port {port} is already in use. Using port {server.port} instead.")
     url = f"{server.connection_url.rstrip('/')}{opened_at}?token={token}"
@@ -82,6 +104,46 @@ def lab_config(
         },
         Application={"log_level": logging.ERROR},
     )
+
+
+def write_overview(folder: Path, overview: Callable[[], str]) -> None:
+    """Write the page into the course folder, if it has changed and the folder is not read-only."""
+    path, text = folder / OVERVIEW, overview()
+    with suppress(OSError):
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def arrange_first_window(notebook: Path, workspaces: Path) -> None:
+    """Show the page to the left of ``notebook``, unless JupyterLab remembers a window.
+
+    In the sidebar, the page stays in view when a click on a link in it opens another notebook.
+    """
+    manager = WorkspacesManager(str(workspaces))
+    if manager.load("default")["data"]:
+        return
+    lesson, page = f"notebook:{notebook.as_posix()}", f"markdownviewer-widget:{OVERVIEW}"
+    layout = {
+        "main": {
+            "dock": {"type": "tab-area", "currentIndex": 0, "widgets": [lesson]},
+            "current": lesson,
+        },
+        "left": {
+            "collapsed": False,
+            "visible": True,
+            "current": page,
+            "widgets": [page, "filebrowser", "running-sessions", "@jupyterlab/toc:plugin"],
+        },
+        "right": {"collapsed": True, "visible": True, "widgets": []},
+        "relativeSizes": [0.28, 0.72, 0],
+    }
+    data = {
+        "layout-restorer:data": layout,
+        "file-browser-filebrowser:cwd": {"path": notebook.parent.as_posix()},
+        lesson: {"data": {"path": notebook.as_posix(), "factory": "Notebook"}},
+        page: {"data": {"path": str(OVERVIEW), "factory": "Markdown Preview"}},
+    }
+    manager.save("default", json.dumps({"data": data, "metadata": {"id": "default"}}))
 
 
 def _without_distractions(_handler: object, page_config: dict[str, Any]) -> dict[str, Any]:

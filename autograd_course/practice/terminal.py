@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from autograd_course.grader.store import load
 from autograd_course.index import INDEX
+from autograd_course.learner.store import load
 from autograd_course.practice.running import Graded, without_next
 from autograd_course.practice.view import View
 

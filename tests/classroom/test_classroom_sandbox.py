@@ -4,9 +4,12 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -258,3 +261,27 @@ def test_a_template_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SandboxError, match=r"did not start: .*no_such_module"):
         Sandbox(Trusted()).start()
     assert judged(SQUARE, answer(""), Sandbox(Trusted()), 1).status == "grader failed"
+
+
+def test_a_template_that_did_not_start_says_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autograd_course.classroom.sandbox.trusted.ZYGOTE", "no_such_module")
+
+    with closing(Template(Trusted())) as template:
+        for _ in range(2):
+            with pytest.raises(SandboxError, match="did not start"):
+                template.twin()
+
+
+@pytest.mark.parametrize("symlinks", [True, False])
+def test_the_python_of_the_sandbox_is_that_of_no_environment(
+    symlinks: bool, tmp_path: Path
+) -> None:
+    """An environment may lie in a folder that the sandbox does not see."""
+    venv.create(tmp_path / "env", symlinks=symlinks)
+    command = "import sys; sys.path += {!r}; from autograd_course.classroom.sandbox import places; "
+    asked = command.format(sys.path) + "print(places.interpreter())"
+    told = subprocess.check_output([tmp_path / "env" / "bin" / "python", "-c", asked], text=True)
+
+    assert (
+        Path(told.strip()) == Path(sys.base_exec_prefix, "bin", Path(told.strip()).name).resolve()
+    )

@@ -87,8 +87,18 @@ def is_conda_s(words: list[str]) -> None:
 
 
 def is_the_shell_s(words: list[str]) -> None:
-    """Let the folder be entered that nbgrader's example makes, and the environment."""
-    assert words in (["course"], [".venv/bin/activate"])
+    """Let the folder of the clone be entered, that of nbgrader's example, and the environment."""
+    name = read_settings(ROOT).repository.rpartition("/")[2]
+    assert words in (["course"], [name], [".venv/bin/activate"])
+
+
+def is_git_s(words: list[str]) -> None:
+    """Find the repository, and one branch."""
+    assert words in (
+        ["clone", f"https://github.com/{read_settings(ROOT).repository}"],
+        ["switch", "-c", "my-change"],
+        ["push", "-u", "origin", "my-change"],
+    )
 
 
 def is_nbgrader_s(words: list[str]) -> None:
@@ -116,6 +126,7 @@ CALLS = {
     "pip": is_installed,
     "conda": is_conda_s,
     "cd": is_the_shell_s,
+    "git": is_git_s,
     "source": is_the_shell_s,
     "nbgrader": is_nbgrader_s,
 }

@@ -13,7 +13,7 @@ from torch import Tensor
 from autograd_course.functions import ScaledDotProductAttention
 from autograd_course.grader.checks import makes_at_most, on
 from autograd_course.grader.leaderboard import BUILT_IN, leaderboard
-from autograd_course.grader.state import Measurement, State, UnreadableStateError
+from autograd_course.learner.state import Measurement, State, UnreadableStateError
 
 SMALL = {"heads": 1, "length": 16, "width": 4}
 

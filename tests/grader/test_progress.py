@@ -19,10 +19,11 @@ from barepage import running_browser
 from filelock import FileLock
 from sampling import first_rows
 
-from autograd_course.grader import CATALOGUE, grade, hint, progress, reset, store
+from autograd_course.grader import CATALOGUE, grade, hint, progress, reset
 from autograd_course.grader.review import MOST
-from autograd_course.grader.state import State
 from autograd_course.index import INDEX
+from autograd_course.learner import store
+from autograd_course.learner.state import State
 from autograd_course.quizzes import bank
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ class Unwritten(SQUARE):  # type: ignore[misc, valid-type]
 
 
 FOREVER = "while True: update(lambda state: state.graded('square', 'wrong', 'flipped-sign'))"
-IMPORTS = "from autograd_course.grader.store import update, load"
+IMPORTS = "from autograd_course.learner.store import update, load"
 
 
 def saved(path: Path) -> Any:

@@ -54,6 +54,18 @@ def test_the_launcher_opens_the_first_notebook(lab: Lab) -> None:
     lab.picture("launched")
 
 
+def test_the_lessons_and_the_progress_stay_in_view_when_a_lesson_is_opened(lab: Lab) -> None:
+    """On the page that the test above has opened, in a window that nobody has arranged."""
+    overview = lab.page.locator("#jp-left-stack .jp-MarkdownViewer")
+    expect(overview.locator("p").first).to_contain_text("You have passed 0 of")
+    overview.get_by_role("link", name="A Function from end to end").click()
+    tabs = lab.page.locator(".lm-DockPanel-tabBar")
+    expect(tabs).to_have_count(1)
+    expect(tabs).to_contain_text("01_template.ipynb", timeout=60_000)
+    expect(overview).to_be_visible()
+    lab.picture("overview")
+
+
 def ran(lab: Lab, path: str) -> Lab:
     """Open a notebook and run all of it: nothing may raise but what is meant to."""
     lab.open(path)

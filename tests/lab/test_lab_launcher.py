@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import urllib.error
@@ -14,13 +15,21 @@ from urllib.parse import parse_qs, urlsplit
 
 import psutil
 import pytest
+from jupyterlab_server.workspaces_handler import WorkspacesManager
 from labdrive import RunningLab, running_lab, stop
 from repository import SUPPORT
 from sampling import first_rows
 from tornado.websocket import websocket_connect
 
 from autograd_course.lab import nodelay
-from autograd_course.lab.folder import FIRST_NOTEBOOK, LabError, course_folder, notebook_in
+from autograd_course.lab.folder import (
+    FIRST_NOTEBOOK,
+    OVERVIEW,
+    LabError,
+    course_folder,
+    notebook_in,
+)
+from autograd_course.lab.launcher import arrange_first_window, write_overview
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +133,38 @@ def test_without_the_token_nothing_is_served(lab: RunningLab) -> None:
 def test_the_whole_course_folder_is_served(lab: RunningLab) -> None:
     entries = ask(lab, "/api/contents/")["content"]
     assert {"notebooks", "exercises"} <= {entry["name"] for entry in entries}
+
+
+def test_the_overview_is_written_into_the_course_folder(lab: RunningLab, course: Path) -> None:
+    assert (course / OVERVIEW).read_text().startswith("# Your course\n")
+
+
+def test_the_overview_is_written_again_only_if_it_has_changed(tmp_path: Path) -> None:
+    write_overview(tmp_path, lambda: "one")
+    os.utime(tmp_path / OVERVIEW, (0, 0))
+
+    write_overview(tmp_path, lambda: "one")
+    assert (tmp_path / OVERVIEW).stat().st_mtime == 0
+    write_overview(tmp_path, lambda: "two")
+    assert (tmp_path / OVERVIEW).read_text() == "two"
+
+
+def test_a_folder_that_cannot_be_written_has_no_overview(tmp_path: Path) -> None:
+    write_overview(tmp_path / "missing", lambda: "one")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_window_that_a_learner_has_arranged_is_kept(tmp_path: Path) -> None:
+    workspaces = WorkspacesManager(str(tmp_path))
+    arrange_first_window(FIRST_NOTEBOOK, tmp_path)
+    first = workspaces.load("default")
+    arranged = json.dumps({"data": {"mine": {}}, "metadata": {"id": "default"}})
+    workspaces.save("default", arranged)
+    arrange_first_window(FIRST_NOTEBOOK, tmp_path)
+
+    assert first["data"]["notebook:notebooks/00_start_here.ipynb"]
+    assert workspaces.load("default")["data"] == {"mine": {}}
 
 
 def test_saving_a_notebook_leaves_the_source_beside_it_alone(lab: RunningLab, course: Path) -> None:

@@ -44,8 +44,8 @@ def links() -> dict[str, str]:
 
 
 def interpreter() -> Path:
-    """Return the Python to run: the real file, not the link of a virtual environment."""
-    return Path(sys.executable).resolve()
+    """Return the Python to run: the real file, not the link or copy in a virtual environment."""
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
 def environment() -> Mapping[str, str]:

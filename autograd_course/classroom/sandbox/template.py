@@ -47,6 +47,8 @@ class Template:
     @functools.cached_property
     def control(self) -> socket.socket:
         """The connection to it, once it is ready. Raises SandboxError where it never is."""
+        if self._door.fileno() < 0:
+            raise SandboxError("the sandbox did not start.")
         try:
             return self._met(self._door)
         finally:

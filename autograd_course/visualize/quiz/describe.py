@@ -7,7 +7,7 @@ from typing import Any
 
 from autograd_doctor.card import WIDTH, as_text
 
-from autograd_course.grader.state import State
+from autograd_course.learner.state import State
 from autograd_course.quizzes import Question, Quiz
 from autograd_course.visualize.quiz.markdown import blocks, escape, safe_markdown
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import traitlets
 
-from autograd_course.grader.state import State
-from autograd_course.grader.store import Kept, load, update
+from autograd_course.learner.state import State
+from autograd_course.learner.store import Kept, load, update
 from autograd_course.quizzes import COURSE, Question, Quiz, QuizError, draw
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError

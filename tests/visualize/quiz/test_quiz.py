@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autograd_course.grader import grade, progress
-from autograd_course.grader.state import Answered, State
+from autograd_course.learner.state import Answered, State
 from autograd_course.quizzes import draw, load
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.quiz.markdown import blocks

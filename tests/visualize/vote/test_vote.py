@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autograd_course.grader.state import State
-from autograd_course.grader.store import load, update
+from autograd_course.learner.state import State
+from autograd_course.learner.store import load, update
 from autograd_course.lesson import vote
 from autograd_course.quizzes import load as load_quiz
 from autograd_course.visualize.kit.errors import TraceError

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_data_path
 
-from autograd_course.grader.state import State, UnreadableStateError
+from autograd_course.learner.state import State, UnreadableStateError
 
 VARIABLE = "AUTOGRAD_COURSE_PROGRESS"
 LOCK_SECONDS = 2.0
