@@ -70,6 +70,8 @@ def grade(places: Places, exercises: tuple[Entry, ...], crew: Crew, *, resume: b
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
+        for line in _changed(book):
+            showing.say(line)
         files.write(book, places.reports)
         showing.say(f"Reports: {_short(places.reports)}")
         return found and not any(tally.counts.get("grader failed") for tally in tallies)
@@ -122,10 +124,18 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) ->
     showing.say(f"{_some(pending, 'answer')} graded")
 
 
+def _changed(book: Gradebook) -> Iterator[str]:
+    """Yield a line that names the answers whose code is not the code that a person settled."""
+    changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
+    if changed:
+        named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
+        yield f"The code has changed since these answers were settled by hand: {named}."
+
+
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
     scores = [score for score in book.scores() if score.exercise == exercise.id]
-    missing = [score.student for score in scores if score.status != "passed"]
+    missing = [score.student for score in scores if not score.is_passed]
     if missing:
         yield f"{exercise.id} is not passed by {', '.join(missing)}."
     elif not scores:

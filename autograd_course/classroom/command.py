@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from autograd_course.classroom import elsewhere
-from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit
+from autograd_course.classroom import byhand, elsewhere
+from autograd_course.classroom.elsewhere import Book, Exercises, Trust, chosen_or_exit
 from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
@@ -97,10 +97,7 @@ def grade(
 
 @app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))
 def report(
-    gradebook: Annotated[
-        Path,
-        typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'."),
-    ],
+    gradebook: Book,
     reports: _Reports = None,
     formats: Annotated[
         list[Format] | None,
@@ -134,6 +131,8 @@ def report(
     raise typer.Exit(0 if passed else 1)
 
 
+_SETTLE = 'classroom settle homework-grades/gradebook.sqlite ann square --points 0.5 --comment "…"'
+app.command(epilog=epilog(_SETTLE))(byhand.settle)
 _AGAIN = epilog("classroom again homework-grades/gradebook.sqlite ann square", AGAIN)
 app.command(epilog=_AGAIN)(elsewhere.again)
 app.command(epilog=epilog("classroom nbgrader course --exercises 01"))(elsewhere.nbgrader)

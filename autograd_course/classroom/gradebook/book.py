@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook import reading, recording
+from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
@@ -104,6 +104,31 @@ class Gradebook:
         """Keep a verdict on a code for all who hand it in now; return on how many answers."""
         with self._transaction() as write:
             return recording.record_for_all(write, run, score)
+
+    def settle(
+        self,
+        student: str,
+        exercise: str,
+        points: float | None,
+        comment: str,
+        by: str,
+        *,
+        seen: str | None = None,
+    ) -> Score:
+        """Give points by hand, whatever the verdict is, or withdraw them with ``None``.
+
+        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of what the person
+        decided on: where it is another one by now, nothing is written. Returns the score as it is
+        now. Raises SettlingError.
+        """
+        with self._transaction() as write:
+            score = settling.score_of(write, student, exercise)
+            settling.settle(write, score, points, comment, by, seen)
+            return settling.score_of(write, student, exercise)
+
+    def score_of(self, student: str, exercise: str) -> Score:
+        """Return the score of one answer. Raises SettlingError where the names are unknown."""
+        return settling.score_of(self._connection, student, exercise)
 
     def scores(self, student: str = "") -> list[Score]:
         """Return the verdicts on what is handed in now, by student and in the course's order."""

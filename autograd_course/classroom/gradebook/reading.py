@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, get_args
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally
+from autograd_course.classroom.gradebook.records import Problem, Run, Score, Settlement, Tally
 from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.grader.verdict import Status
 
@@ -38,29 +38,33 @@ _QUEUE = f"""
 
 # Of the graders that judged the current code, the one of the latest run.
 _JUDGED = """
-    FROM answers a JOIN exercises e ON e.exercise = a.exercise
+    FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
         SELECT rowid FROM results s
         WHERE s.student = a.student AND s.exercise = a.exercise AND s.hash = a.hash
         ORDER BY s.run DESC LIMIT 1)
+    LEFT JOIN settled h ON h.student = a.student AND h.exercise = a.exercise
 """
 
 _SCORES = f"""
     SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
-           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed {_JUDGED}
+           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed,
+           h.points AS given, h.comment, h.by, h.at AS settled_at, h.settlement,
+           h.hash != a.hash AS changed {_JUDGED}
     WHERE ? IN ('', a.student)
     ORDER BY a.student, e.position
 """
 
 _CODES = f"""
     SELECT a.hash, count(*) AS students, max(coalesce(r.status, '')) AS status {_JUDGED}
-    WHERE a.exercise = ? GROUP BY a.hash ORDER BY a.hash
+    WHERE a.exercise = ? AND a.hash != '' GROUP BY a.hash ORDER BY a.hash
 """
 
 _COUNTS = f"""
-    SELECT a.exercise, e.title, coalesce(r.status, '') AS status, coalesce(r.rule, '') AS rule,
+    SELECT a.exercise, e.title, coalesce(r.rule, '') AS rule,
+           iif(h.points IS NULL, coalesce(r.status, ''), 'settled') AS status,
            e.points AS possible, count(*) AS answers {_JUDGED}
-    GROUP BY 1, 3, 4 ORDER BY e.position, answers DESC, rule
+    GROUP BY a.exercise, 3, 4 ORDER BY e.position, answers DESC, rule
 """
 
 _PROBLEMS = """
@@ -75,7 +79,10 @@ _PROBLEMS = """
 _VERDICT = frozenset(("status", "points", "rule", "message"))
 _OF_RESULTS = (*sorted(_VERDICT), "remarks", "seconds", "seed")
 
-_STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected ORDER BY 1"
+_STUDENTS = """
+    SELECT student FROM submissions UNION SELECT student FROM rejected
+    UNION SELECT student FROM settled ORDER BY 1
+"""
 
 
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
@@ -166,6 +173,9 @@ def _score(row: sqlite3.Row) -> Score:
     found = {name: _checked(name, row[name]) for name in (_OF_RESULTS if judged else ())}
     damaged = [name for name, value in found.items() if value is None]
     damaged += ["evidence"] * (evidence != stored)
+    damaged += ["settlement"] * (
+        bool(row["settlement"]) and _checked("points", row["given"]) is None
+    )
     lost = {*damaged, *(_VERDICT if _VERDICT.intersection(damaged) else ())}
     kept: dict[str, Any] = {"status": "", "points": 0.0}
     kept |= {name: value for name, value in found.items() if name not in lost}
@@ -181,8 +191,18 @@ def _score(row: sqlite3.Row) -> Score:
         possible=_checked("possible", row["possible"]) or 0.0,
         problems=_checked("problems", row["problems"]) or (),
         evidence=evidence,
-        **kept,
+        **(kept | _settled(row)),
     )
+
+
+def _settled(row: sqlite3.Row) -> dict[str, Any]:
+    """Return what a settlement changes of a score."""
+    points = _checked("points", row["given"])
+    if points is None:
+        return {}
+    comment, by, at = (_checked(name, row[name]) or "" for name in ("comment", "by", "settled_at"))
+    settlement = Settlement(points, comment, by, at, row["settlement"], bool(row["changed"]))
+    return {"points": points, "settlement": settlement}
 
 
 def _checked(name: str, value: Any) -> Any:

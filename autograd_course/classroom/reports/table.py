@@ -11,7 +11,8 @@ from autograd_course.classroom.gradebook.records import Score
 
 _COLUMNS = (
     "student", "lesson", "exercise", "status", "points", "possible", "rule", "message", "problems",
-    "remarks", "seconds", "code_hash", "seed",
+    "remarks", "seconds", "code_hash", "seed", "settled_by", "settled_at",
+    "comment", "changed_since",
 )  # fmt: skip
 
 # A spreadsheet runs what begins so. Names of files and messages come from students.
@@ -53,15 +54,17 @@ def grade_table_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def _row(score: Score) -> list[str]:
+    s = score.settlement
+    settled = [s.by, s.at, s.comment, "yes" if s.changed else ""] if s else [""] * 4
     return [
         score.student, score.lesson, score.exercise, score.status or "not graded", _points(score),
         _number(score.possible), score.rule, score.message, "; ".join(score.problems),
-        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed,
+        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed, *settled,
     ]  # fmt: skip
 
 
 def _points(score: Score) -> str:
-    return "" if score.status in ("", "grader failed") else _number(score.points)
+    return _number(score.points) if score.is_counted else ""
 
 
 def _written(rows: Iterable[Sequence[str]]) -> str:

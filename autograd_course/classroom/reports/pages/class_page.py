@@ -41,6 +41,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
         repairs=list(most_first(seen.repairs)),
         unnamed=list(most_first(seen.unnamed)),
         remarks=list(most_first(seen.remarks)),
+        settled=list(most_first(seen.settled)),
         failures=list(most_first(seen.failures)),
         problems=book.problems(),
         groups=(_group(book, exercise, group) for exercise, group in found[:_GROUPS]),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from autograd_doctor import jacobians as heatmap
 from markupsafe import Markup
 
-from autograd_course.classroom.gradebook import Gradebook, Score
+from autograd_course.classroom.gradebook import Gradebook, Score, Settlement
 from autograd_course.classroom.pictures import PICTURE, from_data
 from autograd_course.classroom.reports.pages import links
 from autograd_course.classroom.reports.pages.code import highlighted, offending
@@ -26,7 +26,8 @@ _LONGEST = 60  # characters of a file's name that are the student's
 _LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
 )
-MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "": "…"}
+MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "not graded": "…",
+         "settled": "✎"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,14 @@ class Part:
     picture: Markup | None
 
     @property
-    def is_counted(self) -> bool:
-        """Whether its points are known."""
-        return self.score.status not in ("", "grader failed")
+    def settled(self) -> Settlement | None:
+        """Return what a person has decided."""
+        return self.score.settlement
+
+    @property
+    def counted_as(self) -> str:
+        """Return the class of its colors."""
+        return self.score.outcome.replace(" ", "-")
 
 
 def feedback(book: Gradebook, student: str) -> Iterator[str]:
@@ -56,7 +62,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
         student=student,
         points=sum(score.points for score in scores),
         possible=sum(score.possible for score in scores),
-        complete=all(score.status not in ("", "grader failed") for score in scores),
+        complete=all(score.is_counted for score in scores),
         parts=[_part(book, score) for score in scores],
         problems=book.problems(student),
     )
@@ -77,7 +83,7 @@ def _part(book: Gradebook, score: Score) -> Part:
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
     return Part(
         score=score,
-        mark=MARKS[score.status],
+        mark=MARKS[score.outcome],
         status=score.status or "not graded",
         rows=told(score),
         rule_link=links.to_rule(score.rule),

@@ -39,6 +39,8 @@ class Told:
 
 def told(score: Score) -> tuple[Told, ...]:
     """Return what a learner is told of one answer, the message first."""
+    if score.settlement and score.status in ("", "grader failed"):
+        return ()
     if score.status == "grader failed":
         return (Told("", _NOT_OURS),)
     if not score.status:
