@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from contextlib import nullcontext, suppress
 from typing import Annotated
 
 import typer
@@ -68,3 +69,36 @@ def login() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user without a name
         return f"user {os.getuid()}"
+
+
+def review(
+    gradebook: Book,
+    by: By = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Serve on this port. The default is a free one.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in your browser.")
+    ] = True,
+) -> None:
+    """Look at the answers in your browser and give points by hand.
+
+    The page is only served to your own machine. Stop the command with Ctrl-C.
+    """
+    from autograd_course.classroom.gradebook import Gradebook, GradebookError
+    from autograd_course.classroom.review import Review
+    from autograd_course.classroom.review.opening import opened
+
+    try:
+        Gradebook.existing(gradebook).close()
+        server = Review(gradebook, by or login(), port)
+    except GradebookError as error:
+        end(str(error))
+    except OSError as error:
+        end(f"port {port} cannot be used ({error.strerror}): name another one with --port.")
+    with server, opened(server.url) if browser else nullcontext():
+        typer.echo(f"The review is at {server.url}")
+        typer.echo("Stop it with Ctrl-C.")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+    typer.echo(f"Next: autograd-course classroom report {gradebook} --format all")

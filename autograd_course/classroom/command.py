@@ -133,6 +133,7 @@ def report(
 
 _SETTLE = 'classroom settle homework-grades/gradebook.sqlite ann square --points 0.5 --comment "…"'
 app.command(epilog=epilog(_SETTLE))(byhand.settle)
+app.command(epilog=epilog("classroom review homework-grades/gradebook.sqlite"))(byhand.review)
 _AGAIN = epilog("classroom again homework-grades/gradebook.sqlite ann square", AGAIN)
 app.command(epilog=_AGAIN)(elsewhere.again)
 app.command(epilog=epilog("classroom nbgrader course --exercises 01"))(elsewhere.nbgrader)

@@ -17,7 +17,7 @@ from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
+from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
 from autograd_course.index import Entry
@@ -133,6 +133,14 @@ class Gradebook:
     def scores(self, student: str = "") -> list[Score]:
         """Return the verdicts on what is handed in now, by student and in the course's order."""
         return reading.scores(self._connection, student)
+
+    def outline(self) -> list[Score]:
+        """Return all scores without messages and evidence, which are most of the file."""
+        return reading.outline(self._connection)
+
+    def history(self, student: str, exercise: str) -> list[Event]:
+        """Return all verdicts and settlements of an answer, the oldest first."""
+        return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
         """Return how each exercise that was handed in went, in the course's order."""

@@ -11,7 +11,14 @@ from itertools import groupby
 from typing import Any, get_args
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Settlement, Tally
+from autograd_course.classroom.gradebook.records import (
+    Event,
+    Problem,
+    Run,
+    Score,
+    Settlement,
+    Tally,
+)
 from autograd_course.classroom.protocol.evidence import sound
 from autograd_course.grader.verdict import Status
 
@@ -53,6 +60,17 @@ _SCORES = f"""
            h.hash != a.hash AS changed {_JUDGED}
     WHERE ? IN ('', a.student)
     ORDER BY a.student, e.position
+"""
+
+_OUTLINE = _SCORES.replace("r.message, r.evidence", "'' AS message, '{}' AS evidence")
+
+_HISTORY = """
+    SELECT at, hash, points, status, rule, '' AS by, '' AS comment, rowid AS number FROM results
+    WHERE student = :student AND exercise = :exercise
+    UNION ALL
+    SELECT at, hash, points, '', '', by, comment, rowid FROM settlements
+    WHERE student = :student AND exercise = :exercise
+    ORDER BY at, number
 """
 
 _CODES = f"""
@@ -114,6 +132,17 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
     """Return the verdicts on the current answers; of one student, where one is named."""
     return [_score(row) for row in connection.execute(_SCORES, (student,))]
+
+
+def outline(connection: sqlite3.Connection) -> list[Score]:
+    """Return the same of everybody, without messages and evidence."""
+    return [_score(row) for row in connection.execute(_OUTLINE, ("",))]
+
+
+def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
+    """Return what happened to an answer."""
+    named = {"student": student, "exercise": exercise}
+    return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:

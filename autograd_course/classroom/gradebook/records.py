@@ -98,6 +98,22 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Event:
+    """What happened to an answer: a verdict on one code, or a settlement.
+
+    ``points`` are ``None`` where a settlement was withdrawn. ``by`` is empty for a verdict.
+    """
+
+    at: str
+    hash: str
+    points: float | None
+    status: str = ""
+    rule: str = ""
+    by: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True)
 class Tally:
     """How one exercise went: answers by status, and the rule that most wrong ones break.
 

@@ -63,7 +63,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
         points=sum(score.points for score in scores),
         possible=sum(score.possible for score in scores),
         complete=all(score.is_counted for score in scores),
-        parts=[_part(book, score) for score in scores],
+        parts=[part(book, score) for score in scores],
         problems=book.problems(student),
     )
 
@@ -77,7 +77,8 @@ def feedback_name(student: str) -> str:
     return f"{plain or 'student'}~{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"
 
 
-def _part(book: Gradebook, score: Score) -> Part:
+def part(book: Gradebook, score: Score) -> Part:
+    """Return an answer, ready to be shown."""
     _, before, source = book.code(score.hash)
     wrong = score.status == "wrong"
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
