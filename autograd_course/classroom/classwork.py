@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from autograd_course.classroom import showing
+from autograd_course.classroom.assignment import Assignment
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Tally
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
@@ -57,11 +58,14 @@ def crew(
         yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
 
 
-def grade(places: Places, exercises: tuple[Entry, ...], crew: Crew, *, resume: bool) -> bool:
+def grade(
+    places: Places, exercises: tuple[Entry, ...], crew: Crew, about: Assignment, *, resume: bool
+) -> bool:
     """Grade what is pending, report; return whether there was any, and all could be graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        about.keep(book)
         run = book.begin(INDEX.values(), grader_version(), resume=resume)
         try:
             found = _collect(book, places.submissions, exercises)
@@ -82,6 +86,7 @@ def report(
     reports: Path | None,
     formats: Iterable[str] = (),
     required: Iterable[Entry] = (),
+    about: Assignment | None = None,
 ) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
@@ -89,6 +94,8 @@ def report(
     whether everybody has passed all that is required, and somebody has handed it in.
     """
     with Gradebook.existing(gradebook) as book:
+        if about:
+            about.keep(book)
         _show(book)
         wanted = tuple(formats)
         if reports is not None or wanted:

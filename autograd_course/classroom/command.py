@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from autograd_course.classroom import byhand, elsewhere
-from autograd_course.classroom.elsewhere import Book, Exercises, Trust, chosen_or_exit
+from autograd_course.classroom.elsewhere import Book, Exercises, SettingsFile, Trust, chosen_or_exit
 from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
@@ -68,6 +68,7 @@ def grade(
         ),
     ] = None,
     reports: _Reports = None,
+    settings: SettingsFile = None,
     trust: Trust = False,
 ) -> None:
     """Grade submissions in a sandbox and write reports.
@@ -83,13 +84,15 @@ def grade(
     with nullcontext() if dask else ahead(trust=trust) as template:
         with importing():
             from autograd_course.classroom import classwork
+            from autograd_course.classroom.assignment import Assignment
             from autograd_course.classroom.places import Places
 
         wanted = chosen_or_exit(exercises)
         try:
             places = Places.of(submissions, gradebook, reports)
             with classwork.crew(jobs, dask, template, trust=trust) as crew:
-                complete = classwork.grade(places, wanted, crew, resume=resume)
+                about = Assignment.read(settings)
+                complete = classwork.grade(places, wanted, crew, about, resume=resume)
         except classwork.KNOWN as error:
             end(str(error))
     raise typer.Exit(0 if complete else 1)
@@ -114,6 +117,7 @@ def report(
             autocompletion=completion.lessons_and_exercises,
         ),
     ] = None,
+    settings: SettingsFile = None,
 ) -> None:
     """Show the results for each exercise, and write the reports again.
 
@@ -121,11 +125,13 @@ def report(
     With --format alone, the reports are written next to the gradebook.
     """
     from autograd_course.classroom import classwork
+    from autograd_course.classroom.assignment import Assignment
 
     required = chosen_or_exit(require) if require else ()
     try:
         wanted = [each.value for each in formats or ()]
-        passed = classwork.report(gradebook, reports, wanted, required)
+        about = Assignment.read(settings)
+        passed = classwork.report(gradebook, reports, wanted, required, about)
     except classwork.KNOWN as error:
         end(str(error))
     raise typer.Exit(0 if passed else 1)

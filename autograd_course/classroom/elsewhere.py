@@ -37,6 +37,14 @@ Book = Annotated[
 Student = Annotated[
     str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
 ]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE.toml",
+        help="Use these weights. The gradebook remembers them.",
+    ),
+]
 _REPOSITORY = Path(__file__).parents[2]
 
 

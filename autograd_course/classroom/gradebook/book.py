@@ -18,6 +18,7 @@ from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
+from autograd_course.classroom.gradebook.settings import Settings
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
 from autograd_course.index import Entry
@@ -60,9 +61,9 @@ class Gradebook:
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
         """Make a submission and its answers the student's current ones; earlier results stay."""
         s = submission
-        about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems))
+        about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), s.handed_in)
         with self._transaction() as write:
-            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?)", about)
+            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", about)
             for a in answers:
                 code = (a.hash, a.name, clean(a.preamble), clean(a.source))
                 write.execute("INSERT OR IGNORE INTO code VALUES (?, ?, ?, ?)", code)
@@ -125,6 +126,12 @@ class Gradebook:
             score = settling.score_of(write, student, exercise)
             settling.settle(write, score, points, comment, by, seen)
             return settling.score_of(write, student, exercise)
+
+    def set(self, settings: Settings) -> None:
+        """Keep the settings of the assignment, instead of the earlier ones."""
+        row = ("assignment", settings.to_json())
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
 
     def score_of(self, student: str, exercise: str) -> Score:
         """Return the score of one answer. Raises SettlingError where the names are unknown."""

@@ -7,6 +7,7 @@ import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
 
@@ -19,7 +20,8 @@ from autograd_course.classroom.gradebook.records import (
     Settlement,
     Tally,
 )
-from autograd_course.classroom.protocol.evidence import sound
+from autograd_course.classroom.gradebook.settings import Settings, from_data
+from autograd_course.classroom.protocol.evidence import ALSO, sound
 from autograd_course.grader.verdict import Status
 
 _WITHOUT_VERDICT = """
@@ -62,7 +64,14 @@ _SCORES = f"""
     ORDER BY a.student, e.position
 """
 
-_OUTLINE = _SCORES.replace("r.message, r.evidence", "'' AS message, '{}' AS evidence")
+# Without what is long: of the evidence only what decides on the points.
+_OUTLINE = _SCORES.replace(
+    "r.message, r.evidence",
+    """'' AS message, CASE WHEN json_valid(r.evidence) THEN
+           CASE WHEN json_type(r.evidence, '$.also') = 'array'
+               THEN json_object('also', json(json_extract(r.evidence, '$.also'))) ELSE '{}' END
+           ELSE '{}' END AS evidence""",
+)
 
 _HISTORY = """
     SELECT at, hash, points, status, rule, '' AS by, '' AS comment, rowid AS number FROM results
@@ -131,12 +140,34 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
     """Return the verdicts on the current answers; of one student, where one is named."""
-    return [_score(row) for row in connection.execute(_SCORES, (student,))]
+    return _scores(connection, _SCORES, student)
 
 
 def outline(connection: sqlite3.Connection) -> list[Score]:
     """Return the same of everybody, without messages and evidence."""
-    return [_score(row) for row in connection.execute(_OUTLINE, ("",))]
+    return _scores(connection, _OUTLINE, "")
+
+
+def settings(connection: sqlite3.Connection) -> Settings:
+    """Return what the instructor has set."""
+    row = connection.execute("SELECT value FROM settings WHERE name = 'assignment'").fetchone()
+    stored = _json(row[0]) if row else {}
+    return from_data(stored if isinstance(stored, dict) else {})
+
+
+def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Score]:
+    found = settings(connection)
+    return [_counted(_score(row), found) for row in connection.execute(query, (student,))]
+
+
+def _counted(score: Score, settings: Settings) -> Score:
+    """Return the score with the points that count."""
+    if score.settlement:
+        return replace(score, points=score.settlement.points)
+    if score.status != "wrong" or not score.rule:
+        return score
+    credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
+    return replace(score, points=round(credit * score.possible, 4))
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
@@ -231,7 +262,7 @@ def _settled(row: sqlite3.Row) -> dict[str, Any]:
         return {}
     comment, by, at = (_checked(name, row[name]) or "" for name in ("comment", "by", "settled_at"))
     settlement = Settlement(points, comment, by, at, row["settlement"], bool(row["changed"]))
-    return {"points": points, "settlement": settlement}
+    return {"settlement": settlement}
 
 
 def _checked(name: str, value: Any) -> Any:

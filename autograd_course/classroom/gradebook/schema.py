@@ -4,7 +4,7 @@ An older file is brought to the new version when it is opened. A file of a newer
 """
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
-VERSION = 4
+VERSION = 5
 OLDEST = 3  # the version of TABLES, and the oldest that can be brought to VERSION
 
 TABLES = (
@@ -98,5 +98,14 @@ CHANGES = {  # by the version that they lead to
             UNION ALL
             SELECT student, exercise, '', '[]' FROM settled s WHERE NOT EXISTS (
                 SELECT 1 FROM answers a WHERE a.student = s.student AND a.exercise = s.exercise)""",
+    ),
+    5: (
+        # What an instructor has told of the assignment and of the class, as JSON.
+        """CREATE TABLE settings (
+            name  TEXT PRIMARY KEY,
+            value TEXT NOT NULL
+        )""",
+        # Of a file: when it was handed in, as far as that can be told.
+        "ALTER TABLE submissions ADD COLUMN handed_in TEXT NOT NULL DEFAULT ''",
     ),
 }

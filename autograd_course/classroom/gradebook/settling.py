@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from difflib import get_close_matches
 
 from autograd_course.classroom.gradebook import reading
+from autograd_course.classroom.gradebook.naming import near
 from autograd_course.classroom.gradebook.opening import GradebookError
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Score
 from autograd_course.classroom.notebooks.cells import clean
 
-_NAMED = 5  # names that are close to what was typed
 _LONGEST = 10_000  # characters of a comment
 
 
@@ -70,13 +69,3 @@ def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Sco
         return Score(student, exercise, "", 0.0, lesson=lesson, title=title, possible=possible)
     ids = [row[0] for row in connection.execute("SELECT exercise FROM exercises")]
     raise SettlingError(f"the gradebook has no exercise {exercise!r}{near(exercise, ids)}.")
-
-
-def near(asked: str, names: list[str]) -> str:
-    """Return a few names that are close to what was asked for, as the end of a sentence."""
-    folded = {name.casefold(): name for name in names}
-    word = asked.casefold()
-    close = [name for key, name in folded.items() if word and word in key]
-    close += [folded[key] for key in get_close_matches(word, folded, _NAMED)]
-    found = list(dict.fromkeys(close))[:_NAMED]
-    return f"; the nearest names are {', '.join(found)}" if found else ""

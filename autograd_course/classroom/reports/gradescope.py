@@ -10,6 +10,7 @@ from typing import Any
 
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Problem, Score
+from autograd_course.classroom.protocol.evidence import WARNINGS
 from autograd_course.classroom.reports.wording import by_hand
 
 
@@ -66,6 +67,7 @@ def _points(score: Score) -> dict[str, Any]:
 def _told(score: Score) -> list[str]:
     settled = [by_hand(score.settlement)] if score.settlement else []
     if score.status == "passed":
-        return settled
+        warned = [f"warning: {w['rule']}: {w['message']}" for w in score.evidence.get(WARNINGS, ())]
+        return [*settled, *warned]
     rule = f"{score.rule}: " if score.rule else ""
     return [*settled, f"{score.status or 'not graded'}: {rule}{score.message}"]

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autograd_doctor import jacobians as heatmap
+from autograd_doctor.formatting import listed
 from markupsafe import Markup
 
 from autograd_course.classroom.gradebook import Gradebook, Score, Settlement
 from autograd_course.classroom.pictures import PICTURE, from_data
+from autograd_course.classroom.protocol.evidence import ALSO
 from autograd_course.classroom.reports.pages import links
 from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
@@ -47,6 +49,16 @@ class Part:
     def settled(self) -> Settlement | None:
         """Return what a person has decided."""
         return self.score.settlement
+
+    @property
+    def partial(self) -> str:
+        """Return what the faults of a wrong answer cost, if it has partial credit."""
+        score = self.score
+        if score.status != "wrong" or not score.points or score.settlement:
+            return ""
+        faults = [score.rule, *score.evidence.get(ALSO, ())]
+        verb = "costs" if len(faults) == 1 else "cost"
+        return f"{listed(faults)} {verb} {score.possible - score.points:g} of the points."
 
     @property
     def counted_as(self) -> str:
