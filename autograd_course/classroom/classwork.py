@@ -74,7 +74,7 @@ def grade(
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
-        for line in _changed(book):
+        for line in (*_changed(book), *_absent(book)):
             showing.say(line)
         files.write(book, places.reports)
         showing.say(f"Reports: {_short(places.reports)}")
@@ -97,6 +97,8 @@ def report(
         if about:
             about.keep(book)
         _show(book)
+        for line in _absent(book):
+            showing.say(line)
         wanted = tuple(formats)
         if reports is not None or wanted:
             folder = reports or gradebook.absolute().parent
@@ -137,6 +139,18 @@ def _changed(book: Gradebook) -> Iterator[str]:
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
         yield f"The code has changed since these answers were settled by hand: {named}."
+
+
+def _absent(book: Gradebook) -> Iterator[str]:
+    """Yield what the roster says of who has handed in, if there is one."""
+    if not book.roster():
+        return
+    if absent := book.absent():
+        named = ", ".join(person.label for person in absent)
+        yield f"{_some(len(absent), 'student')} of the roster handed in nothing: {named}."
+    people = book.people()
+    if strangers := [student for student in book.students() if student not in people]:
+        yield f"Not on the roster: {', '.join(strangers)}."
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:

@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from autograd_course.classroom import byhand, elsewhere
-from autograd_course.classroom.elsewhere import Book, Exercises, SettingsFile, Trust, chosen_or_exit
+from autograd_course.classroom.elsewhere import (
+    Book,
+    Exercises,
+    RosterFile,
+    SettingsFile,
+    Trust,
+    chosen_or_exit,
+)
 from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
@@ -33,6 +40,8 @@ class Format(StrEnum):
     json = "json"
     junit = "junit"
     gradescope = "gradescope"
+    canvas = "canvas"
+    moodle = "moodle"
     all = "all"
 
 
@@ -69,6 +78,7 @@ def grade(
     ] = None,
     reports: _Reports = None,
     settings: SettingsFile = None,
+    roster: RosterFile = None,
     trust: Trust = False,
 ) -> None:
     """Grade submissions in a sandbox and write reports.
@@ -91,7 +101,7 @@ def grade(
         try:
             places = Places.of(submissions, gradebook, reports)
             with classwork.crew(jobs, dask, template, trust=trust) as crew:
-                about = Assignment.read(settings)
+                about = Assignment.read(settings, roster)
                 complete = classwork.grade(places, wanted, crew, about, resume=resume)
         except classwork.KNOWN as error:
             end(str(error))
@@ -118,6 +128,7 @@ def report(
         ),
     ] = None,
     settings: SettingsFile = None,
+    roster: RosterFile = None,
 ) -> None:
     """Show the results for each exercise, and write the reports again.
 
@@ -130,7 +141,7 @@ def report(
     required = chosen_or_exit(require) if require else ()
     try:
         wanted = [each.value for each in formats or ()]
-        about = Assignment.read(settings)
+        about = Assignment.read(settings, roster)
         passed = classwork.report(gradebook, reports, wanted, required, about)
     except classwork.KNOWN as error:
         end(str(error))

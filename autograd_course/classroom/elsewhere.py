@@ -42,7 +42,16 @@ SettingsFile = Annotated[
     typer.Option(
         "--settings",
         metavar="FILE.toml",
-        help="Use these weights. The gradebook remembers them.",
+        help="Use the weights and deadlines of this file. The gradebook remembers them.",
+    ),
+]
+RosterFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--roster",
+        metavar="students.csv",
+        help="Read the students' names, ids, e-mail addresses and groups from this file. "
+        "The gradebook remembers them.",
     ),
 ]
 _REPOSITORY = Path(__file__).parents[2]

@@ -18,6 +18,7 @@ from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
+from autograd_course.classroom.gradebook.roster import Person, Roster, as_text, matched
 from autograd_course.classroom.gradebook.settings import Settings
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
@@ -61,8 +62,12 @@ class Gradebook:
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
         """Make a submission and its answers the student's current ones; earlier results stay."""
         s = submission
-        about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), s.handed_in)
+        known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
         with self._transaction() as write:
+            before = write.execute(known, (s.student, s.lesson, s.hash)).fetchone()
+            first = before[0] if before else ""  # the same file, downloaded again
+            time = min(filter(None, (s.handed_in, first)), default="")
+            about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), time)
             write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", about)
             for a in answers:
                 code = (a.hash, a.name, clean(a.preamble), clean(a.source))
@@ -129,9 +134,32 @@ class Gradebook:
 
     def set(self, settings: Settings) -> None:
         """Keep the settings of the assignment, instead of the earlier ones."""
-        row = ("assignment", settings.to_json())
+        self._set("assignment", settings.to_json())
+
+    def enroll(self, roster: Roster) -> None:
+        """Keep the students of the class, instead of the earlier ones."""
+        self._set("roster", as_text(roster))
+
+    def _set(self, name: str, value: str) -> None:
         with self._transaction() as write:
-            write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", row)
+            write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    def roster(self) -> Roster:
+        """Return the students of the class, as far as they were told."""
+        return reading.roster(self._connection)
+
+    def people(self) -> dict[str, Person]:
+        """Return who each student is, of those whom the roster has."""
+        return matched(self.students(), self.roster())
+
+    def absent(self) -> list[Person]:
+        """Return the students of the roster who have handed in nothing."""
+        present = set(self.people().values())
+        return [person for person in self.roster() if person not in present]
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Return each student with the path of each of their files."""
+        return reading.sources(self._connection)
 
     def score_of(self, student: str, exercise: str) -> Score:
         """Return the score of one answer. Raises SettlingError where the names are unknown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
@@ -20,6 +20,7 @@ from autograd_course.classroom.gradebook.records import (
     Settlement,
     Tally,
 )
+from autograd_course.classroom.gradebook.roster import Roster, from_text
 from autograd_course.classroom.gradebook.settings import Settings, from_data
 from autograd_course.classroom.protocol.evidence import ALSO, sound
 from autograd_course.grader.verdict import Status
@@ -150,24 +151,57 @@ def outline(connection: sqlite3.Connection) -> list[Score]:
 
 def settings(connection: sqlite3.Connection) -> Settings:
     """Return what the instructor has set."""
-    row = connection.execute("SELECT value FROM settings WHERE name = 'assignment'").fetchone()
-    stored = _json(row[0]) if row else {}
+    stored = _set(connection, "assignment")
     return from_data(stored if isinstance(stored, dict) else {})
+
+
+def roster(connection: sqlite3.Connection) -> Roster:
+    """Return the students of the class, as far as they were told."""
+    return from_text(_set(connection, "roster"))
+
+
+def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return each student with the path of each file, graded or not."""
+    query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
+    return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
+
+
+def _set(connection: sqlite3.Connection, name: str) -> Any:
+    query = "SELECT value FROM settings WHERE name = ?"
+    row = connection.execute(query, (name,)).fetchone()
+    return _json(row[0]) if row else None
 
 
 def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Score]:
     found = settings(connection)
-    return [_counted(_score(row), found) for row in connection.execute(query, (student,))]
+    late = _lateness(connection, found, student)
+    return [_counted(_score(row), found, late) for row in connection.execute(query, (student,))]
 
 
-def _counted(score: Score, settings: Settings) -> Score:
+Late = dict[str, dict[str, tuple[int, float]]]  # by student and lesson
+
+
+def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) -> Late:
+    if not settings.deadlines:
+        return {}
+    handed_in: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    query = "SELECT student, lesson, handed_in FROM submissions WHERE ? IN ('', student)"
+    for name, lesson, time in connection.execute(query, (student,)):
+        handed_in[name][lesson] = time
+    return {name: settings.lateness(times) for name, times in handed_in.items()}
+
+
+def _counted(score: Score, settings: Settings, late: Late) -> Score:
     """Return the score with the points that count."""
+    days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
+    points = score.points
+    if score.status == "wrong" and score.rule:
+        credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
+        points = credit * score.possible
+    points = round(points * (1 - cost), 4)
     if score.settlement:
-        return replace(score, points=score.settlement.points)
-    if score.status != "wrong" or not score.rule:
-        return score
-    credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
-    return replace(score, points=round(credit * score.possible, 4))
+        points = score.settlement.points
+    return replace(score, points=points, late=days, late_cost=cost)
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:

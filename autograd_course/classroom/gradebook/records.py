@@ -53,7 +53,8 @@ class Score:
     ``status`` is empty where nothing was graded yet. ``problems`` are about the handing in,
     ``remarks`` for the instructor alone: what in the code is something to look at. ``damage`` is
     the one of them that says which parts of the record in the gradebook are damaged. ``points`` are
-    those that count: of the ``settlement``, if there is one.
+    those that count: of the ``settlement``, if there is one. ``late`` is the number of late days,
+    ``late_cost`` the share of the points that they cost.
     """
 
     student: str
@@ -73,6 +74,8 @@ class Score:
     remarks: tuple[str, ...] = ()
     damage: str = ""
     settlement: Settlement | None = None
+    late: int = 0
+    late_cost: float = 0.0
 
     @property
     def outcome(self) -> str:

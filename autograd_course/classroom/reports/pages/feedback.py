@@ -58,7 +58,8 @@ class Part:
             return ""
         faults = [score.rule, *score.evidence.get(ALSO, ())]
         verb = "costs" if len(faults) == 1 else "cost"
-        return f"{listed(faults)} {verb} {score.possible - score.points:g} of the points."
+        lost = score.possible - score.points / (1 - score.late_cost)
+        return f"{listed(faults)} {verb} {lost:g} of the points."
 
     @property
     def counted_as(self) -> str:
