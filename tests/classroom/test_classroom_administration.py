@@ -24,6 +24,7 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.reports import as_csv, as_grade_table, files
 from autograd_course.classroom.reports.pages import class_page, feedback
 from autograd_course.classroom.reports.sites import canvas_pieces, feedback_zip, moodle_pieces
+from autograd_course.classroom.review.pages import matrix_page
 from autograd_course.classroom.submissions import Submission
 from autograd_course.classroom.submissions.downloads import handed_in as time_of
 from autograd_course.cli import app
@@ -169,6 +170,18 @@ def test_who_has_handed_in_nothing_is_in_every_report(book: Gradebook, tmp_path:
     shown = CliRunner().invoke(app, ["classroom", "report", str(tmp_path / "grades.sqlite")])
     assert "1 student of the roster handed in nothing: Cyd." in shown.output
     assert "Not on the roster: dora." in shown.output
+
+
+def test_who_has_handed_in_nothing_can_be_given_points(book: Gradebook) -> None:
+    book.enroll((ANN, BOB, CYD))
+    assert "Cyd" in matrix_page(book, "/", "all")
+    book.settle("Cyd", "square", 1.0, "An oral exam.", "me")
+    with pytest.raises(GradebookError, match="no student 'Bob'; the nearest names are bob_4711"):
+        book.settle("Bob", "square", 1.0, "He is bob_4711.", "me")
+
+    (cyd,) = (row for row in rows(as_grade_table(book)) if row["name"] == "Cyd")
+    assert (cyd["student"], cyd["id"], cyd["total"]) == ("Cyd", "s-19", "1")
+    assert book.absent() == []
 
 
 def test_the_command_reads_the_roster_once(book: Gradebook, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
-from autograd_course.classroom.gradebook.roster import Person, Roster, as_text, matched
+from autograd_course.classroom.gradebook.roster import Person, Roster, as_text
 from autograd_course.classroom.gradebook.settings import Settings
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
@@ -150,12 +150,11 @@ class Gradebook:
 
     def people(self) -> dict[str, Person]:
         """Return who each student is, of those whom the roster has."""
-        return matched(self.students(), self.roster())
+        return reading.people(self._connection)
 
     def absent(self) -> list[Person]:
         """Return the students of the roster who have handed in nothing."""
-        present = set(self.people().values())
-        return [person for person in self.roster() if person not in present]
+        return reading.absent(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
         """Return each student with the path of each of their files."""

@@ -20,7 +20,7 @@ from autograd_course.classroom.gradebook.records import (
     Settlement,
     Tally,
 )
-from autograd_course.classroom.gradebook.roster import Roster, from_text
+from autograd_course.classroom.gradebook.roster import Person, Roster, from_text, matched
 from autograd_course.classroom.gradebook.settings import Settings, from_data
 from autograd_course.classroom.protocol.evidence import ALSO, sound
 from autograd_course.grader.verdict import Status
@@ -158,6 +158,17 @@ def settings(connection: sqlite3.Connection) -> Settings:
 def roster(connection: sqlite3.Connection) -> Roster:
     """Return the students of the class, as far as they were told."""
     return from_text(_set(connection, "roster"))
+
+
+def people(connection: sqlite3.Connection) -> dict[str, Person]:
+    """Return who each student is, of those whom the roster has."""
+    return matched(students(connection), roster(connection))
+
+
+def absent(connection: sqlite3.Connection) -> list[Person]:
+    """Return the students of the roster who have handed in nothing."""
+    present = set(people(connection).values())
+    return [person for person in roster(connection) if person not in present]
 
 
 def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:

@@ -56,9 +56,11 @@ def settle(
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
     """Return the score of an answer, an empty one where nothing was handed in.
 
-    Raises SettlingError for a student, or an exercise, that the gradebook does not have.
+    The student is in the gradebook, or on the roster. Raises SettlingError for a student, or an
+    exercise, that the gradebook does not have.
     """
-    if student not in (students := reading.students(connection)):
+    students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
+    if student not in students:
         raise SettlingError(f"the gradebook has no student {student!r}{near(student, students)}.")
     for score in reading.scores(connection, student):
         if score.exercise == exercise:

@@ -33,7 +33,8 @@ class Matrix:
         for (student, _), score in scores.items():
             totals[student] += score.points
         exercises = {tally.exercise: tally.title for tally in book.tallies()}
-        return Matrix(book.students(), exercises, scores, totals)
+        students = [*book.students(), *(person.label for person in book.absent())]
+        return Matrix(students, exercises, scores, totals)
 
     def is_wanted(self, cell: Cell, show: str) -> bool:
         """Whether a filter lets an answer through."""
@@ -49,10 +50,12 @@ class Matrix:
 
     def around(self, cell: Cell, show: str) -> tuple[Cell | None, Cell | None]:
         """Return the answers before and after one, of those that a filter lets through."""
-        places = {id: place for place, id in enumerate(self.exercises)}
+        rows = {student: place for place, student in enumerate(self.students)}
+        columns = {exercise: place for place, exercise in enumerate(self.exercises)}
 
-        def place(other: Cell) -> tuple[int, str]:
-            return places.get(other[1], len(places)), other[0]
+        def place(other: Cell) -> tuple[int, int]:
+            student, exercise = other
+            return columns.get(exercise, len(columns)), rows[student]
 
         wanted = self.wanted(show)
         before = [other for other in wanted if place(other) < place(cell)]
