@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from handed_in import IMPORTS, SQUARE, cell, notebook
+from pages import blocks
+from repository import ROOT
 from test_classroom_pages import EXERCISES, Page
 from typer.testing import CliRunner
 
@@ -342,3 +344,22 @@ def test_blackboard_names_the_time() -> None:
 
     assert abs(datetime.fromisoformat(named) - local) < timedelta(seconds=1)
     assert time_of("hw_ann_attempt_2026-13-31-23-59-59_work.ipynb", 0.0) == ""
+
+
+# What the page of the instructor shows
+
+
+def test_the_files_that_the_page_shows_are_read(tmp_path: Path) -> None:
+    shown = {block.text.split("\n")[0]: block.text for block in blocks(ROOT / "docs/classroom.md")}
+    whole = "\n".join([shown["[weights]"], shown["[deadlines]"]])
+    (tmp_path / "assignment.toml").write_text(whole, encoding="utf-8")
+    (tmp_path / "students.csv").write_text(shown["name,id,email,group"], encoding="utf-8")
+
+    settings = settings_from(tmp_path / "assignment.toml")
+    assert (settings.weights["layout"], settings.cost, settings.free, settings.days) == (
+        0.2,
+        0.1,
+        2,
+        5,
+    )
+    assert [person.label for person in from_file(tmp_path / "students.csv")] == ["Ann Böll"]

@@ -112,8 +112,8 @@ def test_the_weights_count_in_every_report_and_can_be_changed_without_grading(
         assert [score.points for score in book.outline()] == expected
         assert f"{sum(expected):g}" in as_grade_table(book)
     assert total == sum(expected)
-    assert f"grad-output-layout costs {0.25 * worth[0]:g} of the points." in page
-    assert f"zero-dim and oversaved cost {0.75 * worth[2]:g} of the points." in page
+    assert f"grad-output-layout costs {0.25 * worth[0]:g} points." in page
+    assert f"zero-dim and oversaved cost {0.75 * worth[2]:g} points." in page
     assert "flipped-sign cost" not in page
 
 

@@ -59,7 +59,7 @@ class Part:
         faults = [score.rule, *score.evidence.get(ALSO, ())]
         verb = "costs" if len(faults) == 1 else "cost"
         lost = score.possible - score.points / (1 - score.late_cost)
-        return f"{listed(faults)} {verb} {lost:g} of the points."
+        return f"{listed(faults)} {verb} {lost:g} {'point' if lost == 1 else 'points'}."
 
     @property
     def counted_as(self) -> str:

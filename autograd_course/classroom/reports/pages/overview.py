@@ -120,7 +120,8 @@ def _count(seen: Overview, score: Score) -> None:
     exercise, student = score.exercise, score.student
     seen.exercises[exercise].counts[score.outcome] += 1
     if score.settlement:
-        seen.settled[exercise, by_hand(score.settlement)].append(student)
+        worth = f"{score.points:g} of {score.possible:g} points"
+        seen.settled[exercise, f"{worth}. {by_hand(score.settlement)}"].append(student)
     if score.status == "wrong":
         seen.matrix[score.rule or UNNAMED, exercise].append(student)
         if repair := score.evidence.get(REPAIR):
