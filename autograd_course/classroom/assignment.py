@@ -31,3 +31,6 @@ class Assignment:
             book.set(self.settings)
         if self.roster is not None:
             book.enroll(self.roster)
+
+
+NOTHING = Assignment()

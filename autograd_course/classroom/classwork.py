@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 
 from autograd_course.classroom import showing
-from autograd_course.classroom.assignment import Assignment
+from autograd_course.classroom.assignment import NOTHING, Assignment
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Tally
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
@@ -59,7 +59,12 @@ def crew(
 
 
 def grade(
-    places: Places, exercises: tuple[Entry, ...], crew: Crew, about: Assignment, *, resume: bool
+    places: Places,
+    exercises: tuple[Entry, ...],
+    crew: Crew,
+    about: Assignment = NOTHING,
+    *,
+    resume: bool,
 ) -> bool:
     """Grade what is pending, report; return whether there was any, and all could be graded."""
     files.prepare(places.reports)
@@ -86,7 +91,7 @@ def report(
     reports: Path | None,
     formats: Iterable[str] = (),
     required: Iterable[Entry] = (),
-    about: Assignment | None = None,
+    about: Assignment = NOTHING,
 ) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
@@ -94,8 +99,7 @@ def report(
     whether everybody has passed all that is required, and somebody has handed it in.
     """
     with Gradebook.existing(gradebook) as book:
-        if about:
-            about.keep(book)
+        about.keep(book)
         _show(book)
         for line in _absent(book):
             showing.say(line)
