@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from autograd_course.classroom import showing
+from autograd_course.classroom.assignment import NOTHING, Assignment
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Tally
 from autograd_course.classroom.grading.bench import Bench
 from autograd_course.classroom.grading.cluster import Cluster
@@ -57,11 +58,19 @@ def crew(
         yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
 
 
-def grade(places: Places, exercises: tuple[Entry, ...], crew: Crew, *, resume: bool) -> bool:
+def grade(
+    places: Places,
+    exercises: tuple[Entry, ...],
+    crew: Crew,
+    about: Assignment = NOTHING,
+    *,
+    resume: bool,
+) -> bool:
     """Grade what is pending, report; return whether there was any, and all could be graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
+        about.keep(book)
         run = book.begin(INDEX.values(), grader_version(), resume=resume)
         try:
             found = _collect(book, places.submissions, exercises)
@@ -70,6 +79,8 @@ def grade(places: Places, exercises: tuple[Entry, ...], crew: Crew, *, resume: b
             raise GradingError(f"stopped. What was graded is kept. {_go_on()}") from None
         book.finish(run)
         tallies = _show(book, exercises)
+        for line in (*_changed(book), *_absent(book)):
+            showing.say(line)
         files.write(book, places.reports)
         showing.say(f"Reports: {_short(places.reports)}")
         return found and not any(tally.counts.get("grader failed") for tally in tallies)
@@ -80,6 +91,7 @@ def report(
     reports: Path | None,
     formats: Iterable[str] = (),
     required: Iterable[Entry] = (),
+    about: Assignment = NOTHING,
 ) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
@@ -87,7 +99,10 @@ def report(
     whether everybody has passed all that is required, and somebody has handed it in.
     """
     with Gradebook.existing(gradebook) as book:
+        about.keep(book)
         _show(book)
+        for line in _absent(book):
+            showing.say(line)
         wanted = tuple(formats)
         if reports is not None or wanted:
             folder = reports or gradebook.absolute().parent
@@ -122,10 +137,30 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) ->
     showing.say(f"{_some(pending, 'answer')} graded")
 
 
+def _changed(book: Gradebook) -> Iterator[str]:
+    """Yield a line that names the answers whose code is not the code that a person settled."""
+    changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
+    if changed:
+        named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
+        yield f"The code has changed since these answers were settled by hand: {named}."
+
+
+def _absent(book: Gradebook) -> Iterator[str]:
+    """Yield what the roster says of who has handed in, if there is one."""
+    if not book.roster():
+        return
+    if absent := book.absent():
+        named = ", ".join(person.label for person in absent)
+        yield f"{_some(len(absent), 'student')} of the roster handed in nothing: {named}."
+    people = book.people()
+    if strangers := [student for student in book.students() if student not in people]:
+        yield f"Not on the roster: {', '.join(strangers)}."
+
+
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
     """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
     scores = [score for score in book.scores() if score.exercise == exercise.id]
-    missing = [score.student for score in scores if score.status != "passed"]
+    missing = [score.student for score in scores if not score.is_passed]
     if missing:
         yield f"{exercise.id} is not passed by {', '.join(missing)}."
     elif not scores:

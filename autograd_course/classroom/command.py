@@ -9,8 +9,15 @@ from typing import Annotated
 
 import typer
 
-from autograd_course.classroom import elsewhere
-from autograd_course.classroom.elsewhere import Exercises, Trust, chosen_or_exit
+from autograd_course.classroom import byhand, elsewhere
+from autograd_course.classroom.elsewhere import (
+    Book,
+    Exercises,
+    RosterFile,
+    SettingsFile,
+    Trust,
+    chosen_or_exit,
+)
 from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
@@ -33,6 +40,8 @@ class Format(StrEnum):
     json = "json"
     junit = "junit"
     gradescope = "gradescope"
+    canvas = "canvas"
+    moodle = "moodle"
     all = "all"
 
 
@@ -68,6 +77,8 @@ def grade(
         ),
     ] = None,
     reports: _Reports = None,
+    settings: SettingsFile = None,
+    roster: RosterFile = None,
     trust: Trust = False,
 ) -> None:
     """Grade submissions in a sandbox and write reports.
@@ -83,13 +94,15 @@ def grade(
     with nullcontext() if dask else ahead(trust=trust) as template:
         with importing():
             from autograd_course.classroom import classwork
+            from autograd_course.classroom.assignment import Assignment
             from autograd_course.classroom.places import Places
 
         wanted = chosen_or_exit(exercises)
         try:
             places = Places.of(submissions, gradebook, reports)
             with classwork.crew(jobs, dask, template, trust=trust) as crew:
-                complete = classwork.grade(places, wanted, crew, resume=resume)
+                about = Assignment.read(settings, roster)
+                complete = classwork.grade(places, wanted, crew, about, resume=resume)
         except classwork.KNOWN as error:
             end(str(error))
     raise typer.Exit(0 if complete else 1)
@@ -97,10 +110,7 @@ def grade(
 
 @app.command(epilog=epilog("classroom report homework-grades/gradebook.sqlite --format csv"))
 def report(
-    gradebook: Annotated[
-        Path,
-        typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'."),
-    ],
+    gradebook: Book,
     reports: _Reports = None,
     formats: Annotated[
         list[Format] | None,
@@ -117,6 +127,8 @@ def report(
             autocompletion=completion.lessons_and_exercises,
         ),
     ] = None,
+    settings: SettingsFile = None,
+    roster: RosterFile = None,
 ) -> None:
     """Show the results for each exercise, and write the reports again.
 
@@ -124,16 +136,21 @@ def report(
     With --format alone, the reports are written next to the gradebook.
     """
     from autograd_course.classroom import classwork
+    from autograd_course.classroom.assignment import Assignment
 
     required = chosen_or_exit(require) if require else ()
     try:
         wanted = [each.value for each in formats or ()]
-        passed = classwork.report(gradebook, reports, wanted, required)
+        about = Assignment.read(settings, roster)
+        passed = classwork.report(gradebook, reports, wanted, required, about)
     except classwork.KNOWN as error:
         end(str(error))
     raise typer.Exit(0 if passed else 1)
 
 
+_SETTLE = 'classroom settle homework-grades/gradebook.sqlite ann square --points 0.5 --comment "…"'
+app.command(epilog=epilog(_SETTLE))(byhand.settle)
+app.command(epilog=epilog("classroom review homework-grades/gradebook.sqlite"))(byhand.review)
 _AGAIN = epilog("classroom again homework-grades/gradebook.sqlite ann square", AGAIN)
 app.command(epilog=_AGAIN)(elsewhere.again)
 app.command(epilog=epilog("classroom nbgrader course --exercises 01"))(elsewhere.nbgrader)

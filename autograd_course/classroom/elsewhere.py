@@ -31,6 +31,29 @@ Trust = Annotated[
         help="Run the answers without a sandbox. Use this option only for code that you trust.",
     ),
 ]
+Book = Annotated[
+    Path, typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'.")
+]
+Student = Annotated[
+    str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        metavar="FILE.toml",
+        help="Use the weights and deadlines of this file. The gradebook remembers them.",
+    ),
+]
+RosterFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--roster",
+        metavar="students.csv",
+        help="Read the students' names, ids, e-mail addresses and groups from this file. "
+        "The gradebook remembers them.",
+    ),
+]
 _REPOSITORY = Path(__file__).parents[2]
 
 
@@ -73,13 +96,8 @@ def gradescope(
 
 
 def again(
-    gradebook: Annotated[
-        Path,
-        typer.Argument(metavar="GRADEBOOK", help="Gradebook written by 'classroom grade'."),
-    ],
-    student: Annotated[
-        str, typer.Argument(metavar="STUDENT", help="The student's name as shown in the reports.")
-    ],
+    gradebook: Book,
+    student: Student,
     exercise: ExerciseId,
     trust: Trust = False,
 ) -> None:

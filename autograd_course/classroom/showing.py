@@ -21,6 +21,7 @@ _STATUSES = {
     "wrong": "wrong",
     "not attempted": "not attempted",
     "grader failed": "grader failed",
+    "settled": "settled",
     "": "not graded",
 }
 
@@ -40,7 +41,9 @@ def progress() -> Iterator[Progress]:
 def summary(tallies: Iterable[Tally]) -> Table:
     """Return a row for each exercise; the column of what is not graded only where there is any."""
     known = list(tallies)
-    rare = {"grader failed", ""} - {s for t in known for s, count in t.counts.items() if count}
+    rare = {"grader failed", "settled", ""} - {
+        s for t in known for s, count in t.counts.items() if count
+    }
     statuses = [status for status in _STATUSES if status not in rare]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("exercise", no_wrap=True)

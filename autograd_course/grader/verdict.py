@@ -438,13 +438,15 @@ class Verdict:
     ``sample`` names the kind of input that shows the fault. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is what the answer printed in one forward and one
     backward pass. ``remarks`` tell the instructor about code that no answer needs; ``grade`` makes
-    no remarks. ``search`` finds the change that makes a wrong answer right, in the process that
-    judged it.
+    no remarks. ``also`` names the further rules that a wrong answer breaks, if its gradients are
+    right. Partial credit needs them. ``search`` finds the change that makes a wrong answer right,
+    in the process that judged it.
     """
 
     reason: Reason
     sample: str = ""
     remarks: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
     warnings: tuple[Finding, ...] = ()
     printed: str = ""
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)

@@ -30,7 +30,7 @@ from tools.settings import read_settings
 pytestmark = pytest.mark.slow
 
 EXERCISES = [CATALOGUE[name] for name in ("square", "scaled-sigmoid", "weighted-sum", "to-polar")]
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input"}
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
@@ -359,8 +359,9 @@ def test_each_format_has_its_files_and_those_of_others_are_left(
 
     here = {str(p.relative_to(folder)) for p in folder.rglob("[!.]*") if p.is_file()}
     assert here == {
-        "class.html", "grades.csv", "results.csv", "results.json", "junit.xml",
-        "feedback/notes.txt", *(f"feedback/{s}.html" for s in STUDENTS),
+        "class.html", "grades.csv", "results.csv", "results.json", "junit.xml", "canvas.csv",
+        "moodle.csv", "feedback.zip", "feedback/notes.txt",
+        *(f"feedback/{s}.html" for s in STUDENTS),
         *(f"gradescope/{s}.json" for s in STUDENTS),
     }  # fmt: skip
 

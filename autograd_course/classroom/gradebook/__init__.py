@@ -2,6 +2,6 @@
 
 from autograd_course.classroom.gradebook.book import Gradebook
 from autograd_course.classroom.gradebook.opening import GradebookError
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally
+from autograd_course.classroom.gradebook.records import Problem, Run, Score, Settlement, Tally
 
-__all__ = ["Gradebook", "GradebookError", "Problem", "Run", "Score", "Tally"]
+__all__ = ["Gradebook", "GradebookError", "Problem", "Run", "Score", "Settlement", "Tally"]

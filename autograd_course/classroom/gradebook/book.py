@@ -14,10 +14,12 @@ from pathlib import Path
 from types import TracebackType
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook import reading, recording
+from autograd_course.classroom.gradebook import reading, recording, settling
 from autograd_course.classroom.gradebook.opening import GradebookError, opened
 from autograd_course.classroom.gradebook.recording import now
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally, as_json
+from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
+from autograd_course.classroom.gradebook.roster import Person, Roster, as_text
+from autograd_course.classroom.gradebook.settings import Settings
 from autograd_course.classroom.notebooks.cells import clean
 from autograd_course.classroom.submissions import Rejected, Submission
 from autograd_course.index import Entry
@@ -60,9 +62,13 @@ class Gradebook:
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
         """Make a submission and its answers the student's current ones; earlier results stay."""
         s = submission
-        about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems))
+        known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
         with self._transaction() as write:
-            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?)", about)
+            before = write.execute(known, (s.student, s.lesson, s.hash)).fetchone()
+            first = before[0] if before else ""  # the same file, downloaded again
+            time = min(filter(None, (s.handed_in, first)), default="")
+            about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), time)
+            write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", about)
             for a in answers:
                 code = (a.hash, a.name, clean(a.preamble), clean(a.source))
                 write.execute("INSERT OR IGNORE INTO code VALUES (?, ?, ?, ?)", code)
@@ -105,9 +111,70 @@ class Gradebook:
         with self._transaction() as write:
             return recording.record_for_all(write, run, score)
 
+    def settle(
+        self,
+        student: str,
+        exercise: str,
+        points: float | None,
+        comment: str,
+        by: str,
+        *,
+        seen: str | None = None,
+    ) -> Score:
+        """Give points by hand, whatever the verdict is, or withdraw them with ``None``.
+
+        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of what the person
+        decided on: where it is another one by now, nothing is written. Returns the score as it is
+        now. Raises SettlingError.
+        """
+        with self._transaction() as write:
+            score = settling.score_of(write, student, exercise)
+            settling.settle(write, score, points, comment, by, seen)
+            return settling.score_of(write, student, exercise)
+
+    def set(self, settings: Settings) -> None:
+        """Keep the settings of the assignment, instead of the earlier ones."""
+        self._set("assignment", settings.to_json())
+
+    def enroll(self, roster: Roster) -> None:
+        """Keep the students of the class, instead of the earlier ones."""
+        self._set("roster", as_text(roster))
+
+    def _set(self, name: str, value: str) -> None:
+        with self._transaction() as write:
+            write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
+
+    def roster(self) -> Roster:
+        """Return the students of the class, as far as they were told."""
+        return reading.roster(self._connection)
+
+    def people(self) -> dict[str, Person]:
+        """Return who each student is, of those whom the roster has."""
+        return reading.people(self._connection)
+
+    def absent(self) -> list[Person]:
+        """Return the students of the roster who have handed in nothing."""
+        return reading.absent(self._connection)
+
+    def sources(self) -> list[tuple[str, str]]:
+        """Return each student with the path of each of their files."""
+        return reading.sources(self._connection)
+
+    def score_of(self, student: str, exercise: str) -> Score:
+        """Return the score of one answer. Raises SettlingError where the names are unknown."""
+        return settling.score_of(self._connection, student, exercise)
+
     def scores(self, student: str = "") -> list[Score]:
         """Return the verdicts on what is handed in now, by student and in the course's order."""
         return reading.scores(self._connection, student)
+
+    def outline(self) -> list[Score]:
+        """Return all scores without messages and evidence, which are most of the file."""
+        return reading.outline(self._connection)
+
+    def history(self, student: str, exercise: str) -> list[Event]:
+        """Return all verdicts and settlements of an answer, the oldest first."""
+        return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
         """Return how each exercise that was handed in went, in the course's order."""

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from autograd_course.classroom.gradebook.schema import APPLICATION, TABLES, VERSION
+from autograd_course.classroom.gradebook.schema import APPLICATION, CHANGES, OLDEST, TABLES, VERSION
 from autograd_course.errors import CourseError
 
 _WAIT = 60.0  # seconds for other writers; each writes for milliseconds
@@ -45,12 +45,16 @@ def _prepare(connection: sqlite3.Connection) -> None:
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
-        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA user_version = {OLDEST}")
+    for version in range(_value(connection, "user_version") + 1, VERSION + 1):
+        for change in CHANGES[version]:
+            connection.execute(change)
+        connection.execute(f"PRAGMA user_version = {version}")
     connection.execute("COMMIT")
 
 
 def _refuse_others(path: Path) -> None:
-    """Raise GradebookError for a file that is not a sound gradebook of this version."""
+    """Raise GradebookError for a file that is no sound gradebook, or of an unknown version."""
     if not path.exists() or path.stat().st_size == 0:
         return
     uri = (
@@ -64,7 +68,7 @@ def _refuse_others(path: Path) -> None:
         if application != APPLICATION:
             raise GradebookError(f"{path} is a database but no gradebook: name another file.")
         version = _value(connection, "user_version")
-        if version != VERSION:
+        if not OLDEST <= version <= VERSION:
             raise GradebookError(
                 f"{path} is a gradebook of version {version}, and this course reads {VERSION}: "
                 "open it with the course that wrote it, or name a new file."

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, get_args
 
 from autograd_course.classroom.extraction import Answer
-from autograd_course.classroom.gradebook.records import Problem, Run, Score, Tally
-from autograd_course.classroom.protocol.evidence import sound
+from autograd_course.classroom.gradebook.records import (
+    Event,
+    Problem,
+    Run,
+    Score,
+    Settlement,
+    Tally,
+)
+from autograd_course.classroom.gradebook.roster import Person, Roster, from_text, matched
+from autograd_course.classroom.gradebook.settings import Settings, from_data
+from autograd_course.classroom.protocol.evidence import ALSO, sound
 from autograd_course.grader.verdict import Status
 
 _WITHOUT_VERDICT = """
@@ -38,29 +48,51 @@ _QUEUE = f"""
 
 # Of the graders that judged the current code, the one of the latest run.
 _JUDGED = """
-    FROM answers a JOIN exercises e ON e.exercise = a.exercise
+    FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
         SELECT rowid FROM results s
         WHERE s.student = a.student AND s.exercise = a.exercise AND s.hash = a.hash
         ORDER BY s.run DESC LIMIT 1)
+    LEFT JOIN settled h ON h.student = a.student AND h.exercise = a.exercise
 """
 
 _SCORES = f"""
     SELECT a.student, a.exercise, a.hash, a.problems, e.lesson, e.title, e.points AS possible,
-           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed {_JUDGED}
+           r.status, r.points, r.rule, r.message, r.evidence, r.remarks, r.seconds, r.seed,
+           h.points AS given, h.comment, h.by, h.at AS settled_at, h.settlement,
+           h.hash != a.hash AS changed {_JUDGED}
     WHERE ? IN ('', a.student)
     ORDER BY a.student, e.position
 """
 
+# Without what is long: of the evidence only what decides on the points.
+_OUTLINE = _SCORES.replace(
+    "r.message, r.evidence",
+    """'' AS message, CASE WHEN json_valid(r.evidence) THEN
+           CASE WHEN json_type(r.evidence, '$.also') = 'array'
+               THEN json_object('also', json(json_extract(r.evidence, '$.also'))) ELSE '{}' END
+           ELSE '{}' END AS evidence""",
+)
+
+_HISTORY = """
+    SELECT at, hash, points, status, rule, '' AS by, '' AS comment, rowid AS number FROM results
+    WHERE student = :student AND exercise = :exercise
+    UNION ALL
+    SELECT at, hash, points, '', '', by, comment, rowid FROM settlements
+    WHERE student = :student AND exercise = :exercise
+    ORDER BY at, number
+"""
+
 _CODES = f"""
     SELECT a.hash, count(*) AS students, max(coalesce(r.status, '')) AS status {_JUDGED}
-    WHERE a.exercise = ? GROUP BY a.hash ORDER BY a.hash
+    WHERE a.exercise = ? AND a.hash != '' GROUP BY a.hash ORDER BY a.hash
 """
 
 _COUNTS = f"""
-    SELECT a.exercise, e.title, coalesce(r.status, '') AS status, coalesce(r.rule, '') AS rule,
+    SELECT a.exercise, e.title, coalesce(r.rule, '') AS rule,
+           iif(h.points IS NULL, coalesce(r.status, ''), 'settled') AS status,
            e.points AS possible, count(*) AS answers {_JUDGED}
-    GROUP BY 1, 3, 4 ORDER BY e.position, answers DESC, rule
+    GROUP BY a.exercise, 3, 4 ORDER BY e.position, answers DESC, rule
 """
 
 _PROBLEMS = """
@@ -75,7 +107,10 @@ _PROBLEMS = """
 _VERDICT = frozenset(("status", "points", "rule", "message"))
 _OF_RESULTS = (*sorted(_VERDICT), "remarks", "seconds", "seed")
 
-_STUDENTS = "SELECT student FROM submissions UNION SELECT student FROM rejected ORDER BY 1"
+_STUDENTS = """
+    SELECT student FROM submissions UNION SELECT student FROM rejected
+    UNION SELECT student FROM settled ORDER BY 1
+"""
 
 
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
@@ -106,7 +141,84 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
     """Return the verdicts on the current answers; of one student, where one is named."""
-    return [_score(row) for row in connection.execute(_SCORES, (student,))]
+    return _scores(connection, _SCORES, student)
+
+
+def outline(connection: sqlite3.Connection) -> list[Score]:
+    """Return the same of everybody, without messages and evidence."""
+    return _scores(connection, _OUTLINE, "")
+
+
+def settings(connection: sqlite3.Connection) -> Settings:
+    """Return what the instructor has set."""
+    stored = _set(connection, "assignment")
+    return from_data(stored if isinstance(stored, dict) else {})
+
+
+def roster(connection: sqlite3.Connection) -> Roster:
+    """Return the students of the class, as far as they were told."""
+    return from_text(_set(connection, "roster"))
+
+
+def people(connection: sqlite3.Connection) -> dict[str, Person]:
+    """Return who each student is, of those whom the roster has."""
+    return matched(students(connection), roster(connection))
+
+
+def absent(connection: sqlite3.Connection) -> list[Person]:
+    """Return the students of the roster who have handed in nothing."""
+    present = set(people(connection).values())
+    return [person for person in roster(connection) if person not in present]
+
+
+def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return each student with the path of each file, graded or not."""
+    query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
+    return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
+
+
+def _set(connection: sqlite3.Connection, name: str) -> Any:
+    query = "SELECT value FROM settings WHERE name = ?"
+    row = connection.execute(query, (name,)).fetchone()
+    return _json(row[0]) if row else None
+
+
+def _scores(connection: sqlite3.Connection, query: str, student: str) -> list[Score]:
+    found = settings(connection)
+    late = _lateness(connection, found, student)
+    return [_counted(_score(row), found, late) for row in connection.execute(query, (student,))]
+
+
+Late = dict[str, dict[str, tuple[int, float]]]  # by student and lesson
+
+
+def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) -> Late:
+    if not settings.deadlines:
+        return {}
+    handed_in: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    query = "SELECT student, lesson, handed_in FROM submissions WHERE ? IN ('', student)"
+    for name, lesson, time in connection.execute(query, (student,)):
+        handed_in[name][lesson] = time
+    return {name: settings.lateness(times) for name, times in handed_in.items()}
+
+
+def _counted(score: Score, settings: Settings, late: Late) -> Score:
+    """Return the score with the points that count."""
+    days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
+    points = score.points
+    if score.status == "wrong" and score.rule:
+        credit = settings.credit((score.rule, *score.evidence.get(ALSO, ())))
+        points = credit * score.possible
+    points = round(points * (1 - cost), 4)
+    if score.settlement:
+        points = score.settlement.points
+    return replace(score, points=points, late=days, late_cost=cost)
+
+
+def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
+    """Return what happened to an answer."""
+    named = {"student": student, "exercise": exercise}
+    return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:
@@ -166,6 +278,9 @@ def _score(row: sqlite3.Row) -> Score:
     found = {name: _checked(name, row[name]) for name in (_OF_RESULTS if judged else ())}
     damaged = [name for name, value in found.items() if value is None]
     damaged += ["evidence"] * (evidence != stored)
+    damaged += ["settlement"] * (
+        bool(row["settlement"]) and _checked("points", row["given"]) is None
+    )
     lost = {*damaged, *(_VERDICT if _VERDICT.intersection(damaged) else ())}
     kept: dict[str, Any] = {"status": "", "points": 0.0}
     kept |= {name: value for name, value in found.items() if name not in lost}
@@ -181,8 +296,18 @@ def _score(row: sqlite3.Row) -> Score:
         possible=_checked("possible", row["possible"]) or 0.0,
         problems=_checked("problems", row["problems"]) or (),
         evidence=evidence,
-        **kept,
+        **(kept | _settled(row)),
     )
+
+
+def _settled(row: sqlite3.Row) -> dict[str, Any]:
+    """Return what a settlement changes of a score."""
+    points = _checked("points", row["given"])
+    if points is None:
+        return {}
+    comment, by, at = (_checked(name, row[name]) or "" for name in ("comment", "by", "settled_at"))
+    settlement = Settlement(points, comment, by, at, row["settlement"], bool(row["changed"]))
+    return {"settlement": settlement}
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -1,7 +1,11 @@
-"""The gradebook's tables. A change of them is a new VERSION: files of another one are refused."""
+"""The gradebook's tables. A change of them is a new VERSION, with the statements that lead to it.
+
+An older file is brought to the new version when it is opened. A file of a newer one is refused.
+"""
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
-VERSION = 3
+VERSION = 5
+OLDEST = 3  # the version of TABLES, and the oldest that can be brought to VERSION
 
 TABLES = (
     """CREATE TABLE runs (
@@ -68,3 +72,40 @@ TABLES = (
     )""",
     "CREATE INDEX answers_by_code ON answers (hash)",
 )
+
+CHANGES = {  # by the version that they lead to
+    4: (
+        # What an instructor gave by hand. Rows are only added: the last one of an answer holds, and
+        # one without points withdraws it. The hash is of the code that the instructor saw, if any.
+        """CREATE TABLE settlements (
+            settlement INTEGER PRIMARY KEY,
+            student    TEXT NOT NULL,
+            exercise   TEXT NOT NULL REFERENCES exercises,
+            hash       TEXT NOT NULL,
+            points     REAL,
+            comment    TEXT NOT NULL,
+            by         TEXT NOT NULL,
+            at         TEXT NOT NULL
+        )""",
+        "CREATE INDEX settlements_by_answer ON settlements (student, exercise)",
+        """CREATE VIEW settled AS
+            SELECT * FROM settlements s WHERE points IS NOT NULL AND settlement = (
+                SELECT max(settlement) FROM settlements t
+                WHERE t.student = s.student AND t.exercise = s.exercise)""",
+        # What has a score: the answers, and what was settled without one.
+        """CREATE VIEW scored AS
+            SELECT student, exercise, hash, problems FROM answers
+            UNION ALL
+            SELECT student, exercise, '', '[]' FROM settled s WHERE NOT EXISTS (
+                SELECT 1 FROM answers a WHERE a.student = s.student AND a.exercise = s.exercise)""",
+    ),
+    5: (
+        # What an instructor has told of the assignment and of the class, as JSON.
+        """CREATE TABLE settings (
+            name  TEXT PRIMARY KEY,
+            value TEXT NOT NULL
+        )""",
+        # Of a file: when it was handed in, as far as that can be told.
+        "ALTER TABLE submissions ADD COLUMN handed_in TEXT NOT NULL DEFAULT ''",
+    ),
+}

@@ -10,6 +10,7 @@ from typing import Any
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Run
 from autograd_course.classroom.gradebook.records import as_json
+from autograd_course.classroom.protocol.evidence import ALSO, WARNINGS
 from autograd_course.grader.verdict import Verdict
 
 _MOST = 20_000  # characters of evidence: some of it is the answer's own word
@@ -64,7 +65,9 @@ def told(verdict: Verdict, seconds: float) -> str:
 def _evidence(verdict: Verdict) -> dict[str, Any]:
     finding = verdict.finding
     if finding is None:
-        return {}
-    about = {"hint": finding.hint, "with": verdict.sample}
+        told = [{"rule": w.rule, "message": w.message} for w in verdict.warnings]
+        warnings = {WARNINGS: told} if told else {}
+        return warnings if len(as_json(warnings)) <= _MOST else {}
+    about = {"hint": finding.hint, "with": verdict.sample, ALSO: list(verdict.also)}
     evidence = {key: value for key, value in about.items() if value} | dict(finding.evidence)
     return evidence if len(as_json(evidence)) <= _MOST else about

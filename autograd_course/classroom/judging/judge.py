@@ -191,8 +191,11 @@ def _asked_about(
                 seeds.samples(exercise, secret),
                 RemoteFunction(exercise, asked, secret),
             )
-            verdict = FunctionOrder(exercise, remote, samples, timed=False).verdict()
-            return with_repair(exercise, answer, remote, verdict, budget) if budget else verdict
+            order = FunctionOrder(exercise, remote, samples, timed=False)
+            verdict = order.verdict()
+            if budget:
+                verdict = with_repair(exercise, answer, remote, verdict, budget)
+            return replace(verdict, also=_also(order, verdict))
         case RoutineExercise():
             samples, routine = seeds.samples(exercise, secret), RemoteRoutine(asked, secret)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
@@ -201,6 +204,14 @@ def _asked_about(
         case PredictionExercise():
             return judge_prediction(exercise, _typed(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
+
+
+def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
+    """Return the further rules that an answer breaks; what cannot be examined is a fault."""
+    try:
+        return order.also(verdict.finding) if verdict.finding else ()
+    except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):
+        return ("",)
 
 
 def _typed(said: dict[str, Any]) -> Any:

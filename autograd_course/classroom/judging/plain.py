@@ -12,7 +12,12 @@ _LAYOUT = "\n\t"
 
 def plain(verdict: Verdict) -> Verdict:
     """Return the verdict with nothing in it that steers a terminal, or is no text at all."""
-    return replace(verdict, reason=_data(verdict.reason), remarks=_data(verdict.remarks))
+    return replace(
+        verdict,
+        reason=_data(verdict.reason),
+        remarks=_data(verdict.remarks),
+        warnings=_data(verdict.warnings),
+    )
 
 
 def shown(text: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from autograd_course.classroom.protocol.frames import is_deeper
 
 REPAIR = "repair"  # the part that holds a repair
+ALSO = "also"  # further rules that a wrong answer breaks
+WARNINGS = "warnings"  # of the doctor, about an answer that passed
 _DEEPEST = 6  # a picture's matrices lie four levels deep
 _LONGEST = 20_000  # characters of a text: a line of code may be long
 
@@ -67,6 +69,12 @@ def _repair(value: Any) -> bool:
     return isinstance(changes, list | tuple) and all(map(_change, changes))
 
 
+def _warning(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return _text(value.get("rule")) and _text(value.get("message"))
+
+
 def _change(value: Any) -> bool:
     lines = _list_of(_text)
     return (
@@ -93,4 +101,6 @@ _PARTS: Mapping[str, Callable[[Any], bool]] = {
     "with": _text,
     "without_gradient": _list_of(_text),
     REPAIR: _repair,
+    ALSO: _list_of(_text),
+    WARNINGS: _list_of(_warning),
 }

@@ -12,10 +12,11 @@ from autograd_course.classroom.reports.document import json_pieces
 from autograd_course.classroom.reports.gradescope import gradescope_results
 from autograd_course.classroom.reports.junit import junit_pieces
 from autograd_course.classroom.reports.pages import class_page, feedback, feedback_name
+from autograd_course.classroom.reports.sites import canvas_pieces, feedback_zip, moodle_pieces
 from autograd_course.classroom.reports.table import csv_pieces, grade_table_pieces
 from autograd_course.errors import CourseError
 
-Files = Iterator[tuple[str, Iterable[str]]]  # paths in the folder, and the pieces of each text
+Files = Iterator[tuple[str, Iterable[str | bytes]]]  # paths in the folder, and their pieces
 
 
 def _csv(book: Gradebook) -> Files:
@@ -42,6 +43,15 @@ def _html(book: Gradebook) -> Files:
     yield "class.html", class_page(book)
     for student in book.students():
         yield f"feedback/{feedback_name(student)}", feedback(book, student)
+    yield "feedback.zip", [feedback_zip(book)]
+
+
+def _canvas(book: Gradebook) -> Files:
+    yield "canvas.csv", canvas_pieces(book)
+
+
+def _moodle(book: Gradebook) -> Files:
+    yield "moodle.csv", moodle_pieces(book)
 
 
 FORMATS: Mapping[str, Callable[[Gradebook], Files]] = {
@@ -50,10 +60,12 @@ FORMATS: Mapping[str, Callable[[Gradebook], Files]] = {
     "json": _json,
     "junit": _junit,
     "gradescope": _gradescope,
+    "canvas": _canvas,
+    "moodle": _moodle,
 }
 _OURS = (
     "grades.csv", "results.csv", "results.json", "junit.xml", "class.html", "feedback",
-    "gradescope",
+    "gradescope", "canvas.csv", "moodle.csv", "feedback.zip",
 )  # fmt: skip
 _MARK = ".autograd-course-reports"  # lies in every folder that was made here
 
@@ -85,12 +97,12 @@ def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)
         _clear(folder, {path.partition("/")[0] for path in made if "/" in path}, made)
 
 
-def _written(path: Path, pieces: Iterable[str]) -> bool:
+def _written(path: Path, pieces: Iterable[str | bytes]) -> bool:
     unfinished = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(exist_ok=True)
-        with unfinished.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(pieces)
+        with unfinished.open("wb") as file:
+            file.writelines(p if isinstance(p, bytes) else p.encode() for p in pieces)
         unfinished.replace(path)
     except OSError as error:
         raise ReportsError(f"{path} cannot be written ({error.strerror}).") from None

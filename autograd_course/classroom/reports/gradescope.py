@@ -10,6 +10,8 @@ from typing import Any
 
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Problem, Score
+from autograd_course.classroom.protocol.evidence import WARNINGS
+from autograd_course.classroom.reports.wording import by_hand
 
 
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
@@ -19,7 +21,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     test's: a sum without it would be a 0 that is nobody's fault.
     """
     scores = book.scores(student)
-    complete = all(score.status not in ("", "grader failed") for score in scores)
+    complete = all(score.is_counted for score in scores)
     results: dict[str, Any] = {
         "execution_time": round(sum(score.seconds for score in scores), 3),
         "output": "\n".join(_file(problem) for problem in book.problems(student)),
@@ -49,7 +51,7 @@ def _test(number: int, score: Score) -> dict[str, Any]:
     return {
         "name": score.title,
         "number": str(number),
-        "status": "passed" if score.status == "passed" else "failed",
+        "status": "passed" if score.is_passed else "failed",
         "output": "\n".join([*_told(score), *score.problems]),
         "output_format": "text",
         "tags": [score.rule] if score.rule else [],
@@ -63,7 +65,9 @@ def _points(score: Score) -> dict[str, Any]:
 
 
 def _told(score: Score) -> list[str]:
+    settled = [by_hand(score.settlement)] if score.settlement else []
     if score.status == "passed":
-        return []
+        warned = [f"warning: {w['rule']}: {w['message']}" for w in score.evidence.get(WARNINGS, ())]
+        return [*settled, *warned]
     rule = f"{score.rule}: " if score.rule else ""
-    return [f"{score.status or 'not graded'}: {rule}{score.message}"]
+    return [*settled, f"{score.status or 'not graded'}: {rule}{score.message}"]

@@ -1,6 +1,7 @@
 """JUnit XML, as CI systems read it: a suite for each student, a case for each exercise.
 
-Wrong is a failure, "the grader failed" an error, not attempted is skipped.
+Wrong is a failure, "the grader failed" an error, not attempted is skipped. An answer that a person
+settled is a failure if it has not all its points.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Score
 from autograd_course.classroom.pictures import PICTURE
 from autograd_course.classroom.protocol.evidence import REPAIR
+from autograd_course.classroom.reports.wording import by_hand
 
 _TAGS = {"wrong": "failure", "grader failed": "error", "not attempted": "skipped", "": "skipped"}
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -44,7 +46,7 @@ def _suite(book: Gradebook, student: str) -> Element:
 
 
 def _counts(scores: list[Score]) -> dict[str, str]:
-    tags = [_TAGS.get(score.status) for score in scores]
+    tags = [_tag(score) for score in scores]
     counted = {
         "tests": len(tags),
         "failures": tags.count("failure"),
@@ -59,16 +61,25 @@ def _add_case(suite: Element, score: Score) -> None:
     case = SubElement(
         suite, "testcase", classname=score.lesson, name=score.exercise, time=f"{score.seconds:.3f}"
     )
-    if tag := _TAGS.get(score.status):
-        message = score.message or "not graded yet"
+    if tag := _tag(score):
+        verdict = score.message or "not graded yet"
+        message = by_hand(score.settlement) if score.settlement else verdict
         outcome = SubElement(case, tag, message=_text(message))
         if tag != "skipped":
-            outcome.set("type", score.rule or score.status)
+            outcome.set("type", score.rule or score.outcome)
             outcome.text = _text("\n".join(_told(score, message)))
+
+
+def _tag(score: Score) -> str | None:
+    if score.settlement:
+        return None if score.is_passed else "failure"
+    return _TAGS.get(score.status)
 
 
 def _told(score: Score, message: str) -> Iterable[str]:
     yield message
+    if score.settlement and score.message:
+        yield score.message
     yield from (
         f"{key}: {value}" for key, value in score.evidence.items() if key not in (PICTURE, REPAIR)
     )

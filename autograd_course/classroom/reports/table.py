@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from autograd_course.classroom.gradebook import Gradebook
 from autograd_course.classroom.gradebook.records import Score
+from autograd_course.classroom.gradebook.roster import Person
 
 _COLUMNS = (
     "student", "lesson", "exercise", "status", "points", "possible", "rule", "message", "problems",
-    "remarks", "seconds", "code_hash", "seed",
+    "remarks", "seconds", "code_hash", "seed", "settled_by", "settled_at",
+    "comment", "changed_since", "late_days",
 )  # fmt: skip
+
+_PERSON = ("name", "id", "email", "group")
 
 # A spreadsheet runs what begins so. Names of files and messages come from students.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -25,16 +29,17 @@ def as_csv(book: Gradebook) -> str:
 
 def csv_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the same, a student at a time."""
-    yield _written([_COLUMNS])
+    yield written([_COLUMNS])
     for student in book.students():
-        yield _written(map(_row, book.scores(student)))
+        yield written(map(_row, book.scores(student)))
 
 
 def as_grade_table(book: Gradebook) -> str:
     """Return one row for each student: points by exercise, their sum, what is possible.
 
-    A student none of whose files could be read has a row too; what is not graded yet, or where the
-    grader failed, is an empty field and not a 0.
+    If there is a roster, name, id, e-mail and group come after the student. Who handed in nothing
+    has a row, too, in which ``student`` is empty. A student none of whose files could be read has a
+    row. What is not graded yet, or where the grader failed, is an empty field and not a 0.
     """
     return "".join(grade_table_pieces(book))
 
@@ -43,28 +48,41 @@ def grade_table_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the same, a student at a time."""
     tallies = book.tallies()
     exercises = [tally.exercise for tally in tallies]
-    possible = _number(sum(tally.possible for tally in tallies))
-    yield _written([["student", *exercises, "total", "possible"]])
+    possible = number(sum(tally.possible for tally in tallies))
+    people, enrolled = book.people(), bool(book.roster())
+    about = _PERSON if enrolled else ()
+    yield written([["student", *about, *exercises, "total", "possible"]])
     for student in book.students():
         scores = {score.exercise: score for score in book.scores(student)}
-        points = (_points(scores[e]) if e in scores else "" for e in exercises)
-        total = _number(sum(score.points for score in scores.values()))
-        yield _written([[student, *points, total, possible]])
+        points = (counted(scores[e]) if e in scores else "" for e in exercises)
+        total = number(sum(score.points for score in scores.values()))
+        who = people.get(student, Person())
+        yield written(
+            [[student, *(getattr(who, field) for field in about), *points, total, possible]]
+        )
+    for who in book.absent():
+        row = ["", *(getattr(who, field) for field in about), *[""] * len(exercises), "0", possible]
+        yield written([row])
 
 
 def _row(score: Score) -> list[str]:
+    s = score.settlement
+    settled = [s.by, s.at, s.comment, "yes" if s.changed else ""] if s else [""] * 4
     return [
-        score.student, score.lesson, score.exercise, score.status or "not graded", _points(score),
-        _number(score.possible), score.rule, score.message, "; ".join(score.problems),
-        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed,
+        score.student, score.lesson, score.exercise, score.status or "not graded", counted(score),
+        number(score.possible), score.rule, score.message, "; ".join(score.problems),
+        "; ".join(score.remarks), f"{score.seconds:.3f}", score.hash, score.seed, *settled,
+        str(score.late or ""),
     ]  # fmt: skip
 
 
-def _points(score: Score) -> str:
-    return "" if score.status in ("", "grader failed") else _number(score.points)
+def counted(score: Score) -> str:
+    """Return the points of an answer, or nothing where they are not known."""
+    return number(score.points) if score.is_counted else ""
 
 
-def _written(rows: Iterable[Sequence[str]]) -> str:
+def written(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows as CSV, in which no field is a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_harmless(field) for field in row] for row in rows)
@@ -76,5 +94,6 @@ def _harmless(field: str) -> str:
     return f"'{field}" if field.startswith(_FORMULA) else field
 
 
-def _number(points: float) -> str:
+def number(points: float) -> str:
+    """Return points as text."""
     return f"{points:g}"

@@ -13,7 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from autograd_course.classroom.extraction.extracting import attempted
 from autograd_course.classroom.notebooks import Notebook, UnreadableError, read
-from autograd_course.classroom.submissions.downloads import EXPORT, names_beside, students_in
+from autograd_course.classroom.submissions.downloads import (
+    EXPORT,
+    handed_in,
+    names_beside,
+    students_in,
+)
 from autograd_course.classroom.submissions.files import (
     ZIP,
     found,
@@ -146,7 +151,9 @@ def _read(student: str, file: Found) -> _Read | Rejected:
 
 def _ranked(student: str, file: Found, notebook: Notebook, lesson: str) -> _Read:
     digest = hashlib.sha256(file.data).hexdigest()
-    submission = Submission(student, lesson, file.source, notebook, digest, notebook.problems)
+    time = handed_in(file.source, file.modified)
+    about = (lesson, file.source, notebook, digest, notebook.problems, time)
+    submission = Submission(student, *about)
     begun = attempted(notebook, exercises_of(lesson))
     tagged = sum(bool(cell.grade_id) for cell in notebook.cells)
     theirs = _NOT_THEIRS.search(file.source) is None

@@ -8,6 +8,7 @@ import re
 import stat
 import zipfile
 from collections import defaultdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder of all submissions
@@ -16,6 +17,7 @@ MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
 _CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # of a file, with both numbers
 GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
+_AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
 _END, _LONGEST = b"PK\x05\x06", 1 << 24  # bytes of the list of names in a zip
@@ -46,6 +48,19 @@ def _is_short(path: Path) -> bool:
 def _top(name: str) -> str:
     first, *others = name.split("/")
     return others[0] if others and EXPORT.fullmatch(first) else first
+
+
+def handed_in(source: str, modified: float) -> str:
+    """Return when a file was handed in, in ISO format: Blackboard names it, else it is the file's.
+
+    The time in the name has no zone: it is taken for this machine's.
+    """
+    if named := _AT.search(source):
+        try:
+            return datetime.strptime(named[1], "%Y-%m-%d-%H-%M-%S").astimezone(UTC).isoformat()
+        except ValueError:
+            pass  # no time at all
+    return datetime.fromtimestamp(modified, UTC).isoformat(timespec="seconds") if modified else ""
 
 
 def names_beside(folder: Path) -> dict[str, str]:

@@ -12,7 +12,8 @@ class Submission:
     """One student's notebook of one lesson.
 
     ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), ``hash``
-    the SHA-256 of its bytes. ``problems`` are sentences about the file.
+    the SHA-256 of its bytes. ``problems`` are sentences about the file. ``handed_in`` is the time
+    in ISO format, as far as the file tells it.
     """
 
     student: str
@@ -21,6 +22,7 @@ class Submission:
     notebook: Notebook
     hash: str
     problems: tuple[str, ...] = ()
+    handed_in: str = ""
 
 
 @dataclass(frozen=True)

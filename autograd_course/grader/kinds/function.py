@@ -81,6 +81,9 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
+_GRADIENTS = ("contract", "linearity", "values")  # families after which no gradient is known
+
+
 class Witness(Protocol):
     """Runs an answer and returns the results."""
 
@@ -131,6 +134,25 @@ class FunctionOrder:
             or self._first(self._in_float32, plainest=True)
             or replace(passed(self.exercise), warnings=tuple(self.warned.values()))
         )
+
+    def also(self, finding: Finding) -> tuple[str, ...]:
+        """Return the further rules that an answer breaks, of which :meth:`verdict` names one.
+
+        An empty name is a fault without a rule. A finding that leaves the gradients unknown has no
+        further ones, because the rules after it are not examined.
+        """
+        if RULES[finding.rule].family in _GRADIENTS:
+            return ()
+        broken = [
+            found.rule
+            for inputs in self.samples.values()
+            for found in self.witness.diagnosed(inputs)
+            if self.exercise.is_failed_by(found)
+        ]
+        for further in (self.checked(), self._first(self._in_float32, plainest=True)):
+            if further:
+                broken.append(further.finding.rule if further.finding else "")
+        return tuple(dict.fromkeys(rule for rule in broken if rule != finding.rule))
 
     def computed(self) -> Verdict | None:
         """Return the first fault of what forward returns."""

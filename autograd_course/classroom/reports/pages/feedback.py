@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autograd_doctor import jacobians as heatmap
+from autograd_doctor.formatting import listed
 from markupsafe import Markup
 
-from autograd_course.classroom.gradebook import Gradebook, Score
+from autograd_course.classroom.gradebook import Gradebook, Score, Settlement
 from autograd_course.classroom.pictures import PICTURE, from_data
+from autograd_course.classroom.protocol.evidence import ALSO
 from autograd_course.classroom.reports.pages import links
 from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
@@ -26,7 +28,8 @@ _LONGEST = 60  # characters of a file's name that are the student's
 _LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
 )
-MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "": "…"}
+MARKS = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!", "not graded": "…",
+         "settled": "✎"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,25 @@ class Part:
     picture: Markup | None
 
     @property
-    def is_counted(self) -> bool:
-        """Whether its points are known."""
-        return self.score.status not in ("", "grader failed")
+    def settled(self) -> Settlement | None:
+        """Return what a person has decided."""
+        return self.score.settlement
+
+    @property
+    def partial(self) -> str:
+        """Return what the faults of a wrong answer cost, if it has partial credit."""
+        score = self.score
+        if score.status != "wrong" or not score.points or score.settlement:
+            return ""
+        faults = [score.rule, *score.evidence.get(ALSO, ())]
+        verb = "costs" if len(faults) == 1 else "cost"
+        lost = score.possible - score.points / (1 - score.late_cost)
+        return f"{listed(faults)} {verb} {lost:g} {'point' if lost == 1 else 'points'}."
+
+    @property
+    def counted_as(self) -> str:
+        """Return the class of its colors."""
+        return self.score.outcome.replace(" ", "-")
 
 
 def feedback(book: Gradebook, student: str) -> Iterator[str]:
@@ -56,8 +75,8 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
         student=student,
         points=sum(score.points for score in scores),
         possible=sum(score.possible for score in scores),
-        complete=all(score.status not in ("", "grader failed") for score in scores),
-        parts=[_part(book, score) for score in scores],
+        complete=all(score.is_counted for score in scores),
+        parts=[part(book, score) for score in scores],
         problems=book.problems(student),
     )
 
@@ -71,13 +90,14 @@ def feedback_name(student: str) -> str:
     return f"{plain or 'student'}~{hashlib.sha256(student.encode()).hexdigest()[:8]}.html"
 
 
-def _part(book: Gradebook, score: Score) -> Part:
+def part(book: Gradebook, score: Score) -> Part:
+    """Return an answer, ready to be shown."""
     _, before, source = book.code(score.hash)
     wrong = score.status == "wrong"
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
     return Part(
         score=score,
-        mark=MARKS[score.status],
+        mark=MARKS[score.outcome],
         status=score.status or "not graded",
         rows=told(score),
         rule_link=links.to_rule(score.rule),

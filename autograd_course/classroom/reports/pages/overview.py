@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.protocol.evidence import REPAIR
+from autograd_course.classroom.reports.wording import by_hand
 
 BINS = 10  # of the points that can be had
 UNNAMED = "no rule"  # an answer is wrong, and no rule of the doctor's says why
-STATUSES = ("passed", "wrong", "not attempted", "grader failed", "not graded")
+STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Overview:
     unnamed: Collected = field(default_factory=_collection)
     failures: Collected = field(default_factory=_collection)
     remarks: Collected = field(default_factory=_collection)
+    settled: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
         """Return the exercises, that with the smallest share of passes first."""
@@ -108,7 +110,7 @@ def overview(book: Gradebook) -> Overview:
         for score in scores:
             worth[score.exercise] = score.possible
             _count(seen, score)
-        unknown = sum(score.status in ("", "grader failed") for score in scores)
+        unknown = sum(not score.is_counted for score in scores)
         seen.rows.append(Row(student, sum(score.points for score in scores), unknown))
     seen.possible = sum(worth.values())
     return seen
@@ -116,14 +118,17 @@ def overview(book: Gradebook) -> Overview:
 
 def _count(seen: Overview, score: Score) -> None:
     exercise, student = score.exercise, score.student
-    seen.exercises[exercise].counts[score.status or "not graded"] += 1
+    seen.exercises[exercise].counts[score.outcome] += 1
+    if score.settlement:
+        worth = f"{score.points:g} of {score.possible:g} points"
+        seen.settled[exercise, f"{worth}. {by_hand(score.settlement)}"].append(student)
     if score.status == "wrong":
         seen.matrix[score.rule or UNNAMED, exercise].append(student)
         if repair := score.evidence.get(REPAIR):
             seen.repairs[exercise, repair["summary"]].append(student)
         if not score.rule:
             seen.unnamed[exercise, score.message].append(student)
-    if score.status == "grader failed":
+    if score.status == "grader failed" and not score.settlement:
         seen.failures[exercise, score.message].append(student)
     for remark in score.remarks:
         seen.remarks[exercise, remark].append(student)

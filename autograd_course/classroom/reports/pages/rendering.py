@@ -39,7 +39,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["look"] = Markup((_TEMPLATES / "look.css").read_text(encoding="utf-8"))
+    for name, file in (("look", "look.css"), ("review_look", "review.css")):
+        environment.globals[name] = Markup((_TEMPLATES / file).read_text(encoding="utf-8"))
     environment.filters["points"] = lambda points: f"{points:g}"
     return environment
 

@@ -10,6 +10,7 @@ from autograd_doctor import Finding
 from autograd_doctor.card import Heading
 
 from autograd_course.classroom.gradebook import Score
+from autograd_course.classroom.protocol.evidence import WARNINGS
 from autograd_course.classroom.reports.pages import links
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.exercise import Section
@@ -39,6 +40,8 @@ class Told:
 
 def told(score: Score) -> tuple[Told, ...]:
     """Return what a learner is told of one answer, the message first."""
+    if score.settlement and score.status in ("", "grader failed"):
+        return ()
     if score.status == "grader failed":
         return (Told("", _NOT_OURS),)
     if not score.status:
@@ -69,7 +72,13 @@ def _result(score: Score, section: Section | None) -> Result:
         finding=finding,
         sample=str(score.evidence.get("with", "")),
         read=section or "",
+        warnings=tuple(_warnings(score)),
     )
+
+
+def _warnings(score: Score) -> Iterator[Finding]:
+    for warning in score.evidence.get(WARNINGS, ()):
+        yield Finding(warning["rule"], "warning", warning["message"])
 
 
 def _witness(evidence: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""What an instructor tells a command about an assignment, besides the submissions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from autograd_course.classroom.gradebook import Gradebook
+from autograd_course.classroom.gradebook.roster import Roster
+from autograd_course.classroom.gradebook.roster import from_file as read_roster
+from autograd_course.classroom.gradebook.settings import Settings, from_file
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What was given; ``None`` leaves what the gradebook has."""
+
+    settings: Settings | None = None
+    roster: Roster | None = None
+
+    @staticmethod
+    def read(settings: Path | None, roster: Path | None) -> Assignment:
+        """Read the files that are named. Raises GradebookError."""
+        return Assignment(
+            from_file(settings) if settings else None, read_roster(roster) if roster else None
+        )
+
+    def keep(self, book: Gradebook) -> None:
+        """Store what was given in a gradebook."""
+        if self.settings is not None:
+            book.set(self.settings)
+        if self.roster is not None:
+            book.enroll(self.roster)
+
+
+NOTHING = Assignment()

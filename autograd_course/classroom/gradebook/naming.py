@@ -1,0 +1,18 @@
+"""Names that are close to what somebody typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_NAMED = 5
+
+
+def near(asked: str, names: Iterable[str]) -> str:
+    """Return a few names that are close to what was asked for, as the end of a sentence."""
+    folded = {name.casefold(): name for name in names}
+    word = asked.casefold()
+    close = [name for key, name in folded.items() if word and word in key]
+    close += [folded[key] for key in get_close_matches(word, folded, _NAMED)]
+    found = list(dict.fromkeys(close))[:_NAMED]
+    return f"; the nearest names are {', '.join(found)}" if found else ""

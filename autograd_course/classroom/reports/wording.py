@@ -1,0 +1,14 @@
+"""The sentences that several reports share."""
+
+from __future__ import annotations
+
+from autograd_course.classroom.gradebook import Settlement
+
+CHANGED = "The code has changed since."
+
+
+def by_hand(settlement: Settlement) -> str:
+    """Return who gave the points and when, and the comment."""
+    comment = f": {settlement.comment}" if settlement.comment else "."
+    changed = f" {CHANGED}" if settlement.changed else ""
+    return f"Settled by {settlement.by} on {settlement.at[:10]}{comment}{changed}"
