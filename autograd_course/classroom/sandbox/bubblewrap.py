@@ -56,6 +56,8 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in places.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+    # Mapped and shared, /dev/zero is memory that no limit counts.
+    yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in places.shown() for p in shown.target.parents}):
         if folder != Path("/"):  # one that bwrap makes by itself may be closed to nobody
             yield from ("--perms", "0755", "--dir", str(folder))
