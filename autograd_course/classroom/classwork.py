@@ -25,7 +25,7 @@ from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.grading.worker import started
 from autograd_course.classroom.places import PlaceError, Places
 from autograd_course.classroom.reports import files
-from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.sandbox import NoSandboxError, Trusted, choose
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.index import INDEX, Entry
@@ -45,13 +45,14 @@ def crew(
     Raises NoSandboxError where this machine cannot.
     """
     bench = Bench(trust=trust)
-    if trust:
-        _note(_TRUSTED)
     if scheduler is not None:
+        if trust:
+            _note(Trusted().gap)
         yield Cluster(scheduler, bench)
         return
-    if template is None:
-        choose(trust=trust)
+    backend = template.backend if template else choose(trust=trust)
+    if backend.gap:
+        _note(backend.gap)
     share = functools.partial(bench.share, template) if template else None
     with Nursery() if sys.platform == "linux" else nullcontext() as nursery:
         yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
@@ -164,8 +165,3 @@ def _some(count: int, what: str) -> str:
 
 def _note(message: str) -> None:
     typer.echo(message, err=True)
-
-
-_TRUSTED = (
-    "Without a sandbox (--trust), the graded code can read, change and send whatever you can."
-)

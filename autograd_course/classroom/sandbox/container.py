@@ -32,6 +32,11 @@ class Container:
     name: str = "container"
     separates: bool = False
 
+    @property
+    def gap(self) -> str:
+        """Nothing: the engine itself limits all memory. See :class:`Backend`."""
+        return ""
+
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
         called = f"autograd-course-{secrets.token_hex(8)}"
