@@ -124,13 +124,17 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) ->
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
-    """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
+    """Yield a line that names who has not passed an exercise, or that nobody handed it in.
+
+    A student whose file could not be read, or who handed in another lesson, has not passed it.
+    """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
-    missing = [score.student for score in scores if score.status != "passed"]
-    if missing:
-        yield f"{exercise.id} is not passed by {', '.join(missing)}."
-    elif not scores:
+    passed = {score.student for score in scores if score.status == "passed"}
+    missing = [student for student in book.students() if student not in passed]
+    if not scores:
         yield f"{exercise.id} was handed in by no student."
+    elif missing:
+        yield f"{exercise.id} is not passed by {', '.join(missing)}."
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
