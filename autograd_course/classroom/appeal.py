@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import typer
-
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.grading.bench import verdict_on
 from autograd_course.classroom.sandbox import choose
 from autograd_course.classroom.sandbox.running import Sandbox
+from autograd_course.classroom.showing import say
 from autograd_course.errors import CourseError
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.pipeline import result_of
@@ -32,14 +31,14 @@ def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) 
     score, answer, seed = _recorded(gradebook, student, exercise)
     with Sandbox(choose(trust=trust)) as sandbox:
         verdict = verdict_on(answer, sandbox, seed)
-    typer.echo("\n\n".join(cell.strip() for cell in answer.cells))
-    typer.echo(f"\ncode {score.hash}\nseed {score.seed}\n")
-    typer.echo(str(result_of(CATALOGUE[exercise], verdict)))
+    say("\n\n".join(cell.strip() for cell in answer.cells))
+    say(f"\ncode {score.hash}\nseed {score.seed}\n")
+    say(str(result_of(CATALOGUE[exercise], verdict)))
     for remark in filter(None, (*verdict.remarks, score.damage)):
-        typer.echo(f"  to look at: it {remark}")
+        say(f"  to look at: it {remark}")
     same = _same(verdict, score)
     recorded = f"{score.status}, {score.rule}" if score.rule else score.status
-    typer.echo(f"\nThe gradebook has {'the same' if same else 'another'} verdict: {recorded}.")
+    say(f"\nThe gradebook has {'the same' if same else 'another'} verdict: {recorded}.")
     return same
 
 

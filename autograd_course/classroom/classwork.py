@@ -26,7 +26,7 @@ from autograd_course.classroom.grading.version import grader_version
 from autograd_course.classroom.grading.worker import started
 from autograd_course.classroom.places import PlaceError, Places
 from autograd_course.classroom.reports import files
-from autograd_course.classroom.sandbox import NoSandboxError, choose
+from autograd_course.classroom.sandbox import NoSandboxError, Trusted, choose
 from autograd_course.classroom.sandbox.template import Template
 from autograd_course.classroom.submissions.collecting import NoSubmissionsError
 from autograd_course.index import INDEX, Entry
@@ -46,13 +46,14 @@ def crew(
     Raises NoSandboxError where this machine cannot.
     """
     bench = Bench(trust=trust)
-    if trust:
-        _note(_TRUSTED)
     if scheduler is not None:
+        if trust:
+            _note(Trusted().gap)
         yield Cluster(scheduler, bench)
         return
-    if template is None:
-        choose(trust=trust)
+    backend = template.backend if template else choose(trust=trust)
+    if backend.gap:
+        _note(backend.gap)
     share = functools.partial(bench.share, template) if template else None
     with Nursery() if sys.platform == "linux" else nullcontext() as nursery:
         yield Pool(jobs or _cores(), bench, share, nursery.start if nursery else started)
@@ -158,13 +159,17 @@ def _absent(book: Gradebook) -> Iterator[str]:
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
-    """Yield a line that names who has not passed an exercise, or that nobody handed it in."""
+    """Yield a line that names who has not passed an exercise, or that nobody handed it in.
+
+    A student whose file could not be read, or who handed in another lesson, has not passed it.
+    """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
-    missing = [score.student for score in scores if not score.is_passed]
-    if missing:
-        yield f"{exercise.id} is not passed by {', '.join(missing)}."
-    elif not scores:
+    passed = {score.student for score in scores if score.is_passed}
+    missing = [student for student in book.students() if student not in passed]
+    if not scores:
         yield f"{exercise.id} was handed in by no student."
+    elif missing:
+        yield f"{exercise.id} is not passed by {', '.join(missing)}."
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
@@ -199,8 +204,3 @@ def _some(count: int, what: str) -> str:
 
 def _note(message: str) -> None:
     typer.echo(message, err=True)
-
-
-_TRUSTED = (
-    "Without a sandbox (--trust), the graded code can read, change and send whatever you can."
-)

@@ -58,7 +58,13 @@ _REPOSITORY = Path(__file__).parents[2]
 
 
 def nbgrader(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder to create.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="The folder to create. If this command created it before, the lessons are added.",
+        ),
+    ],
     exercises: Exercises = None,
     course: Annotated[Path, typer.Option(help="Use this copy of the course.")] = _REPOSITORY,
 ) -> None:
@@ -68,14 +74,15 @@ def nbgrader(
     nbgrader generate_assignment, autograde, generate_feedback and export.
     """
     from autograd_course.classroom.nbgrader.course import CourseFolderError, make_course
+    from autograd_course.classroom.showing import say
 
     try:
         made = make_course(folder, course, chosen_or_exit(exercises))
     except CourseFolderError as error:
         end(str(error))
     for path in made:
-        typer.echo(f"wrote {path}")
-    typer.echo(f"Next: cd {folder} && nbgrader generate_assignment {made[0].stem}")
+        say(f"wrote {path}")
+    say(f"Next: cd {folder} && nbgrader generate_assignment {made[0].stem}")
 
 
 def gradescope(
@@ -84,6 +91,7 @@ def gradescope(
 ) -> None:
     """Write an autograder for Gradescope as a zip file."""
     from autograd_course.classroom.gradescope.autograder import AutograderError, write_zip
+    from autograd_course.classroom.showing import say
 
     wanted = chosen_or_exit(exercises)
     try:
@@ -91,8 +99,8 @@ def gradescope(
     except AutograderError as error:
         end(str(error))
     points = sum(exercise.points for exercise in wanted)
-    typer.echo(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
-    typer.echo(f"The assignment has {points} points there.")
+    say(f"wrote {target}: upload it to Gradescope under Configure Autograder.")
+    say(f"The assignment has {points} points there.")
 
 
 def again(

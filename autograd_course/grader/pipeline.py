@@ -157,7 +157,7 @@ def _out_of_time(stop: TimeUp, exercise: Exercise, answer: Any) -> Reason:
     """Blame the answer only if its own code was running when the time was up."""
     seconds = seconds_for(exercise)
     line = place(stop, answer)
-    return Stopped(seconds, line) if line else OutOfTime(seconds, VARIABLE)
+    return Stopped(seconds, line, variable=VARIABLE) if line else OutOfTime(seconds, VARIABLE)
 
 
 def result_of(

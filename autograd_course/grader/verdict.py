@@ -182,11 +182,15 @@ class CodeRaised(Wrong):
 
 @dataclass(frozen=True)
 class Stopped(Wrong):
-    """The answer's own code was running when the time was up, at ``line``."""
+    """The answer's own code was running when the time was up, at ``line``.
+
+    ``variable`` sets another limit.
+    """
 
     seconds: float
     line: str
     code: Literal["your code", "the cell"] = "your code"
+    variable: str = ""
 
 
 @dataclass(frozen=True)
@@ -351,8 +355,12 @@ def describe(reason: Reason) -> str:  # one case for each reason
             return f"{_part(part)} does not take the arguments of this exercise: write {signature}."
         case CodeRaised(told, in_float32):
             return f"in float32, {told}" if in_float32 else told
-        case Stopped(seconds, line, code):
-            return f"stopped after {seconds:g} s in {code}{line}. Is there an endless loop?"
+        case Stopped(seconds, line, code, variable):
+            more = f", or set {variable} to a larger number of seconds" if variable else ""
+            return (
+                f"stopped after {seconds:g} s in {code}{line}, before it had a result to check. Is "
+                f"there an endless loop? If the code is only slow, make it faster{more}."
+            )
         case Predicted(outcome, constraints):
             given = listed([number(it) for it in outcome], most=len(outcome))
             return f"the run gives {given}.{_also(constraints)}"

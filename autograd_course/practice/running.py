@@ -29,7 +29,7 @@ from autograd_course.errors import first_line
 from autograd_course.grader import CATALOGUE, Result, grade
 from autograd_course.grader.execution import line_in, said
 from autograd_course.grader.exercise import Exercise
-from autograd_course.grader.limits import seconds_for
+from autograd_course.grader.limits import VARIABLE, seconds_for
 from autograd_course.grader.pipeline import result_of
 from autograd_course.grader.verdict import (
     InternalError,
@@ -135,7 +135,7 @@ def _result(exercise: Exercise, task: Task) -> Result:
     except _CellError as error:
         return result_of(exercise, Verdict(WrongBecause(str(error))))
     except TimeUp as stop:
-        stopped = Stopped(seconds, line_in(stop, task.file), code="the cell")
+        stopped = Stopped(seconds, line_in(stop, task.file), code="the cell", variable=VARIABLE)
         return result_of(exercise, Verdict(stopped))
     return grade(exercise.id, defined.get(task.answer.name))
 

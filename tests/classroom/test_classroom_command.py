@@ -20,9 +20,10 @@ from autograd_course.classroom.command import Format
 from autograd_course.classroom.gradebook import Gradebook, Score, Tally
 from autograd_course.classroom.grading.handing_in import hand_in
 from autograd_course.classroom.reports.files import FORMATS
-from autograd_course.classroom.sandbox import bubblewrap, container
+from autograd_course.classroom.sandbox import Trusted, bubblewrap, container
 from autograd_course.cli import app
 from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.index import INDEX
 
 pytestmark = pytest.mark.slow
 
@@ -116,8 +117,26 @@ def test_the_work_goes_on_where_nobody_reads_what_is_said(folder: Path, tmp_path
         ran.stdout.close()
         said = ran.stderr.read()
 
-    assert (ran.returncode, said) == (DONE, "" if not TRUST else f"{classwork._TRUSTED}\n")
+    assert (ran.returncode, said) == (DONE, "" if not TRUST else f"{Trusted().gap}\n")
     assert (tmp_path / "homework-grades" / "class.html").exists()
+
+
+def test_a_verdict_is_made_again_where_only_its_first_line_is_read(
+    folder: Path, tmp_path: Path
+) -> None:
+    with Gradebook(tmp_path / "book.sqlite") as book:
+        run_of = book.begin(CATALOGUE.values(), "1")
+        hand_in(book, folder, [INDEX["square"]])
+        for answer in book.pending(run_of):
+            given = Score(answer.student, "square", "passed", 1.0, hash=answer.hash, seed="7")
+            book.record(run_of, given)
+    command = [sys.executable, "-m", "autograd_course.cli", "classroom", "again", "book.sqlite"]
+    reads, writes = os.pipe()
+    os.close(reads)
+    ran = subprocess.run([*command, "ann", "square", *TRUST], stdout=writes, stderr=subprocess.PIPE)
+    os.close(writes)
+
+    assert (ran.returncode, ran.stderr.decode()) == (DONE, "")
 
 
 def test_whose_answer_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
@@ -133,7 +152,7 @@ def test_whose_answer_is_missing_is_said(folder: Path, tmp_path: Path) -> None:
     unread = run("again", book, "eve", "square")
 
     assert missing.exit_code == NOT_DONE
-    assert "square is not passed by bob, dan." in missing.stdout
+    assert "square is not passed by bob, dan, eve." in missing.stdout
     assert "gumbel-hard was handed in by no student." in missing.stdout
     assert unread.exit_code == NOT_DONE
     assert said(unread).startswith("no answer of eve's could be read. eve.zip: the zip is broken")

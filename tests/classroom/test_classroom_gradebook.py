@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sqlite3
 import time
@@ -17,6 +18,7 @@ import pytest
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import Gradebook, GradebookError, Run, Score
+from autograd_course.classroom.gradebook.opening import unusable
 from autograd_course.classroom.gradebook.schema import VERSION
 from autograd_course.classroom.notebooks import Notebook
 from autograd_course.classroom.reports import as_csv, as_json_document, as_junit
@@ -284,6 +286,51 @@ def test_a_file_that_is_no_sound_gradebook_is_named_and_never_changed(
 def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(GradebookError, match="cannot be used"):
         Gradebook(tmp_path / "none" / "grades.sqlite")
+
+
+FULL = {  # what still has room of all that is written
+    "all but the last code": lambda pages: pages + 2,
+    "nothing more": lambda pages: pages,
+}
+
+
+def filled_up(path: Path, room: str, run: Run) -> None:
+    """Hand in until nothing more fits into the file."""
+    with Gradebook(path) as book:
+        pages = book._connection.execute("PRAGMA page_count").fetchone()[0]
+        book._connection.execute(f"PRAGMA max_page_count = {FULL[room](pages)}")
+        for i in range(20):
+            hand_in(book, f"student {i}", code=f"code {i} " * 100)
+            grade_all(book, run)
+
+
+@pytest.mark.parametrize("room", FULL)
+def test_a_full_disk_is_a_sentence_and_what_was_recorded_is_kept(room: str, path: Path) -> None:
+    with Gradebook(path) as book:
+        run = book.begin(EXERCISES, GRADER)
+        hand_in(book, "ann")
+        graded = grade_all(book, run)
+
+    with pytest.raises(GradebookError) as failure:
+        filled_up(path, room, run)
+
+    assert re.fullmatch(
+        rf"the gradebook {path} cannot be written \(database or disk is full\)\. It keeps what was "
+        r"recorded\. Make room on its disk, then .* add --resume\.",
+        str(failure.value),
+    )
+    with Gradebook(path) as book:
+        assert [score.status for score in book.scores("ann")] == ["passed"] * len(graded)
+        assert book.begin(EXERCISES, GRADER, resume=True) == run
+        hand_in(book, "student 19")
+
+
+def test_where_even_the_log_finds_no_room_it_is_no_damaged_gradebook(path: Path) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_WRITE"
+
+    assert "cannot be written (disk I/O error)" in str(unusable(path, error))
+    assert "restore a copy" in str(unusable(path, sqlite3.DatabaseError("malformed")))
 
 
 # Writers that are killed, and many at once

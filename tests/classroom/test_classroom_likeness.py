@@ -104,6 +104,26 @@ def test_one_long_code_that_seven_handed_in_is_a_group_however_many_they_are_of(
     assert group.same == 7
 
 
+CHANGED = OWN.replace("radius.clone()", "radius.detach().clone()")
+
+
+@pytest.mark.parametrize("many", [4, 20, 60])
+def test_a_copy_of_a_code_that_many_have_is_named_though_it_differs_in_one_line(many: int) -> None:
+    codes = [*others(10), Handed("many", OWN, many), Handed("changed", CHANGED)]
+    group = alike(codes)[0]
+
+    assert set(group.codes) == {"many", "changed"}
+    assert group.same == many
+
+
+def test_sixty_copies_that_each_differ_in_one_line_are_named() -> None:
+    lines = [OWN.replace("1e-12", f"1e-{n + 20}") for n in range(60)]
+    codes = [Handed("many", OWN, 3), *(Handed(str(n), line) for n, line in enumerate(lines))]
+    (group,) = alike(codes)
+
+    assert len(group.codes) == 61
+
+
 @pytest.mark.parametrize("exercise", CATALOGUE)
 def test_what_a_notebook_gives_is_no_long_code(exercise: str) -> None:
     given = fingerprints(handed_in("exercises", exercise).source)

@@ -15,6 +15,7 @@ from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.limits import MIB
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.grader import CATALOGUE
+from autograd_course.grader.limits import DEFAULT_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,7 @@ def in_words(seconds: float) -> str:
 DOCUMENTED = {
     "a question": in_words(LIMITS.question),
     "a question, on the clock": in_words(LIMITS.wall),
+    "a question, in a notebook": in_words(DEFAULT_SECONDS),
     "all questions": in_words(LIMITS.whole),
     "computing": in_words(LIMITS.cpu),
     "memory": rf"\b{LIMITS.memory // MIB}\WMiB|\b{LIMITS.memory // MIB // 1024}\WGiB",

@@ -101,6 +101,39 @@ def test_only_what_is_asked_for_gives_points() -> None:
     assert sum(bool(n.get("solution")) for n in graded) == len(POINTS)
 
 
+def test_a_lesson_is_added_to_a_course_folder_and_what_is_there_stays(tmp_path: Path) -> None:
+    course = tmp_path / "course"
+    assert run("nbgrader", course, "--exercises", "01").exit_code == 0
+    (course / "gradebook.db").write_text("grades")
+    (course / "source" / LESSON / f"{LESSON}.ipynb").write_text("edited")
+    before = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
+    added = run("nbgrader", course, "--exercises", "03")
+
+    assert added.exit_code == 0, added.output
+    new = course / "source" / "03_gradient_patterns" / "03_gradient_patterns.ipynb"
+    after = {path: path.read_bytes() for path in course.rglob("*") if path.is_file()}
+    assert after == before | {new: new.read_bytes()}
+    assert "BEGIN HIDDEN TESTS" in new.read_text()
+
+    twice = run("nbgrader", course, "--exercises", "01,05")
+    assert twice.exit_code == 1
+    assert "01_template exists already: delete it to create" in " ".join(twice.output.split())
+    assert len(list((course / "source").iterdir())) == 2, "nothing is written"
+
+
+OTHERS = {"a file": "notes.txt", "a configuration": "nbgrader_config.py"}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_folder_of_somebody_else_s_is_left_as_it_is(what: str, tmp_path: Path) -> None:
+    (tmp_path / OTHERS[what]).write_text("c = get_config()\n")
+    refused = run("nbgrader", tmp_path, "--exercises", "01")
+
+    assert refused.exit_code == 1
+    assert "is not empty, and has no nbgrader_config.py of this command" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == [OTHERS[what]]
+
+
 ANSWERS = {"right": (RIGHT["square"], 1), "unfinished": (None, 0), "no Function": (dict, 0)}
 
 

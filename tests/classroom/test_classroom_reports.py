@@ -20,6 +20,7 @@ from autograd_course.classroom.reports import (
     as_grade_table,
     as_json_document,
     as_junit,
+    files,
     gradescope_results,
 )
 from autograd_course.classroom.submissions import Rejected, Submission
@@ -108,6 +109,26 @@ def test_the_json_document_holds_everything(book: Gradebook) -> None:
     assert ann["results"][1]["remarks"] == ["imports os", "calls eval"]
     assert bob["points"] == bob["possible"]
     assert eve["problems"][0]["source"] == "eve.zip"
+
+
+@pytest.mark.parametrize("name", ["class.html", "results.csv", "junit.xml"])
+def test_a_full_disk_is_a_sentence_and_the_earlier_report_is_kept(
+    book: Gradebook, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "reports"
+    files.write(book, folder)
+    before = (folder / name).read_bytes()
+    (folder / f".{name}.new").symlink_to("/dev/full")
+    with pytest.raises(files.ReportsError) as failure:
+        files.write(book, folder)
+
+    assert str(failure.value) == (
+        f"{folder / name} cannot be written (No space left on device). The gradebook keeps all "
+        "results: run the command again once the file can be written."
+    )
+    assert (folder / name).read_bytes() == before
+    assert not [path for path in folder.rglob(".*.new") if path.is_symlink() or path.exists()]
+    files.write(book, folder)
 
 
 def test_junit_counts_what_it_lists(book: Gradebook) -> None:

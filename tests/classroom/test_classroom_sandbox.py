@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import torch
 from repository import ROOT
 from submissions import IMPORTS, square
 
-from autograd_course.classroom import sandbox
+from autograd_course.classroom import classwork, sandbox
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.protocol import Frame, Malformed
@@ -28,6 +29,7 @@ from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxErr
 from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.classroom.sandbox.template import Template
+from autograd_course.classroom.zygote import kernel, syscalls
 from autograd_course.classroom.zygote.birth import born
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
@@ -193,6 +195,42 @@ def test_without_any_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> No
     assert sandbox.choose(trust=True) == Trusted()
     monkeypatch.setattr(sandbox.container, "engine", lambda: "podman")
     assert sandbox.choose() == Container("podman")
+
+
+@pytest.mark.parametrize("why", ["another processor", "another kernel"])
+def test_where_the_kernel_refuses_no_calls_the_instructor_is_told(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Bubblewrap().gap == Container("podman").gap == ""
+    if why == "another processor":
+        monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    else:
+        monkeypatch.setattr(kernel, "has_filters", lambda: False)
+    told: list[str] = []
+    monkeypatch.setattr(classwork, "_note", told.append)
+    monkeypatch.setattr(classwork, "choose", lambda **_: Bubblewrap())
+    with classwork.crew(1, None, trust=False):
+        pass
+
+    assert told == [
+        "The kernel of this machine cannot filter system calls for the sandbox, so an answer can "
+        "take more memory than its limit."
+    ]
+
+
+HEADERS = {"x86_64": "x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "asm-generic/unistd.h"}
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_refused_calls_have_the_numbers_of_the_kernels_headers(machine: str) -> None:
+    header = Path("/usr/include", HEADERS[machine])
+    if not header.exists():
+        pytest.skip(f"there is no {header}")
+    found = dict(re.findall(r"#define __NR(?:3264)?_(\w+) (\d+)\b", header.read_text()))
+    known = syscalls._MACHINES[machine]
+    numbers = {"clone": known.clone, "clone3": known.clone3, "mmap": known.mmap, **known.refused}
+
+    assert {name: int(found[name]) for name in numbers} == numbers
 
 
 def test_a_container_promises_the_same_by_flags(monkeypatch: pytest.MonkeyPatch) -> None:

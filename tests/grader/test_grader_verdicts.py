@@ -104,7 +104,14 @@ SENTENCES: list[tuple[Reason, str]] = [
     (CodeRaised("`forward` raises.", in_float32=True), "in float32, `forward` raises."),
     (
         Stopped(5.0, " (line 3: `while True`)"),
-        "stopped after 5 s in your code (line 3: `while True`). Is there an endless loop?",
+        "stopped after 5 s in your code (line 3: `while True`), before it had a result to check. "
+        "Is there an endless loop? If the code is only slow, make it faster.",
+    ),
+    (
+        Stopped(5.0, " (line 3: `slow(x)`)", variable="LIMIT"),
+        "stopped after 5 s in your code (line 3: `slow(x)`), before it had a result to check. "
+        "Is there an endless loop? If the code is only slow, make it faster, or set LIMIT to a "
+        "larger number of seconds.",
     ),
     (
         NoSuchChoice("1z", "4", "d"),

@@ -29,7 +29,10 @@ from autograd_course.grader.kinds.routine import routine_problem
 from autograd_course.grader.limits import prepare
 from autograd_course.grader.verdict import Verdict
 
-_ENDLESS = "the cell itself ran too long: does a loop outside of the methods never end?"
+_ENDLESS = (
+    "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
+    "the code is only slow, make it faster."
+)
 
 
 def live(channel: socket.socket, integrity: Integrity) -> None:
@@ -64,7 +67,7 @@ def _run(
     except cells.CellError as error:
         return Frame({"status": "wrong", "problem": str(error), "raised": True}), None
     except TimeUp:
-        return _refused("wrong", _ENDLESS), None
+        return _refused("wrong", _ENDLESS.format(said["seconds"])), None
     if said["name"] not in defined:
         return _refused("wrong", _missing(said["name"])), None
     answer = defined[said["name"]]

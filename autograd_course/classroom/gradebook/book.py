@@ -15,7 +15,7 @@ from types import TracebackType
 
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.gradebook import reading, recording, settling
-from autograd_course.classroom.gradebook.opening import GradebookError, opened
+from autograd_course.classroom.gradebook.opening import GradebookError, opened, unusable
 from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Event, Problem, Run, Score, Tally, as_json
 from autograd_course.classroom.gradebook.roster import Person, Roster, as_text
@@ -29,6 +29,7 @@ class Gradebook:
     """A gradebook that is open; use it in a ``with`` block, each process and thread its own."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._connection = opened(path)
 
     @classmethod
@@ -213,14 +214,18 @@ class Gradebook:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        """Close the file. Raises GradebookError for what SQLite could not read or write."""
         self.close()
+        if isinstance(error, sqlite3.Error):
+            raise unusable(self._path, error) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield self._connection
+            self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite ends it by itself if the disk is full
+                self._connection.execute("ROLLBACK")
             raise
-        self._connection.execute("COMMIT")

@@ -9,6 +9,7 @@ from pathlib import Path
 from autograd_course.classroom.gradebook.schema import APPLICATION, CHANGES, OLDEST, TABLES, VERSION
 from autograd_course.errors import CourseError
 
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # where even the log finds no room, it is the latter
 _WAIT = 60.0  # seconds for other writers; each writes for milliseconds
 
 
@@ -25,12 +26,12 @@ def opened(path: Path) -> sqlite3.Connection:
         _refuse_others(path)
         connection = sqlite3.connect(path, timeout=_WAIT, isolation_level=None)
     except (sqlite3.Error, OSError) as error:
-        raise GradebookError(_sentence(path, error)) from None
+        raise unusable(path, error) from None
     try:
         _prepare(connection)
     except sqlite3.Error as error:
         connection.close()
-        raise GradebookError(_sentence(path, error)) from None
+        raise unusable(path, error) from None
     return connection
 
 
@@ -75,16 +76,22 @@ def _refuse_others(path: Path) -> None:
             )
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
-            raise GradebookError(_sentence(path, found))
+            raise unusable(path, found)
 
 
 def _value(connection: sqlite3.Connection, pragma: str) -> int:
     return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
-def _sentence(path: Path, error: object) -> str:
+def unusable(path: Path, error: object) -> GradebookError:
+    """Return the error for a gradebook that cannot be read or written, and why."""
     first = str(error).partition("\n")[0]
-    return (
+    if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
+        return GradebookError(
+            f"the gradebook {path} cannot be written ({first}). It keeps what was recorded. Make "
+            "room on its disk, then run the command again; to continue a run, add --resume."
+        )
+    return GradebookError(
         f"the gradebook {path} cannot be used ({first}): it is left as it is; "
         "restore a copy of it, or name a new file."
     )

@@ -84,7 +84,8 @@ def _copy(submission: Path, target: Path) -> None:
 
 def _bench() -> tuple[Bench, str]:
     try:
-        return Bench(), f"graded in a sandbox: {choose().name}"
+        backend = choose()
+        return Bench(), f"graded in a sandbox: {backend.name}. {backend.gap}".strip()
     except NoSandboxError:
         return Bench(trust=True), _TRUSTED
 

@@ -5,7 +5,8 @@ counts nothing. Two answers are alike where what they share weighs enough (a sho
 everybody must write alike, never does) and is nearly all of the smaller one.
 
 What many share says little of each two of them, but that many have the very same long code, as of a
-published solution, is no chance either: such a code is a group however many have it.
+published solution, is no chance either: such a code is a group however many have it. A code that
+has nearly all of it belongs to the group, too.
 """
 
 from __future__ import annotations
@@ -122,8 +123,18 @@ def _same(
         rare, own = sum(weights[p] for p in each), len(each - given)
         if holders[each] >= MANY and own >= LONG:
             yield _Pair(place, place, 1.0, own)
+            yield from _changed(place, prints, given)
         elif holders[each] > 1 and rare >= ENOUGH:
             yield _Pair(place, place, 1.0, rare)
+
+
+def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) -> Iterator[_Pair]:
+    """Yield a code with each other one that has nearly all of it, as after a change of a line."""
+    own = prints[place] - given
+    for other, each in enumerate(prints):
+        shared = len(own & each)
+        if other != place and shared >= NEARLY_ALL * len(own):
+            yield _Pair(place, other, shared / len(own), shared)
 
 
 def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:

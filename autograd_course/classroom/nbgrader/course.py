@@ -18,7 +18,9 @@ from autograd_course.errors import CourseError
 from autograd_course.index import INDEX, Entry
 
 SOLUTIONS = "solutions"
-_CONFIG = Path(__file__).with_name("nbgrader_config.txt")
+CONFIG = "nbgrader_config.py"
+_TEMPLATE = Path(__file__).with_name("nbgrader_config.txt")
+_OURS = "autograd_course.classroom.nbgrader"  # a configuration that was written here imports it
 _HIDDEN = """\
 {visible}
 ### BEGIN HIDDEN TESTS
@@ -35,24 +37,50 @@ class CourseFolderError(CourseError):
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Make nbgrader's folder from the course at ``course``; return the notebooks in ``source/``.
 
-    A lesson is an assignment, worth the points of its exercises that are asked for. Raises
-    CourseFolderError; a folder that is there already is left as it is.
+    A lesson is an assignment, worth the points of its exercises that are asked for. To a folder
+    that was made here before, the lessons are added; what is there stays as it is. Raises
+    CourseFolderError, before anything is written if that can be known.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})
     solved = {lesson: _solved(course, lesson) for lesson in lessons}
-    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
-        raise CourseFolderError(f"{folder} is not empty: name a folder that is not there yet.")
     made = tuple(folder / "source" / lesson / f"{lesson}.ipynb" for lesson in lessons)
-    for path, lesson in zip(made, lessons, strict=True):
-        path.parent.mkdir(parents=True)
-        notebook = as_source(solved[lesson], wanted)
-        path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
-    config = _CONFIG.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
-    (folder / "nbgrader_config.py").write_text(config, encoding="utf-8")
+    try:
+        _refuse_others(folder, made)
+        for path, lesson in zip(made, lessons, strict=True):
+            path.parent.mkdir(parents=True)
+            notebook = as_source(solved[lesson], wanted)
+            path.write_text(json.dumps(notebook, ensure_ascii=False, indent=1), encoding="utf-8")
+        _configure(folder)
+    except OSError as error:
+        raise CourseFolderError(f"{folder} cannot be written ({error.strerror}).") from None
+    return made
+
+
+def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
+    """Raise CourseFolderError for a folder of somebody else's, and for a lesson that is there."""
+    if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
+        config = folder / CONFIG
+        if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
+            raise CourseFolderError(
+                f"{folder} is not empty, and has no {CONFIG} of this command: name a new folder."
+            )
+    there = [path.parent for path in made if path.parent.exists()]
+    if there:
+        raise CourseFolderError(
+            f"{there[0]} exists already: delete it to create this lesson again, or name only new "
+            "lessons with --exercises."
+        )
+
+
+def _configure(folder: Path) -> None:
+    """Write the configuration, unless there is one, whose seed draws the inputs of all lessons."""
+    if (folder / CONFIG).exists():
+        return
+    config = _TEMPLATE.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
+    (folder / CONFIG).write_text(config, encoding="utf-8")
     net = json.dumps(safety_net(), indent=1)
     (folder / "nbgrader_config.json").write_text(net, encoding="utf-8")
-    return made
 
 
 def as_source(notebook: Mapping[str, Any], wanted: Iterable[str]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -105,7 +106,12 @@ def _written(path: Path, pieces: Iterable[str | bytes]) -> bool:
             file.writelines(p if isinstance(p, bytes) else p.encode() for p in pieces)
         unfinished.replace(path)
     except OSError as error:
-        raise ReportsError(f"{path} cannot be written ({error.strerror}).") from None
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise ReportsError(
+            f"{path} cannot be written ({error.strerror}). The gradebook keeps all results: run "
+            "the command again once the file can be written."
+        ) from None
     return True
 
 

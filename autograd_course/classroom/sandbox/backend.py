@@ -45,5 +45,9 @@ class Backend(Protocol):
     def separates(self) -> bool:
         """Whether submissions that run one after the other cannot meet."""
 
+    @property
+    def gap(self) -> str:
+        """A sentence for the instructor on what does not hold in it here; empty if all does."""
+
     def start(self, meeting: Path) -> Start:
         """Return how to start the template; it connects to the Unix socket ``meeting``."""

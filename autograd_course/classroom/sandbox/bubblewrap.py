@@ -11,8 +11,13 @@ from pathlib import Path
 
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import ZYGOTE, Start
+from autograd_course.classroom.zygote import syscalls
 from autograd_course.folders import OURS
 
+UNFILTERED = (
+    "The kernel of this machine cannot filter system calls for the sandbox, so an answer can take "
+    "more memory than its limit."
+)
 MEETING = "/course/control"  # where the control socket lies inside
 # What a child does first; in a root folder that is only changed, say, the kernel refuses it.
 _LEAVES = f"""
@@ -33,6 +38,11 @@ class Bubblewrap:
 
     name: str = "bubblewrap"
     separates: bool = True
+
+    @property
+    def gap(self) -> str:
+        """Whether the kernel can refuse system calls; see :class:`Backend`."""
+        return "" if syscalls.available() else UNFILTERED
 
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
@@ -56,6 +66,8 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in places.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
+    # Mapped and shared, /dev/zero is memory that no limit counts.
+    yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in places.shown() for p in shown.target.parents}):
         if folder != Path("/"):  # one that bwrap makes by itself may be closed to nobody
             yield from ("--perms", "0755", "--dir", str(folder))

@@ -32,11 +32,16 @@ class Container:
     name: str = "container"
     separates: bool = False
 
+    @property
+    def gap(self) -> str:
+        """Nothing: the engine itself limits all memory. See :class:`Backend`."""
+        return ""
+
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
         called = f"autograd-course-{secrets.token_hex(8)}"
         command = [*self._walls(), f"--name={called}", "--volume", f"{meeting}:{MEETING}"]
-        zygote = ["-B", "-s", "-m", ZYGOTE, MEETING, "plain"]
+        zygote = ["-B", "-s", "-m", ZYGOTE, MEETING, "contained"]
         # Ending the command that waits for a container does not end the container.
         return Start((*command, image(self.engine), *zygote), ending=(self.engine, "kill", called))
 

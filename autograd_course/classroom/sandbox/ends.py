@@ -30,7 +30,10 @@ def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
     if how.get("over") in _OVER:
         return _OVER[how["over"]](limits)
     if came.late:
-        return f"the code did not answer within {limits.wall:g} s: does a loop there never end?"
+        return (
+            f"the code did not answer within {limits.wall:g} s. Is there an endless loop? If the "
+            "code is only slow, make it faster."
+        )
     if came.gone and not how.get("killed"):
         return _ended(int(how.get("code", 0)), limits)
     return f"the answer {came.reason}."

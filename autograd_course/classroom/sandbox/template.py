@@ -41,6 +41,7 @@ class Template:
         os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
+        self.backend = backend
         self._start = backend.start(meeting)
         self.process = self._started(self._start)
 

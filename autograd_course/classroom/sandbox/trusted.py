@@ -17,6 +17,14 @@ class Trusted:
     name: str = "trust"
     separates: bool = False
 
+    @property
+    def gap(self) -> str:
+        """Nearly all; see :class:`Backend`."""
+        return (
+            "Without a sandbox (--trust), the graded code can read, change and send whatever you "
+            "can."
+        )
+
     def start(self, meeting: Path) -> Start:
         """Return the command; see :class:`Backend`."""
         environment = dict(places.environment())

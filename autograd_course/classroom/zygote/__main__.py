@@ -1,4 +1,7 @@
-"""``python -m autograd_course.classroom.zygote SOCKET secluded|plain``: the template process."""
+"""The template process.
+
+Run it as ``python -m autograd_course.classroom.zygote SOCKET secluded|contained|plain``.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import socket
 import sys
 from functools import partial
 
-from autograd_course.classroom.zygote import kernel, memory
+from autograd_course.classroom.zygote import kernel, memory, syscalls
 from autograd_course.classroom.zygote.control import say
 from autograd_course.classroom.zygote.serving import Template, serve
 from autograd_course.classroom.zygote.usage import held_by
@@ -16,7 +19,10 @@ from autograd_course.shell.importing import importing
 
 
 def main(meeting: str, how: str) -> None:
-    """Import what submissions need, then bring up a child for each."""
+    """Import what submissions need, then bring up a child for each.
+
+    ``how`` says what holds a child: namespaces of its own, a container, or nothing.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(meeting)
@@ -26,13 +32,16 @@ def main(meeting: str, how: str) -> None:
 
         integrity = warm()
     memory.compact()
-    if how == "plain":  # submissions see the template and their keepers, as the same user
+    if how != "secluded":  # submissions see the template and their keepers, as the same user
         kernel.cannot_be_traced()
     say(control, {"ready": True})
-    serve(
-        control,
-        Template(partial(live, integrity=integrity), how == "secluded", held_by(os.getpid())),
+    template = Template(
+        partial(live, integrity=integrity),
+        secluded=how == "secluded",
+        filtered=how != "plain" and syscalls.available(),
+        held=held_by(os.getpid()),
     )
+    serve(control, template)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NoReturn, Self
 
 from autograd_course.classroom.sandbox.limits import Limits
-from autograd_course.classroom.zygote import bounds, kernel, seclusion
+from autograd_course.classroom.zygote import bounds, kernel, seclusion, syscalls
 
 Life = Callable[[socket.socket], None]  # what a child does with its socket
 
@@ -50,7 +50,9 @@ class Child:
                 os.close(held)
 
 
-def born(channel: socket.socket, limits: Limits, life: Life, *, secluded: bool) -> Child:
+def born(
+    channel: socket.socket, limits: Limits, life: Life, *, secluded: bool, filtered: bool = False
+) -> Child:
     """Fork a child that lives with its socket and then ends; it never comes back from here.
 
     Between template and child stands a keeper, whose next child is the first process of its
@@ -60,7 +62,7 @@ def born(channel: socket.socket, limits: Limits, life: Life, *, secluded: bool) 
     keeper = os.fork()
     if keeper == 0:
         os.close(reads)
-        _keep(writes, channel, limits, life, secluded)
+        _keep(writes, channel, limits, life, secluded, filtered)
     os.close(writes)
     with os.fdopen(reads, "rb") as told:
         said = told.read()
@@ -71,7 +73,12 @@ def born(channel: socket.socket, limits: Limits, life: Life, *, secluded: bool) 
 
 
 def _keep(
-    told: int, channel: socket.socket, limits: Limits, life: Life, secluded: bool
+    told: int,
+    channel: socket.socket,
+    limits: Limits,
+    life: Life,
+    secluded: bool,
+    filtered: bool,
 ) -> NoReturn:
     """Seclude what comes, fork the child, wait for it, and end as it ended."""
     try:
@@ -89,7 +96,7 @@ def _keep(
         os.close(goes)
         os.read(waits, 1)  # until its number is told: what it runs may kill its keeper
         os.close(waits)
-        _live(channel, limits, life, secluded)
+        _live(channel, limits, life, secluded, filtered)
     channel.close()
     os.write(told, str(process).encode())
     os.close(told)
@@ -104,7 +111,9 @@ def _as_a_shell(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _live(channel: socket.socket, limits: Limits, life: Life, secluded: bool) -> NoReturn:
+def _live(
+    channel: socket.socket, limits: Limits, life: Life, secluded: bool, filtered: bool
+) -> NoReturn:
     """Be the child: nothing is open but the socket, nothing is printed, nothing runs at the end."""
     try:
         os.setsid()  # a signal to its process group would reach the keeper too
@@ -114,6 +123,8 @@ def _live(channel: socket.socket, limits: Limits, life: Life, secluded: bool) ->
             seclusion.settle(limits)
         _close_all_but(channel)
         bounds.bind(limits, taken)
+        if filtered:
+            syscalls.refuse()
         os.chdir("/tmp")
         life(channel)
     finally:

@@ -21,10 +21,15 @@ _FORGOTTEN = 10  # times what answers may take; by then whoever is outside think
 
 @dataclass(frozen=True)
 class Template:
-    """What all children share: how they live, and whether each lives in namespaces of its own."""
+    """What all children share: how they live, and what holds them.
+
+    ``secluded`` is whether each lives in namespaces of its own, ``filtered`` whether the kernel
+    refuses it system calls.
+    """
 
     life: Life
     secluded: bool
+    filtered: bool
     held: int  # bytes of memory, the template's own
 
 
@@ -58,7 +63,10 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
     assert channel is not None
     try:
         with channel:
-            child = born(channel, limits, template.life, secluded=template.secluded)
+            child = born(
+                channel, limits, template.life,
+                secluded=template.secluded, filtered=template.filtered,
+            )  # fmt: skip
     except OSError as error:
         return _told(control, {"failed": str(error)})
     with child:

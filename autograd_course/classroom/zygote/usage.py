@@ -16,7 +16,7 @@ from pathlib import Path
 from autograd_course.classroom.sandbox.limits import Limits
 
 _SECOND = os.sysconf("SC_CLK_TCK")
-_HELD = ("RssAnon:", "RssShmem:")
+_HELD = ("RssAnon:", "RssShmem:", "HugetlbPages:")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from hostile.detecting import DETECTING
 from hostile.exits import EXITS
 from hostile.files import FILES
 from hostile.forging import FORGING
+from hostile.hoarding import HOARDING
 from hostile.lingering import LINGERING
 from hostile.loops import LOOPS
 from hostile.making import Hostile
@@ -27,6 +28,7 @@ _FAMILIES: Mapping[str, Mapping[str, Hostile]] = {
     "forging": FORGING,
     "loops": LOOPS,
     "bombs": BOMBS,
+    "hoarding": HOARDING,
     "spying": SPYING,
     "reaching out": REACHING_OUT,
     "lingering": LINGERING,

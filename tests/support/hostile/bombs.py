@@ -11,7 +11,7 @@ BOMBS = {
     "forks": Hostile("import os\nwhile True: os.fork()", "the cell raises BlockingIOError"),
     "processes that spin": Hostile(
         "import os\nfor _ in range(20):\n    if os.fork() == 0: break\nwhile True: pass",
-        "did not answer within 2 s|ran too long", "imports os", wall=2,
+        "did not answer within 2 s|the cell itself was stopped", "imports os", wall=2,
     ),
     "threads": Hostile(
         "import threading, time\nfor _ in range(1000):\n"
@@ -58,7 +58,8 @@ BOMBS = {
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",
-        "calls open", unsecluded="ran too long|No space left",  # Podman bounds no number of files
+        "calls open",  # Podman bounds no number of files
+        unsecluded="the cell itself was stopped|No space left",
     ),
     "a large file": Hostile(
         "open('/tmp/x', 'wb', 0).write(bytes(5 << 20)) > 4 << 20 or 1 / 0", "ZeroDivisionError"

@@ -12,12 +12,12 @@ last = time.monotonic()
 """
 
 LOOPS = {
-    "at import": Hostile("while True: pass", "ran too long"),
+    "at import": Hostile("while True: pass", "the cell itself was stopped"),
     "in forward": Hostile(square("while True: pass"), _STOPPED),
     "in backward": Hostile(square(backward="while True: pass"), _STOPPED),
     "that swallows what stops it": Hostile(
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-        "ran too long",
+        "the cell itself was stopped",
     ),
     "within C, deaf to signals": Hostile(
         "import itertools\nsum(itertools.repeat(0))", "did not answer within 2 s", wall=2

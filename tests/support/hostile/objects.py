@@ -63,7 +63,7 @@ _RIGHT = "ctx.save_for_backward(x)\nreturn "
 
 
 def _returns(value: str, said: str, before: str = "") -> Hostile:
-    source = f"{before}\ndef eight_bits(weight):\n    return {value}, weight\n"
+    source = f"{before}\ndef eight_bits(weight):\n    return {value}\n"
     return Hostile(source, said, exercise="eight-bits", name="eight_bits")
 
 
@@ -93,7 +93,7 @@ OBJECTS = {
     "a list in itself": _returns("ENDLESS", "of type list", "ENDLESS = []\nENDLESS += [ENDLESS]"),
     "a number that equals all": _returns("Yes(1)", "has shape", _YES),
     "a name that equals all": Hostile(
-        _NAME, 'no rule is called "whatever"', exercise="name-temperature", name="name"
+        _NAME, '"whatever" is not an answer', exercise="name-temperature", name="name"
     ),
     "a type whose name clears the screen": _returns(
         "type('\\x1b[2J\\u202e', (), {})()", r"of type \\x1b\[2J\\u202e;"
