@@ -116,7 +116,15 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     saved = update(lambda state: state.graded(exercise.id, verdict.status, rule))
     record = saved.state[exercise.id]
     kept = record.status == "passed" and verdict.status != "passed"
-    return result_of(exercise, verdict, note=saved.note, kept=kept, stage=_stage(record))
+    note = saved.note or _to_look_at(verdict)
+    return result_of(exercise, verdict, note=note, kept=kept, stage=_stage(record))
+
+
+def _to_look_at(verdict: Verdict) -> str:
+    """Return the note on lines of a right answer that an instructor would look at."""
+    if verdict.status != "passed" or not verdict.remarks:
+        return ""
+    return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
 
 
 def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:

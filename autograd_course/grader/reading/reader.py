@@ -74,7 +74,9 @@ def _used(
     tree: ast.Module, names: Meaning, exercise: Exercise
 ) -> Iterator[tuple[ast.AST, str, bool]]:
     is_function = isinstance(exercise, FunctionExercise)
-    by_formula = is_function and backward_is_a_formula in exercise.checks
+    by_formula = isinstance(exercise, FunctionExercise) and (
+        backward_is_a_formula in exercise.checks
+    )
     for node in ast.walk(tree):
         for what, is_forbidden in reaching.uses(node, names):
             yield node, what, is_forbidden

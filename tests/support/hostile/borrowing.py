@@ -88,7 +88,7 @@ BORROWING = {
     ),
     "the same by way of torch": _names(
         f"import torch\nname = torch.sys.modules['autograd_course.grader.catalogue'].find{_RULE}",
-        "reaches torch.sys",
+        "reaches sys",
     ),
     "the same by way of importlib": _names(
         f"import importlib\nm = importlib.import_module('autograd_course.grader.catalogue')\n"

@@ -9,9 +9,9 @@ _KILLED = "the code was stopped: .* or killed itself"
 
 EXITS = {
     "sys.exit at import": Hostile("import sys\nsys.exit(0)", "the cell raises SystemExit"),
-    "sys.exit in forward": Hostile(square("raise SystemExit(0)"), r"`forward` calls exit\(\)"),
+    "sys.exit in forward": Hostile(square("raise SystemExit(0)"), r"`forward` calls `exit\(\)`"),
     "sys.exit in backward": Hostile(
-        square(backward="raise SystemExit(0)"), r"`backward` calls exit\(\)"
+        square(backward="raise SystemExit(0)"), r"`backward` calls `exit\(\)`"
     ),
     "os._exit at import": Hostile("import os\nos._exit(0)", _ENDED, "imports os"),
     "os._exit in forward": Hostile(square("import os; os._exit(0)"), _ENDED, "imports os"),

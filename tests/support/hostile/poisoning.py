@@ -38,5 +38,5 @@ POISONING = {
     "a trace function": Hostile(
         half("import sys\nsys.settrace(lambda *a: None)"), "gradient of `x`", "uses settrace"
     ),
-    "a dispatch mode": Hostile(half(_MODE), "is wrong", "the operations of PyTorch"),
+    "a dispatch mode": Hostile(half(_MODE), "is wrong", "imports torch.utils._python_dispatch"),
 }
