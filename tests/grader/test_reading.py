@@ -43,6 +43,7 @@ FORBIDDEN = {
     "uses register_hook, ": "def hook(x): x.register_hook(print)",
     "uses torch.func.jvp, ": "import torch\ntorch.func.jvp",
     "uses backward, ": "def slope(y): y.backward()",
+    "defines apply, ": "class F:\n    apply = classmethod(lambda cls, x: x)",
     "declares global KEPT, ": "def forward(ctx, x):\n    global KEPT\n    KEPT = x",
     "changes kept, ": "KEPT = []\ndef forward(ctx, x):\n    kept = KEPT\n    kept.append(x)",
     "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
@@ -62,6 +63,7 @@ ALLOWED = {
     "numbers on ctx": "def f(ctx, x):\n    ctx.shape, ctx.k = x.shape, 3",
     "an attribute by its name": "def f(ctx): return getattr(ctx, 'scale', 1.0)",
     "another Function": "def f(ctx, g): return Other.backward(ctx, g)",
+    "slots": "class Shape:\n    __slots__ = ('n',)",
     "the name of a type": "def f(x): return type(x).__name__",
     "in-place work on its own tensors": "def f(x):\n    out = x.clone()\n    return out.mul_(2)",
 }

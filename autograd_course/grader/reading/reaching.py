@@ -30,7 +30,13 @@ def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
 
 
 def hooks(node: ast.AST) -> Iterator[str]:
-    """Yield the hooks that a node registers."""
+    """Yield the hooks that a node registers, and an ``apply`` that replaces PyTorch's."""
+    if isinstance(node, ast.ClassDef):
+        for part in node.body:
+            targets = part.targets if isinstance(part, ast.Assign) else []
+            names = [each.id for each in targets if isinstance(each, ast.Name)]
+            if "apply" in [*names, getattr(part, "name", "")]:
+                yield f"its class {node.name} defines apply, so your backward may never run"
     for name in _named(node):
         if name in tables.HOOKS:
             yield (
@@ -152,7 +158,8 @@ def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
-    if name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
+    reads = isinstance(node.ctx, ast.Load)  # a class may well bind __slots__
+    if reads and name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
         yield f"it uses {name}, which leads to the process that grades it", True
     if name in names.bound | names.defined:
         return
