@@ -202,7 +202,7 @@ def test_a_right_answer_that_replaces_something_earns_no_points(box: Sandbox) ->
     found = verdict(box, of("square", source, "Square"))
 
     assert found.status == "wrong", found
-    assert "replaces torch.allclose, which is not part of the answer (line 5: `" in found.message
+    assert "replaces torch.allclose, which is not part of the answer (line 6: `" in found.message
     assert found.remarks[-1] == "replaces torch.allclose while it runs"
 
 
