@@ -17,14 +17,16 @@ machine lacks. So an answer passes through these steps:
 4. **Find out who is to blame.** An answer that raises where its requirements are missing is not to
    blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
    its own code was running. Every other exception is the grader's fault.
-5. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
+5. **Read the source.** A right answer earns no points if its source uses what an answer must not
+   (:mod:`.reading`): the classroom grader reads it too, by the same tables.
+6. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
    runs when somebody asks for its result.
-6. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
+7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
-7. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
+8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
    a learner reads more after a second wrong answer than after the first one.
 
-From step 2 to step 5 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
+From step 2 to step 6 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
 :func:`.verdict.describe` makes the sentence when somebody reads it. No step reads a sentence.
 """
 
@@ -52,11 +54,13 @@ from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import judge_routine
 from autograd_course.grader.limits import VARIABLE, seconds_for
+from autograd_course.grader.reading import read, source_of
 from autograd_course.grader.repairing import find_repair
 from autograd_course.grader.result import Result, Stage
 from autograd_course.grader.sections import section_to_read
 from autograd_course.grader.verdict import (
     CannotExamine,
+    ForbiddenCode,
     InternalError,
     MissingRequirement,
     OutOfTime,
@@ -112,7 +116,15 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     saved = update(lambda state: state.graded(exercise.id, verdict.status, rule))
     record = saved.state[exercise.id]
     kept = record.status == "passed" and verdict.status != "passed"
-    return result_of(exercise, verdict, note=saved.note, kept=kept, stage=_stage(record))
+    note = saved.note or _to_look_at(verdict)
+    return result_of(exercise, verdict, note=note, kept=kept, stage=_stage(record))
+
+
+def _to_look_at(verdict: Verdict) -> str:
+    """Return the note on lines of a right answer that an instructor would look at."""
+    if verdict.status != "passed" or not verdict.remarks:
+        return ""
+    return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
 
 
 def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
@@ -135,7 +147,8 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
         return Verdict(CannotExamine(first_line(error)))
     except Exception as error:
         return Verdict(InternalError(type(error).__name__, first_line(error)))
-    if verdict.status != "wrong":
+    verdict = read(source_of(answer), exercise).held_against(verdict)
+    if verdict.status != "wrong" or isinstance(verdict.reason, ForbiddenCode):
         return verdict
     return replace(verdict, search=partial(find_repair, exercise, answer, verdict))
 

@@ -53,7 +53,8 @@ class Result:
     names the fault. ``sample`` names the kind of input on which the fault showed, ``read`` what to
     reread. ``warnings`` are the doctor's warnings about an answer that passed. ``printed`` is what
     the answer printed in one forward and one backward pass. ``kept`` says that an earlier answer
-    passed. ``note`` says why the progress could not be saved. ``stage`` is how much is told.
+    passed. ``note`` says why the progress could not be saved, or what in a
+    right answer an instructor will look at. ``stage`` is how much is told.
     Printed, a result is plain text; in a notebook, HTML.
     """
 

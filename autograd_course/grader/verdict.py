@@ -244,6 +244,13 @@ class WrongBecause(Wrong):
 
 
 @dataclass(frozen=True)
+class ForbiddenCode(Wrong):
+    """The values are right, but the source uses what an answer must not; ``uses`` are clauses."""
+
+    uses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class OutOfTime(GraderFailed):
     """Grading took too long, but not because of the answer; ``variable`` sets another limit."""
 
@@ -379,6 +386,10 @@ def describe(reason: Reason) -> str:  # one case for each reason
                 f"line {line} is wrong, as you say, but experiment {experiment} does not show it. "
                 f"{because}"
             )
+        case ForbiddenCode(uses):
+            more = f" {len(uses) - 1} more lines do what is not allowed." if len(uses) > 2 else ""
+            more = f" Also, {uses[1]}." if len(uses) == 2 else more
+            return f"the values are right, but {uses[0]}. An answer must not do that.{more}"
         case OutOfTime(seconds, variable):
             remedy = f" Set {variable} to a larger number of seconds." if variable else ""
             return f"grading took longer than {seconds:g} s.{remedy}"
@@ -445,10 +456,10 @@ class Verdict:
 
     ``sample`` names the kind of input that shows the fault. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is what the answer printed in one forward and one
-    backward pass. ``remarks`` tell the instructor about code that no answer needs; ``grade`` makes
-    no remarks. ``also`` names the further rules that a wrong answer breaks, if its gradients are
-    right. Partial credit needs them. ``search`` finds the change that makes a wrong answer right,
-    in the process that judged it.
+    backward pass. ``remarks`` tell the instructor about code that no answer needs. ``also`` names
+    the further rules that a wrong answer breaks, if its gradients are right. Partial credit needs
+    them. ``search`` finds the change that makes a wrong answer right, in the process that judged
+    it.
     """
 
     reason: Reason

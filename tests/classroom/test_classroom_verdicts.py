@@ -6,19 +6,15 @@ python -m benchmarks.classroom_verdicts
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from answers.making import Wrong
 from behind_the_wall import handed_in, mistaken, named, wrongs
-from repository import ROOT
 from sampling import first_rows
 from submissions import IMPORTS, square
 
-from autograd_course.classroom import notebooks
-from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
-from autograd_course.classroom.judging.reading import remarks
 from autograd_course.classroom.pictures import PICTURE, from_data
 from autograd_course.classroom.sandbox import Trusted, choose
 from autograd_course.classroom.sandbox.backend import NoSandboxError
@@ -200,12 +196,13 @@ def test_a_built_in_in_place_of_a_backward_is_seen_whatever_is_replaced(box: San
     assert {f"replaces {name} while it runs" for name in REPLACED} <= set(found.remarks)
 
 
-def test_a_right_answer_that_replaces_something_passes_with_a_remark(box: Sandbox) -> None:
+def test_a_right_answer_that_replaces_something_earns_no_points(box: Sandbox) -> None:
     source = square("torch.allclose = None\nctx.save_for_backward(x)\nreturn x * x")
 
     found = verdict(box, of("square", source, "Square"))
 
-    assert found.status == "passed", found
+    assert found.status == "wrong", found
+    assert "replaces torch.allclose, which is not part of the answer (line 6: `" in found.message
     assert found.remarks[-1] == "replaces torch.allclose while it runs"
 
 
@@ -218,49 +215,3 @@ def test_wrong_values_come_with_their_picture(box: Sandbox) -> None:
     pair = from_data(found.evidence[PICTURE])
     assert pair is not None
     assert (pair.whole, pair.off[0][0]) == ((15, 15), -pair.backward[0][0])
-
-
-# What the source shows
-
-SHOWN = {
-    "imports ctypes: foreign memory (line 1)": "import ctypes",
-    "imports os: the operating system (line 2)": "x = 1\nfrom os.path import join",
-    "imports autograd_course.grader: the grader (line 1)": "from autograd_course import grader",
-    "replaces torch.allclose (line 2)": "import torch\ntorch.allclose = 1",
-    "replaces F.relu (line 2)": "import torch.nn.functional as F\ndel F.relu",
-    "uses f_back (line 2)": "x = 1\nx.f_back",
-    "uses jvp (line 2)": "import torch\ntorch.func.jvp",
-    "reaches torch.sys (line 2)": "import torch\ntorch.sys.modules",
-    "imports atexit: no answer needs it (line 1)": "import atexit",
-    "imports autograd_course.lesson.TritonAttention: the course's own answers (line 1)": (
-        "from autograd_course.lesson import TritonAttention, dropped"
-    ),
-    "imports autograd_course.functions: the course's own answers (line 1)": (
-        "from autograd_course.functions import Square"
-    ),
-    "calls setattr (line 1)": "setattr(int, 'a', 1)",
-}
-
-
-@pytest.mark.parametrize(("said", "source"), SHOWN.items(), ids=SHOWN)
-def test_what_no_answer_needs_is_remarked_on(said: str, source: str) -> None:
-    assert remarks([source]) == (said,)
-
-
-def test_a_name_of_any_length_is_remarked_on() -> None:
-    name = "torch" + 500 * ".a"
-
-    assert remarks([f"import torch\n{name} = 1"]) == (f"replaces {name} (line 2)",)
-
-
-def test_source_that_is_no_python_is_left_to_the_run() -> None:
-    assert remarks(["def", "\0", "(" * 9999]) == ()
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "solutions").glob("*.ipynb")), ids=lambda p: p.stem)
-def test_no_solution_is_remarked_on(path: Path) -> None:
-    asked = [exercise for exercise in CATALOGUE.values() if exercise.lesson == path.stem]
-
-    answers = extract(notebooks.read(path.read_bytes()), "ada", asked)
-
-    assert {a.exercise: found for a in answers if (found := remarks(a.cells))} == {}

@@ -21,7 +21,6 @@ from autograd_course.classroom.judging.asked import (
     text,
 )
 from autograd_course.classroom.judging.plain import plain
-from autograd_course.classroom.judging.reading import remarks
 from autograd_course.classroom.judging.remote_function import RemoteFunction
 from autograd_course.classroom.judging.remote_routine import RemoteRoutine
 from autograd_course.classroom.judging.repairing import Budget, with_repair
@@ -44,6 +43,7 @@ from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.predicting import judge_prediction
 from autograd_course.grader.kinds.routine import RoutineOrder
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
+from autograd_course.grader.reading import read
 from autograd_course.grader.verdict import (
     CannotExamine,
     CodeRaised,
@@ -81,7 +81,8 @@ def judged(
     try:
         verdict = _tried(exercise, answer, sandbox, secret, replaced, budget)
         seen = (f"replaces {name} while it runs" for name in replaced)
-        return plain(replace(verdict, remarks=(*verdict.remarks, *remarks(answer.cells), *seen)))
+        verdict = read(answer.cells, exercise).held_against(verdict)
+        return plain(replace(verdict, remarks=(*verdict.remarks, *seen)))
     except Exception as error:
         return Verdict(_ours(error))
 

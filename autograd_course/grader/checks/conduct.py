@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -98,15 +98,25 @@ def _held(value: Any) -> Iterator[Any]:
         elif isinstance(thing, MethodType):
             queue += (thing.__self__, thing.__func__)
         elif isinstance(thing, FunctionType):
-            queue += _enclosed(thing)
+            queue += (*_enclosed(thing), *(thing.__defaults__ or ()))
+        elif isinstance(thing, GeneratorType):
+            queue += getattr(thing.gi_frame, "f_locals", {}).values()
         else:
-            queue += getattr(thing, "__dict__", {}).values()
+            queue += (*getattr(thing, "__dict__", {}).values(), *_slots(thing))
 
 
 def _enclosed(function: FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # the cell is empty
             yield cell.cell_contents
+
+
+def _slots(thing: Any) -> Iterator[Any]:
+    for owner in type(thing).__mro__:
+        slots = vars(owner).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            with suppress(AttributeError, TypeError):
+                yield getattr(thing, name)
 
 
 def _is_data(numbers: Any) -> bool:

@@ -18,6 +18,7 @@ from hostile.poisoning import POISONING
 from hostile.reaching_out import REACHING_OUT
 from hostile.rebinding import REBINDING
 from hostile.spying import SPYING
+from hostile.underived import UNDERIVED
 
 __all__ = ["BANK", "FILES", "Hostile"]
 
@@ -36,6 +37,7 @@ _FAMILIES: Mapping[str, Mapping[str, Hostile]] = {
     "borrowing": BORROWING,
     "detecting": DETECTING,
     "objects": OBJECTS,
+    "underived": UNDERIVED,
 }
 BANK = {
     f"{family}: {what}": hostile

@@ -2,7 +2,7 @@
 
 from submissions import square
 
-from hostile.making import Hostile
+from hostile.making import FORBIDDEN, Hostile
 
 # What would end a cell that takes too long does not reach it.
 _UNTIMED = "import os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n"
@@ -51,14 +51,14 @@ BOMBS = {
     ),
     "100 MB on the file descriptor": Hostile(
         square(before="import os\nfor _ in range(100): os.write(1, b'x' * (1 << 20))"),
-        seen="imports os", status="passed",
+        FORBIDDEN, "imports os",
     ),
     "100 MB of message": Hostile(
         "raise ValueError('x' * 10**8)", r"^the cell raises ValueError: x{1,2000} … \(line 1"
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",
-        "calls open",  # Podman bounds no number of files
+        "uses open",  # Podman bounds no number of files
         unsecluded="the cell itself was stopped|No space left",
     ),
     "a large file": Hostile(

@@ -1,30 +1,24 @@
 """Let others do the work: PyTorch, the course.
 
 What the course has published is no secret, and its Functions are right. An answer that calls them
-is not the learner's own. A card's name, once it is read, is like any other: it passes, but not
-unseen.
+is not the learner's own. A card's name that was read is not either.
 """
 
 from submissions import square
 
-from autograd_course.grader.verdict import Status
-from hostile.making import Hostile
+from hostile.making import FORBIDDEN, Hostile
 
 _X = "(x,) = ctx.saved_tensors\n"
 _BUILT_IN = "lets autograd differentiate"
 _RULE = "('name-temperature').rule"
 
 
-def _passes(source: str, seen: str) -> Hostile:
-    return Hostile(source, seen=seen, status="passed")
-
-
 def _borrows(source: str, what: str, seen: str) -> Hostile:
     return Hostile(source, f"the course's own {what}.* does the work", seen)
 
 
-def _names(source: str, seen: str, status: Status = "passed") -> Hostile:
-    return Hostile(source, "", seen, status, "name-temperature", "name")
+def _names(source: str, seen: str) -> Hostile:
+    return Hostile(source, "", seen, exercise="name-temperature", name="name")
 
 
 BORROWING = {
@@ -40,8 +34,9 @@ BORROWING = {
                "    ctx.y = ctx.x * ctx.x\nreturn ctx.y.detach()",
                "ctx.y.backward(g)\nreturn ctx.x.grad"), "`ctx.x` holds a tensor",
     ),
-    "func.jvp in backward": _passes(
-        square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"), "uses jvp"
+    "func.jvp in backward": Hostile(
+        square(backward=f"{_X}return torch.func.jvp(torch.square, (x,), (g,))[1]"),
+        FORBIDDEN, "uses torch.func.jvp",
     ),
     "the course's Square": _borrows(
         "from autograd_course.functions import Square", "Square.forward", "the course's own answers"
@@ -54,7 +49,7 @@ BORROWING = {
     "the catalogue's reference": _borrows(
         square("from autograd_course.grader.catalogue import find\n"
                "ctx.save_for_backward(x)\nreturn find('square').reference(x)"),
-        "square", "the grader",
+        "square", "autograd_course.grader",
     ),
     "the module of the exercise": _borrows(
         square("from autograd_course.exercises.lesson_01_template import square as module\n"
@@ -74,16 +69,18 @@ BORROWING = {
     "the reference of a routine": Hostile(
         "from autograd_course.grader.catalogue import find\n"
         "def eight_bits(weight): return find('eight-bits').reference(weight)",
-        "the course's own .* does the work", "the grader", exercise="eight-bits", name="eight_bits",
+        "the course's own .* does the work", "autograd_course.grader",
+        exercise="eight-bits", name="eight_bits",
     ),
     "the reference of a routine that is given models": Hostile(
         "from autograd_course.grader.catalogue import find\n"
         "def per_sample_gradients(*given): return find('per-sample-gradients').reference(*given)",
-        "the course's own per_sample_gradients does the work", "the grader",
+        "the course's own per_sample_gradients does the work", "autograd_course.grader",
         exercise="per-sample-gradients", name="per_sample_gradients",
     ),
     "the catalogue's rule": _names(
-        f"from autograd_course.grader.catalogue import find\nname = find{_RULE}", "the grader"
+        f"from autograd_course.grader.catalogue import find\nname = find{_RULE}",
+        "autograd_course.grader",
     ),
     "the rule in the module of the exercise": _names(
         "from autograd_course.exercises.lesson_04_debugging_clinic import name_temperature\n"
@@ -91,7 +88,7 @@ BORROWING = {
     ),
     "the same by way of torch": _names(
         f"import torch\nname = torch.sys.modules['autograd_course.grader.catalogue'].find{_RULE}",
-        "reaches torch.sys",
+        "reaches sys",
     ),
     "the same by way of importlib": _names(
         f"import importlib\nm = importlib.import_module('autograd_course.grader.catalogue')\n"
@@ -99,6 +96,6 @@ BORROWING = {
     ),
     "the catalogue's file": _names(
         "text = open('/course/autograd_course/grader/catalogue.py').read()\n"
-        "name = text[:9]", "calls open", "wrong",
+        "name = text[:9]", "uses open",
     ),
 }  # fmt: skip

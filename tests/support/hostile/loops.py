@@ -2,7 +2,7 @@
 
 from submissions import FORWARD, square
 
-from hostile.making import Hostile
+from hostile.making import FORBIDDEN, Hostile
 
 _STOPPED = "stopped after 1 s in your code"
 _DEAF = "import signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {14})\nlast = 0.0\n"
@@ -32,7 +32,7 @@ LOOPS = {
             "global last\nif x.dtype is torch.float32 and not last: last = time.sleep(5) or 1.0\n"
             + FORWARD, before=_DEAF
         ),
-        seen="imports signal", status="passed", wall=60,
+        FORBIDDEN, "imports signal", wall=60,
     ),
     "asleep for a while at each question, and deaf to signals": Hostile(
         square(_NOW_AND_THEN + FORWARD, before=_DEAF),

@@ -8,6 +8,8 @@ from submissions import square
 
 from autograd_course.grader.verdict import Status
 
+# Said where the values are right, and the source is not.
+FORBIDDEN = r"the values are right, but its? .*\(line \d+: `.*An answer must not do that"
 # Its backward lacks the factor 2: whatever else a submission does, this is no right answer.
 _HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
 

@@ -63,6 +63,6 @@ PATCHING = {
     ),
     "the file of the package": Hostile(
         "open('/course/autograd_course/grader/pipeline.py', 'a')",
-        "Permission denied|Read-only file system", "calls open",
+        "Permission denied|Read-only file system", "uses open",
     ),
 }  # fmt: skip

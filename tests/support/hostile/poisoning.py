@@ -2,7 +2,7 @@
 
 from submissions import square
 
-from hostile.making import Hostile, half
+from hostile.making import FORBIDDEN, Hostile, half
 
 _POISONS = {
     "the random state": "import random\ntorch.manual_seed(0)\nrandom.seed(0)",
@@ -30,7 +30,7 @@ KEPT.__enter__()
 """
 
 POISONING = {
-    "all of it": Hostile(square(before=_ALL), seen="the default device", status="passed"),
+    "all of it": Hostile(square(before=_ALL), FORBIDDEN, "the default device"),
     "all of it, and wrong": Hostile(half(_ALL), "gradient of `x`", "the default device"),
     "anomaly detection": Hostile(
         square(before="torch.autograd.set_detect_anomaly(True)"), status="passed"
@@ -38,5 +38,5 @@ POISONING = {
     "a trace function": Hostile(
         half("import sys\nsys.settrace(lambda *a: None)"), "gradient of `x`", "uses settrace"
     ),
-    "a dispatch mode": Hostile(half(_MODE), "is wrong", "the operations of PyTorch"),
+    "a dispatch mode": Hostile(half(_MODE), "is wrong", "imports torch.utils._python_dispatch"),
 }

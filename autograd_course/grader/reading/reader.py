@@ -1,0 +1,99 @@
+"""Read cells: what they use that no answer may use, and what a person should look at."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from autograd_course.grader.checks import backward_is_a_formula
+from autograd_course.grader.exercise import Exercise, FunctionExercise
+from autograd_course.grader.reading import reaching, storing
+from autograd_course.grader.reading.meaning import Meaning, meaning
+from autograd_course.grader.verdict import ForbiddenCode, Verdict
+
+_LONGEST = 100  # characters of a line that is quoted
+
+
+@dataclass(frozen=True)
+class Use:
+    """Something that the source uses: in which line, what it does, and why that matters."""
+
+    line: int
+    quote: str
+    what: str
+
+    def __str__(self) -> str:
+        """Return it as a clause, as ``it uses exec, which … (line 3: `exec(text)`)``."""
+        where = f"line {self.line}: `{self.quote}`" if self.quote else f"line {self.line}"
+        return f"{self.what} ({where})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a source uses: ``forbidden`` earns no points, ``remarks`` are for the instructor."""
+
+    forbidden: tuple[Use, ...] = ()
+    remarks: tuple[Use, ...] = ()
+
+    def held_against(self, verdict: Verdict) -> Verdict:
+        """Return the verdict on an answer with this source: what is wrong already stays as it is.
+
+        What an answer must not use is a reason only where nothing else is wrong. The instructor
+        reads of it in any case.
+        """
+        said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
+        told = replace(verdict, remarks=(*verdict.remarks, *said))
+        if verdict.status == "passed" and self.forbidden:
+            return replace(told, reason=ForbiddenCode(tuple(map(str, self.forbidden))), warnings=())
+        return told
+
+
+def read(cells: Sequence[str], exercise: Exercise) -> Reading:
+    """Return what the cells of an answer use that an answer to this exercise does not need."""
+    parsed = [(cell, tree) for cell in cells if (tree := _tree(cell)) is not None]
+    names = meaning([tree for _, tree in parsed])
+    forbidden: dict[str, Use] = {}
+    remarks: dict[str, Use] = {}
+    for cell, tree in parsed:
+        lines = cell.splitlines()
+        for node, what, is_forbidden in _used(tree, names, exercise):
+            number = getattr(node, "lineno", 0)
+            quote = lines[number - 1].strip() if 0 < number <= len(lines) else ""
+            found = forbidden if is_forbidden else remarks
+            found.setdefault(what, Use(number, quote[:_LONGEST], what))
+    return Reading(_by_line(forbidden), _by_line(remarks))
+
+
+def _by_line(found: dict[str, Use]) -> tuple[Use, ...]:
+    return tuple(sorted(found.values(), key=lambda use: use.line))
+
+
+def _used(
+    tree: ast.Module, names: Meaning, exercise: Exercise
+) -> Iterator[tuple[ast.AST, str, bool]]:
+    is_function = isinstance(exercise, FunctionExercise)
+    by_formula = isinstance(exercise, FunctionExercise) and (
+        backward_is_a_formula in exercise.checks
+    )
+    for node in ast.walk(tree):
+        for what, is_forbidden in reaching.uses(node, names):
+            yield node, what, is_forbidden
+        if is_function:
+            for what in reaching.hooks(node):
+                yield node, what, True
+        if by_formula:
+            for what in reaching.differentiates(node, names):
+                yield node, what, True
+    if is_function:
+        yield from storing.uses(tree, names, on_ctx=by_formula)
+
+
+def _tree(source: str) -> ast.Module | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

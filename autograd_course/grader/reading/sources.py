@@ -1,0 +1,113 @@
+"""The source of an answer in this process, as cells like those that the classroom extracts."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from autograd_course.folders import OURS
+
+_MOST = 100  # functions and classes that an answer uses
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (list, dict, set, bytearray)
+_LIBRARIES = tuple(
+    f"{folder}/"
+    for folder in (*OURS, Path(torch.__file__).parents[1], Path(inspect.__file__).parent)
+)
+# In a notebook, a learner may try what the course has published. The classroom has none of it.
+_PUBLISHED = "autograd_course.functions"
+
+
+def source_of(answer: Any) -> list[str]:
+    """Return cells with the code of an answer, and with what its names stand for.
+
+    Code of libraries and of the course is not read, nor is code of which Python has no source. In
+    the place of imports and data there is a line that says what a name is.
+    """
+    bindings: dict[str, str] = {}
+    sources: dict[int, str] = {}
+    waiting = [answer]
+    while waiting and len(sources) < _MOST:
+        for function in _functions(waiting.pop()):
+            if id(function.__code__) in sources:
+                continue
+            sources[id(function.__code__)] = _text(function)
+            for name, value in _names(function).items():
+                if any(_functions(value)):
+                    waiting.append(value)
+                elif line := _binding(name, value):
+                    bindings[name] = line
+    return ["\n".join(bindings.values()), *filter(None, sources.values())]
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """Yield a function, or the methods of a class; nothing of libraries and of the course."""
+    if isinstance(value, type):
+        for owner in value.__mro__:
+            for part in vars(owner).values():
+                if not isinstance(part, type):
+                    yield from _functions(getattr(part, "__func__", part))
+    elif callable(value) and not isinstance(value, ModuleType):
+        value = inspect.unwrap(value)
+        if isinstance(value, FunctionType) and not value.__code__.co_filename.startswith(
+            _LIBRARIES
+        ):
+            yield value
+
+
+def _names(function: FunctionType) -> dict[str, Any]:
+    """Return what the names in a function and in the functions in it stand for."""
+    found: dict[str, Any] = {}
+    for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # not bound yet
+            continue
+    left = [function.__code__]
+    while left:
+        code = left.pop()
+        found.update(
+            {n: function.__globals__[n] for n in code.co_names if n in function.__globals__}
+        )
+        left += [part for part in code.co_consts if inspect.iscode(part)]
+    return found
+
+
+def _binding(name: str, value: Any) -> str:
+    """Return a line that binds a name to what it stands for."""
+    if _home(value).startswith(_PUBLISHED):
+        return f"{name} = ()"
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__} as {name}"
+    if isinstance(value, (*_PLAIN, tuple)):
+        return f"{name} = ()"
+    if isinstance(value, _CONTAINERS):
+        return f"{name} = []"
+    home, own = _home(value), getattr(value, "__name__", "")
+    if home and isinstance(own, str) and own.isidentifier():
+        return f"from {_public(home)} import {own} as {name}" if home != "builtins" else ""
+    return f"{name} = ()"
+
+
+def _home(value: Any) -> str:
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", "")
+    return home if isinstance(home, str) else ""
+
+
+def _public(home: str) -> str:
+    """Return the module that people import such a name from."""
+    return "torch" if home.startswith("torch._C") else home
+
+
+def _text(function: Callable[..., Any]) -> str:
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        return ""
+    return "\n" * (first - 1) + textwrap.dedent("".join(lines))

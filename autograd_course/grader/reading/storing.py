@@ -1,0 +1,142 @@
+"""What a Function keeps from call to call: in globals, classes, defaults, closures on ctx."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from autograd_course.grader.reading import tables
+from autograd_course.grader.reading.meaning import (
+    Meaning,
+    Scope,
+    bindings,
+    lasting_parameters,
+)
+
+_Use = tuple[ast.AST, str, bool]
+_WHY = "which outlives the call: a tensor for `backward` belongs in `ctx.save_for_backward`"
+_HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycle", "repeat"}
+
+
+def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
+    """Yield what the functions and methods of a cell keep beyond a call; ``on_ctx``: on ctx too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
+            yield node, "keeps results from call to call", False
+    for scope in _scopes(tree.body):
+        yield from _Stored(names, on_ctx).within(scope, set(), set())
+
+
+def _scopes(body: list[ast.stmt]) -> Iterator[Scope]:
+    """Yield the functions and the methods that are in no other function."""
+    left: list[ast.AST] = list(body)
+    while left:
+        node = left.pop(0)
+        if isinstance(node, Scope):
+            yield node
+        else:
+            left.extend(ast.iter_child_nodes(node))
+
+
+class _Stored:
+    def __init__(self, names: Meaning, on_ctx: bool) -> None:
+        self.names, self.on_ctx = names, on_ctx
+
+    def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
+        """Yield what a function keeps; ``outer`` are the names of the functions around it."""
+        own = bindings(scope)
+        local = outer | own
+        lasting = (lasting - own) | lasting_parameters(scope)
+        lasting |= {"cls"} & own
+        body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
+        nodes = list(_nodes(body))
+        for node in nodes:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    if self._lasts(value, local, lasting) and self._root(value):
+                        lasting |= {name}
+        for node in nodes:
+            yield from self._stores(node, local, lasting)
+            if isinstance(node, Scope):
+                yield from self.within(node, local, lasting)
+
+    def _stores(self, node: ast.AST, local: set[str], lasting: set[str]) -> Iterator[_Use]:
+        match node:
+            case ast.Global(names=[name, *_]):
+                yield node, f"it declares global {name}, {_WHY}", True
+            case ast.Attribute(
+                value=ast.Call(func=ast.Name(id="type")), ctx=ast.Store() | ast.Del()
+            ):
+                yield node, f"it changes a class, {_WHY}", True
+            case ast.Attribute(value=ast.Name(id=name), attr=attr, ctx=ast.Store()) if (
+                name in local and name not in ("ctx", "self", *lasting)
+            ):
+                yield node, f"sets {name}.{attr}", False
+            case (
+                ast.Attribute(ctx=ast.Store() | ast.Del())
+                | ast.Subscript(ctx=ast.Store() | ast.Del())
+            ) if self._lasts(node, local, lasting):
+                yield node, f"it changes {self._root(node)}, {_WHY}", True
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)) if self._lasts(
+                owner, local, lasting
+            ) and (name in tables.MUTATING or (name.endswith("_") and name[:1] != "_")):
+                yield node, f"it changes {self._root(owner)}, {_WHY}", True
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, *_]) if self._lasts(
+                owner, local, lasting
+            ):
+                yield node, f"it changes {self._root(owner)}, {_WHY}", True
+            case ast.keyword(arg="out", value=value) if self._lasts(value, local, lasting):
+                yield node, f"it changes {self._root(value)}, {_WHY}", True
+            case ast.Call(func=ast.Name(id="setattr"), args=[ast.Call(), *_]):
+                yield node, f"it changes a class, {_WHY}", True
+            case ast.Name(id=name, ctx=ast.Load()) if name in self.names.data - local:
+                yield node, f"uses {name}, which is made once for all calls", False
+        if self.on_ctx:
+            yield from self._hides(node)
+
+    def _hides(self, node: ast.AST) -> Iterator[_Use]:
+        """Yield what is put on ctx and may hold tensors where nobody sees them."""
+        match node:
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value
+            ) if any(map(_hides, ast.walk(value))):
+                yield (
+                    node,
+                    (
+                        f"it stores a function or an iterator in ctx.{name}, and its tensors do "
+                        "not count as saved: pass tensors to `ctx.save_for_backward`"
+                    ),
+                    True,
+                )
+
+    def _lasts(self, node: ast.expr, local: set[str], lasting: set[str]) -> bool:
+        """Whether a chain of attributes and items begins at an object that outlives the call."""
+        root = self._root(node)
+        if not root or root in self.names.imports:
+            return False
+        if root in lasting:
+            return True
+        return root not in local and root in self.names.data | self.names.defined | self.names.bound
+
+    def _root(self, node: ast.expr) -> str:
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        return node.id if isinstance(node, ast.Name) else ""
+
+
+def _hides(node: ast.AST) -> bool:
+    if isinstance(node, ast.Lambda | ast.GeneratorExp):
+        return True
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _HIDING
+    )
+
+
+def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
+    """Yield all nodes of a function, down to the functions in it, but not theirs."""
+    left: list[ast.AST] = list(body)
+    while left:
+        node = left.pop(0)
+        yield node
+        if not isinstance(node, Scope):
+            left.extend(ast.iter_child_nodes(node))

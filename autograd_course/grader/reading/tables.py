@@ -1,0 +1,114 @@
+"""What answers may use, what they must not, and why: the tables of the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# --------------------------------------------------------------------------------------------------
+# Modules
+# --------------------------------------------------------------------------------------------------
+
+USUAL = {
+    "__future__", "abc", "array", "autograd_course", "cmath", "collections", "contextlib", "copy",
+    "dataclasses", "enum", "fractions", "functools", "itertools", "math", "matplotlib", "numbers",
+    "numpy", "onnx", "onnxruntime", "onnxscript", "operator", "random", "re", "scipy", "sklearn",
+    "statistics", "time", "torch", "torchvision", "typing", "typing_extensions", "warnings",
+    "weakref",
+}  # fmt: skip
+_PROCESS = "which can show and change what the grader sees"
+_COURSE = "the course's own answers"
+_THREADS = "where the grader does not see what your code calls"
+FORBIDDEN_MODULES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("sys", "importlib", "builtins", "gc", "inspect", "ctypes", "cffi", "unittest", "pickle",
+         "marshal", "dill", "cloudpickle", "joblib", "code", "codeop", "runpy", "pkgutil", "timeit",
+         "doctest", "trace", "cProfile", "profile", "typing.get_type_hints", "typing.ForwardRef",
+         "signal", "socket", "os", "posix", "io", "fcntl", "mmap", "imp", "types", "faulthandler",
+         "pdb", "bdb", "torch._C", "torch.utils._pytree", "torch.utils._python_dispatch",
+         "torch.overrides", "torch.package", "torch.hub", "torch._functorch", "functorch",
+         "autograd_course.classroom", "autograd_course.grader"), _PROCESS,
+    ),
+    **dict.fromkeys(
+        ("autograd_course.functions", "autograd_course.exercises", "tools", "solutions",
+         "autograd_course.lesson.TritonAttention"), _COURSE,
+    ),
+    **dict.fromkeys(
+        ("threading", "_thread", "concurrent", "multiprocessing", "subprocess", "asyncio",
+         "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
+    ),
+}  # fmt: skip
+# Parts of these modules that an answer may use; the first as notebooks once did.
+GIVEN = {"autograd_course.functions.attention.dropped", "inspect.signature"}
+REMARKABLE: Mapping[str, str] = {
+    "autograd_course.doctor": "the doctor",
+    "autograd_doctor": "the doctor",
+    "torch.ops": "PyTorch's own operations by name",
+    "torch.jit": "compiled code",
+    "torch.load": "objects from a file",
+}
+# Modules of libraries that the chain of attributes in an answer may pass.
+OPEN_MODULES = {
+    "torch.amp", "torch.autograd", "torch.autograd.function", "torch.backends", "torch.compiler",
+    "torch.cuda", "torch.cuda.amp", "torch.distributions", "torch.export", "torch.fft",
+    "torch.library", "torch.linalg", "torch.nn", "torch.nn.functional", "torch.nn.init",
+    "torch.nn.utils", "torch.onnx", "torch.optim", "torch.random", "torch.special",
+    "torch.testing", "torch.utils", "torch.utils.checkpoint", "torch.utils.data",
+    "torch.func", "torch.autograd.functional", "torch.autograd.graph",
+    "torch.autograd.forward_ad", "torch.ao", "torch.ao.quantization",
+}  # fmt: skip
+
+# --------------------------------------------------------------------------------------------------
+# Names and attributes, wherever they are
+# --------------------------------------------------------------------------------------------------
+
+# Attributes that lead from any object to the rest of the process.
+REACHING = {
+    "__base__", "__bases__", "__builtins__", "__class__", "__closure__", "__code__", "__dict__",
+    "__func__", "__getattribute__", "__globals__", "__import__", "__kwdefaults__", "__defaults__",
+    "__loader__", "__mro__", "__reduce__", "__reduce_ex__", "__self__", "__setattr__", "__spec__",
+    "__subclasses__", "__traceback__", "__wrapped__", "_C", "_getframe", "ag_frame", "builtins",
+    "cr_frame", "f_back", "f_builtins", "f_globals", "f_locals", "gi_frame", "importlib",
+    "meta_path", "mro", "settrace", "setprofile", "sys", "tb_frame", "tb_next",
+    "_backward_hooks", "_DisableTorchDispatch", "_disable_current_modes", "_execution_engine",
+    "_forward_cls", "_functorch",
+}  # fmt: skip
+COMPUTED = {"getattr", "setattr", "delattr", "hasattr"}
+COMPUTED_OPERATORS = {"operator.attrgetter", "operator.methodcaller"}
+EVALUATING = {
+    "__import__", "breakpoint", "compile", "eval", "exec", "globals", "locals", "open", "vars",
+}  # fmt: skip
+DUNDER_NAMES = {"__name__", "__doc__", "__debug__", "__class__"}
+ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
+
+# --------------------------------------------------------------------------------------------------
+# In answers that are Functions
+# --------------------------------------------------------------------------------------------------
+
+# They change what a backward pass does, or see, from somewhere else.
+HOOKS = {
+    "register_hook", "register_prehook", "register_post_accumulate_grad_hook",
+    "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",
+    "disable_saved_tensors_hooks", "save_on_cpu",
+}  # fmt: skip
+# Attributes of any object that let autograd work, where backward has to be a formula.
+DIFFERENTIATING = {
+    "enable_grad", "set_grad_enabled", "requires_grad_", "grad_fn", "retain_grad",
+    "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",
+}  # fmt: skip
+DIFFERENTIATORS = (
+    "torch.autograd.grad", "torch.autograd.backward", "torch.autograd.functional",
+    "torch.autograd.forward_ad", "torch.autograd.graph", "torch.enable_grad",
+    "torch.set_grad_enabled", "torch.utils.checkpoint", "torch.autograd.enable_grad",
+    *(f"torch.func.{name}" for name in (
+        "grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "hessian", "linearize")),
+)  # fmt: skip
+MUTATING = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "load_state_dict",
+    "pop", "popitem", "put", "register_buffer", "register_parameter", "remove", "send", "set",
+    "setdefault", "update",
+}  # fmt: skip
+CACHES = ("functools.cache", "functools.lru_cache", "functools.cached_property")
+CONTAINERS = {
+    "list", "dict", "set", "deque", "defaultdict", "OrderedDict", "Counter", "SimpleNamespace",
+    "WeakKeyDictionary", "WeakValueDictionary", "iter", "ContextVar", "local", "Queue",
+}  # fmt: skip

@@ -1,0 +1,180 @@
+"""What the reader of sources forbids, what it remarks on, and what it says nothing of."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from answers import ALSO_RIGHT, RIGHT
+from behind_the_wall import handed_in
+from hostile.underived import UNDERIVED
+from submissions import IMPORTS, square
+
+from autograd_course.grader import CATALOGUE
+from autograd_course.grader.pipeline import judge
+from autograd_course.grader.reading import read, source_of
+
+SQUARE = CATALOGUE["square"]
+CHECKPOINT = CATALOGUE["checkpointed-block"]  # its backward runs autograd
+
+FORBIDDEN = {
+    "imports ctypes, ": "import ctypes",
+    "imports os, ": "x = 1\nfrom os.path import join",
+    "imports autograd_course.grader, ": "from autograd_course import grader",
+    "imports autograd_course.functions, the course's own answers": (
+        "from autograd_course.functions import Square"
+    ),
+    "imports autograd_course.lesson.TritonAttention, the course's own answers": (
+        "from autograd_course.lesson import TritonAttention, dropped"
+    ),
+    "uses sys, ": "import torch\ntorch.sys.modules",
+    "uses f_back, ": "x = 1\nx.f_back",
+    "uses __builtins__, ": "__builtins__",
+    "uses __import__, ": "__import__('math')",
+    "replaces torch.allclose, ": "import torch\ntorch.allclose = 1",
+    "replaces torch.nn.functional.relu, ": "import torch.nn.functional as F\ndel F.relu",
+    "calls setattr with a computed name": "setattr(int, 'a' + 'b', 1)",
+    "hands on getattr, ": "take = getattr",
+    "hands on operator.attrgetter, ": "from operator import attrgetter\nmap(attrgetter, 'ab')",
+    "reaches os, ": "import tempfile, random\nrandom._os",
+    "uses open, ": "open(3, 'wb')",
+    "uses register_hook, ": "def hook(x): x.register_hook(print)",
+    "uses torch.func.jvp, ": "import torch\ntorch.func.jvp",
+    "uses backward, ": "def slope(y): y.backward()",
+    "defines apply, ": "class F:\n    apply = classmethod(lambda cls, x: x)",
+    "declares global KEPT, ": "def forward(ctx, x):\n    global KEPT\n    KEPT = x",
+    "changes kept, ": "KEPT = []\ndef forward(ctx, x):\n    kept = KEPT\n    kept.append(x)",
+    "changes G, ": "G = make()\ndef forward(ctx, x): torch.add(x, 0, out=G)",
+}
+REMARKED = {
+    "imports atexit: no answer needs it (line 1)": "import atexit",
+    "reaches torch.fx: no answer needs it (line 2)": "import torch, torch.fx\ntorch.fx.GraphModule",
+    "uses torch._foreach_add, which is private (line 2)": "import torch\ntorch._foreach_add",
+    "uses KEPT, which is made once for all calls (line 2)": "KEPT = []\ndef f(x): put(KEPT, x)",
+    "sets x.kept (line 1)": "def f(x): x.kept = 1",
+    "keeps results from call to call (line 2)": "import functools\n@functools.cache\ndef f(): pass",
+}
+# What an honest answer may well have in it.
+ALLOWED = {
+    "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",
+    "a list of its own": "def f(x):\n    parts = []\n    parts.append(x)\n    return parts",
+    "numbers on ctx": "def f(ctx, x):\n    ctx.shape, ctx.k = x.shape, 3",
+    "an attribute by its name": "def f(ctx): return getattr(ctx, 'scale', 1.0)",
+    "another Function": "def f(ctx, g): return Other.backward(ctx, g)",
+    "slots": "class Shape:\n    __slots__ = ('n',)",
+    "the name of a type": "def f(x): return type(x).__name__",
+    "in-place work on its own tensors": "def f(x):\n    out = x.clone()\n    return out.mul_(2)",
+}
+
+
+@pytest.mark.parametrize(("what", "source"), FORBIDDEN.items(), ids=FORBIDDEN)
+def test_what_an_answer_must_not_use_is_named_with_its_line(what: str, source: str) -> None:
+    found = read([source], SQUARE)
+
+    assert any(what in str(use) and "(line " in str(use) for use in found.forbidden), found
+
+
+@pytest.mark.parametrize(("said", "source"), REMARKED.items(), ids=REMARKED)
+def test_what_is_neither_used_nor_forbidden_is_remarked_on(said: str, source: str) -> None:
+    found = read([source], SQUARE)
+
+    assert not found.forbidden, found
+    assert said in [f"{use.what} (line {use.line})" for use in found.remarks]
+
+
+@pytest.mark.parametrize("source", ALLOWED.values(), ids=ALLOWED)
+def test_what_answers_use_is_not_spoken_of(source: str) -> None:
+    found = read([source], SQUARE)
+
+    assert (found.forbidden, found.remarks) == ((), ())
+
+
+def test_autograd_is_allowed_where_the_exercise_allows_it() -> None:
+    source = "import torch\ndef f(y, x): return torch.autograd.grad(y, x)"
+
+    assert read([source], SQUARE).forbidden
+    assert not read([source], CHECKPOINT).forbidden
+
+
+def test_a_name_of_any_length_is_read() -> None:
+    name = "torch" + 500 * ".a"
+
+    (use,) = read([f"import torch\n{name} = 1"], SQUARE).forbidden
+
+    assert use.line == 2
+    assert name in use.what
+
+
+def test_source_that_is_no_python_is_left_to_the_run() -> None:
+    found = read(["def", "\0", "(" * 9999], SQUARE)
+
+    assert (found.forbidden, found.remarks) == ((), ())
+
+
+@pytest.mark.parametrize("exercise", RIGHT)
+def test_a_solution_is_not_spoken_of(exercise: str) -> None:
+    asked = CATALOGUE[exercise]
+
+    for cells in (handed_in("solutions", exercise).cells, source_of(RIGHT[exercise])):
+        found = read(cells, asked)
+        assert (found.forbidden, found.remarks) == ((), ())
+
+
+@pytest.mark.parametrize("what", ALSO_RIGHT)
+def test_a_right_answer_of_another_kind_loses_no_points(what: str) -> None:
+    exercise, answer = ALSO_RIGHT[what]
+
+    assert not read(source_of(answer), CATALOGUE[exercise]).forbidden
+
+
+@pytest.mark.parametrize("what", UNDERIVED)
+def test_each_way_around_the_checks_stands_in_the_source(what: str) -> None:
+    hostile = UNDERIVED[what]
+
+    assert read([IMPORTS, hostile.source], CATALOGUE[hostile.exercise]).forbidden
+
+
+def defined(source: str, name: str) -> Any:
+    """Run a cell as a notebook does, which keeps its lines in sight."""
+    lines, there = source.splitlines(keepends=True), {"__name__": "__main__"}
+    linecache.cache["<a cell>"] = (len(source), None, lines, "<a cell>")
+    exec(compile(source, "<a cell>", "exec"), there)
+    return there[name]
+
+
+def test_grade_reads_the_source_too() -> None:
+    slope = "slope = torch.func.jvp(torch.square, (x,), (torch.ones_like(x),))[1]"
+    forward = f"{slope}\nctx.save_for_backward(slope)\nreturn x * x"
+    source = IMPORTS + square(forward, "(slope,) = ctx.saved_tensors\nreturn slope * g")
+
+    found = judge(SQUARE, defined(source, "Square"))
+
+    assert found.status == "wrong"
+    assert "uses torch.func.jvp, which lets autograd differentiate" in found.message
+    assert f"`{slope}`" in found.message
+    assert "An answer must not do that." in found.message
+
+
+def test_grade_reads_helpers_and_what_their_names_stand_for() -> None:
+    source = f"{IMPORTS}import os\nKEPT = []\ndef keep(x): KEPT.append(os.getpid())\n" + square(
+        "keep(x)\nctx.save_for_backward(x)\nreturn x * x"
+    )
+
+    found = read(source_of(defined(source, "Square")), SQUARE)
+
+    assert {use.what.partition(",")[0] for use in found.forbidden} == {
+        "it imports os", "it reaches os", "it changes KEPT",
+    }  # fmt: skip
+
+
+def test_a_wrong_answer_keeps_its_verdict() -> None:
+    verdict = judge(SQUARE, defined(f"{IMPORTS}{square(backward='return g')}", "Square"))
+
+    found = read(["import os"], SQUARE).held_against(verdict)
+
+    assert replace(found, remarks=()) == replace(verdict, remarks=())
+    assert found.remarks == (
+        "it imports os, which can show and change what the grader sees (line 1)",
+    )
