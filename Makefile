@@ -106,6 +106,7 @@ pictures: $(INSTALLED)
 
 # A warning from Sphinx, a dead link, or a picture without alternative text makes this fail.
 book: $(INSTALLED) $(BOOK_ENV)/.installed
+	$(BIN)/python -m tools.book states
 	$(BIN)/python -m tools.book stage build/book-source
 	rm -rf build/book
 	$(BOOK_ENV)/bin/python -m sphinx --builder html --conf-dir docs/book --fail-on-warning --nitpicky \

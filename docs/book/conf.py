@@ -44,7 +44,9 @@ mathjax_path = "tex-svg.js"
 html_static_path = ["_static", str(distribution("sphinx-mathjax-offline").locate_file(MATHJAX))]
 
 html_theme = "sphinx_book_theme"
+html_extra_path = [str(ROOT / "build" / "book-source" / ".extra")]
 html_css_files = ["book.css"]
+html_js_files = [("live.js", {"defer": "defer"})]
 html_logo = html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}
 html_copy_source = html_show_sphinx = html_show_copyright = html_use_index = False

@@ -1,4 +1,4 @@
-"""``python -m tools.book stage FOLDER | check SITE``, in the course's root."""
+"""``python -m tools.book states | stage FOLDER | check SITE``, in the course's root."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.book.live import record
 from tools.book.pages import Book, book
+from tools.book.pages import found as course
 from tools.book.site import problems
 from tools.errors import AuthoringError
+
+EXTRA = ".extra"  # in the staged folder: what Sphinx copies into the site as it is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         found = list(problems(options.folder)) if options.command == "check" else []
+        if options.command == "states":
+            print(*record(Path.cwd(), course(Path.cwd()).lessons), sep="\n")
         if options.command == "stage":
             stage(book(Path.cwd()), Path.cwd(), options.folder)
     except AuthoringError as error:
@@ -33,6 +39,8 @@ def stage(made: Book, root: Path, folder: Path) -> None:
         _opened(folder / place).write_text(text, encoding="utf-8", newline="\n")
     for place in made.copied:
         shutil.copyfile(root / place, _opened(folder / place))
+    for name, text in made.scripts.items():
+        _opened(folder / EXTRA / "live" / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def _opened(path: Path) -> Path:
@@ -43,6 +51,7 @@ def _opened(path: Path) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.book")
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("states", help="run the lessons that show widgets, if their code is new")
     staging = commands.add_parser("stage", help="write what Sphinx is to read")
     staging.add_argument("folder", type=Path, help="it is emptied first")
     checking = commands.add_parser("check", help="look through the links of a built site")
