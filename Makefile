@@ -111,6 +111,7 @@ book: $(INSTALLED) $(BOOK_ENV)/.installed
 	rm -rf build/book
 	$(BOOK_ENV)/bin/python -m sphinx --builder html --conf-dir docs/book --fail-on-warning --nitpicky \
 	    --fresh-env --quiet --jobs auto --doctree-dir build/book-doctrees build/book-source build/book
+	$(BIN)/python -m tools.book light build/book
 	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 

@@ -1,4 +1,4 @@
-"""``python -m tools.book states | stage FOLDER | check SITE``, in the course's root."""
+"""``python -m tools.book states | stage FOLDER | light SITE | check SITE``, in the course's root."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.book.light import lighten
 from tools.book.live import record
 from tools.book.pages import Book, book
 from tools.book.pages import found as course
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = list(problems(options.folder)) if options.command == "check" else []
         if options.command == "states":
             print(*record(Path.cwd(), course(Path.cwd()).lessons), sep="\n")
+        if options.command == "light":
+            lighten(options.folder)
         if options.command == "stage":
             stage(book(Path.cwd()), Path.cwd(), options.folder)
     except AuthoringError as error:
@@ -54,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("states", help="run the lessons that show widgets, if their code is new")
     staging = commands.add_parser("stage", help="write what Sphinx is to read")
     staging.add_argument("folder", type=Path, help="it is emptied first")
+    lightening = commands.add_parser("light", help="take out of a built site what no page needs")
+    lightening.add_argument("folder", type=Path)
     checking = commands.add_parser("check", help="look through the links of a built site")
     checking.add_argument("folder", type=Path)
     return parser

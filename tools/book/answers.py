@@ -45,7 +45,9 @@ def _foldings(flow: FlowWidget) -> Iterator[Json]:
     while waiting and len(known) < _MOST_FOLDINGS:
         here = waiting.pop(0)
         for place, group in _turnable(flow, here):
-            turned = [set(groups) ^ {group} if i == place else groups for i, groups in enumerate(here)]
+            turned = [
+                set(groups) ^ {group} if i == place else groups for i, groups in enumerate(here)
+            ]
             _unfold(flow, turned)
             if _opened(flow) not in known:
                 known.add(_opened(flow))

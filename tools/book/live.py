@@ -58,7 +58,9 @@ def record(root: Path, lessons: Iterable[str]) -> list[str]:
     """Run the lessons whose recorded states are out of date; return why some do not run."""
     late = [lesson for lesson in lessons if not _file(root, lesson).exists()]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [problem for problem in pool.map(lambda lesson: _recorded(root, lesson), late) if problem]
+        return [
+            problem for problem in pool.map(lambda lesson: _recorded(root, lesson), late) if problem
+        ]
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
@@ -119,8 +121,10 @@ def _run(
         notebook.cells = [code(begin), *cells, code(end)]
         execute(notebook, path)
         found = json.loads(file.read_text(encoding="utf-8"))
-    places = {str(cell.get("execution_count")): place for place, cell in enumerate(cells)}
-    return {places[count]: shown for count, shown in found.items() if count in places}
+    places = [
+        place for place, cell in enumerate(cells) if cell.cell_type == "code" and cell.source.strip()
+    ]
+    return {places[int(number) - 1]: shown for number, shown in found.items()}
 
 
 # --- The files of a page, and the elements that ask for them ----------------------------------------

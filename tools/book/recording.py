@@ -22,12 +22,14 @@ from tools.book.answers import answers
 
 Json = dict[str, Any]
 
-_shown: defaultdict[int, list[Json]] = defaultdict(list)  # by the count of the cell that runs
+_shown: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
+_first: list[int] = []  # how IPython counts the cell that calls record()
 _NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
 
 
 def record() -> None:
     """Note each widget that the next cells display, and the outcome of each ``predict``."""
+    _first.append(_count())
     display: Any = Live._repr_mimebundle_
     predict: Callable[..., Any] = lesson.predict
 
@@ -45,12 +47,17 @@ def record() -> None:
 
 
 def write(path: str) -> None:
-    """Write down what the cells have displayed, by the count of the cell."""
+    """Write down what the cells have displayed, by the number of the code cell, from 1."""
     Path(path).write_text(json.dumps(_shown, allow_nan=False), encoding="utf-8")
 
 
 def _note(one: Json) -> None:
-    _shown[get_ipython().execution_count].append(one)  # type: ignore[no-untyped-call, union-attr]
+    _shown[_count() - _first[0]].append(one)
+
+
+def _count() -> int:
+    shell: Any = get_ipython()
+    return int(shell.execution_count)
 
 
 def _widget(widget: Live) -> Json:
