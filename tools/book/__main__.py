@@ -1,4 +1,4 @@
-"""``python -m tools.book states | stage FOLDER | light SITE | check SITE``, in the course's root."""
+"""``python -m tools.book states | stage FOLDER | light SITE | check SITE``, in the root."""
 
 from __future__ import annotations
 

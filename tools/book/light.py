@@ -17,7 +17,9 @@ _SCRIPT = re.compile(r'<script (?P<rest>[^>]*?src="(?P<file>[^"]+)"[^>]*)></scri
 _ICONS = "fontawesome.js"  # the style sheet shows the same icons by a font
 _SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
 _AT_ONCE = "documentation_options.js"  # other scripts in the page use it while the page is read
-_PICTURE = re.compile(r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>')
+_PICTURE = re.compile(
+    r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>'
+)
 _CLASS = re.compile(r"\.(-?[A-Za-z_](?:[\w-]|\\.)*)")
 _ARGUMENTS = re.compile(r"\((?:[^()]|\([^()]*\))*\)")
 _NESTING = ("@media", "@supports", "@layer", "@container")

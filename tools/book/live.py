@@ -1,7 +1,7 @@
 """The widgets of the book: what a page loads to show them without a kernel.
 
-A lesson runs once for the book, and ``build/book-states`` keeps what its widgets show until the code
-of the lesson or of the widgets changes. The saved notebooks contain nothing of it.
+A lesson runs once for the book, and ``build/book-states`` keeps what its widgets show until the
+code of the lesson or of the widgets changes. The saved notebooks contain nothing of it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import math
 import posixpath
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from gzip import compress
 from hashlib import sha256
 from html import escape
@@ -51,16 +52,16 @@ _NEEDS = (
 )
 
 
-# --- The states, recorded in a run of each lesson ---------------------------------------------------
+# --- The states, recorded in a run of each lesson -------------------------------------------------
 
 
 def record(root: Path, lessons: Iterable[str]) -> list[str]:
     """Run the lessons whose recorded states are out of date; return why some do not run."""
     late = [lesson for lesson in lessons if not _file(root, lesson).exists()]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return [
-            problem for problem in pool.map(lambda lesson: _recorded(root, lesson), late) if problem
-        ]
+    if len(late) < 2:
+        return [problem for problem in map(partial(_recorded, root), late) if problem]
+    with ProcessPoolExecutor(_AT_ONCE) as pool:
+        return [problem for problem in pool.map(partial(_recorded, root), late) if problem]
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
@@ -117,17 +118,19 @@ def _run(
         begin = f"import sys\nsys.path.append({str(root)!r})\n"
         begin += "from tools.book.recording import record\nrecord()"
         end = f"from tools.book.recording import write\nwrite({str(file)!r})"
-        code = nbformat.v4.new_code_cell
+        code: Callable[..., NotebookNode] = nbformat.v4.new_code_cell
         notebook.cells = [code(begin), *cells, code(end)]
         execute(notebook, path)
         found = json.loads(file.read_text(encoding="utf-8"))
     places = [
-        place for place, cell in enumerate(cells) if cell.cell_type == "code" and cell.source.strip()
+        place
+        for place, cell in enumerate(cells)
+        if cell.cell_type == "code" and cell.source.strip()
     ]
     return {places[int(number) - 1]: shown for number, shown in found.items()}
 
 
-# --- The files of a page, and the elements that ask for them ----------------------------------------
+# --- The files of a page, and the elements that ask for them --------------------------------------
 
 
 @dataclass
@@ -168,7 +171,8 @@ class LivePage:
         lab = posixpath.relpath("docs/installing.html", posixpath.dirname(self.place) or ".")
         needs = _NEEDS.format(colab=escape(self.colab), lab=escape(lab))
         key = escape(key or f"{kind} {name}")
-        return f'<div class="live" data-live="{kind}" data-state="{name}" data-key="{key}">{needs}</div>'
+        data = f'data-live="{kind}" data-state="{name}" data-key="{key}"'
+        return f'<div class="live" {data}>{needs}</div>'
 
 
 def scripts(root: Path) -> dict[str, str]:

@@ -83,7 +83,8 @@ def _code(cell: NotebookNode, number: int, live: LivePage, places: Places) -> No
 
 
 def _html(text: str) -> NotebookNode:
-    return nbformat.v4.new_output("display_data", data={"text/html": text})
+    made: NotebookNode = nbformat.v4.new_output("display_data", data={"text/html": text})
+    return made
 
 
 def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[NotebookNode]:
