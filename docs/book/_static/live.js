@@ -294,7 +294,7 @@
     const bases = { ...state, trained: state.progress };
     const hear = kernels[kind]?.({ state, key, answers, refuse: () => { needs.hidden = false; } }) ?? (() => {});
     place.prepend(host);
-    await widgets.get(kind).make().render({ model: new Model(state, hear), el: root });
+    await widgets.get(kind).make().render({ model: new Model({ ...state }, hear), el: root });
   }
 
   const observer = new IntersectionObserver((entries) => {
