@@ -154,10 +154,12 @@ pictures: $(INSTALLED)
 
 # A warning from Sphinx, a dead link, or a picture without alternative text makes this fail.
 book: $(INSTALLED) $(BOOK_ENV)/.installed
+	$(BIN)/python -m tools.book states
 	$(BIN)/python -m tools.book stage build/book-source
 	rm -rf build/book
 	$(BOOK_ENV)/bin/python -m sphinx --builder html --conf-dir docs/book --fail-on-warning --nitpicky \
 	    --fresh-env --quiet --jobs auto --doctree-dir build/book-doctrees build/book-source build/book
+	$(BIN)/python -m tools.book light build/book
 	$(BIN)/python -m tools.book check build/book
 	@echo "The book: build/book/index.html"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 
-_TRIES = 2  # wrong guesses after which the result is shown
+TRIES = 2  # wrong guesses after which the result is shown
 
 # The wrong guesses in this session, for each checkpoint: the cell that it is in, and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
@@ -79,7 +79,7 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
         return made
     guesses = _wrong[_cell(), repr(made.outcome)]
     guesses.add(made.expected)
-    return Prediction(made.expected, made.outcome, revealed=len(guesses) >= _TRIES)
+    return Prediction(made.expected, made.outcome, revealed=len(guesses) >= TRIES)
 
 
 def _cell() -> str:

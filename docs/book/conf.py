@@ -3,18 +3,19 @@
 # Sphinx with the theme of executable books: all of it comes from PyPI, and the site needs neither a
 # server nor a network. Jupyter Book 2 fetches its theme from a server of its own as it builds.
 
+import sys
 import tomllib
-from importlib.metadata import distribution
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parent))
 SETTING = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
     "autograd-course"
 ]
 
 project = html_title = "autograd_course"
 language = "en"
-extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design", "sphinx_reredirects"]
+extensions = ["myst_nb", "sphinx_copybutton", "sphinx_design", "sphinx_reredirects", "mathml"]
 
 # Links from elsewhere to the lessons under their first names still lead to them.
 RENAMED = {
@@ -38,13 +39,13 @@ myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 4
 highlight_language = "text"
 
-# MathJax in one file, its fonts included, of a package that holds nothing else.
-MATHJAX = "sphinx-mathjax-offline/static/mathjax/tex-svg.js"
-mathjax_path = "tex-svg.js"
-html_static_path = ["_static", str(distribution("sphinx-mathjax-offline").locate_file(MATHJAX))]
+html_math_renderer = "mathml"  # mathml.py, next to this file
+html_static_path = ["_static"]
 
 html_theme = "sphinx_book_theme"
+html_extra_path = [str(ROOT / "build" / "book-source" / ".extra")]
 html_css_files = ["book.css"]
+html_js_files = [("live.js", {"defer": "defer"})]
 html_logo = html_favicon = "_static/logo.svg"
 html_context = {"default_mode": "auto"}
 html_copy_source = html_show_sphinx = html_show_copyright = html_use_index = False

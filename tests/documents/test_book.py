@@ -247,7 +247,8 @@ def test_a_page_has_the_picture_and_no_live_view(
     pictured = any("image/png" in data for data in outputs)
     assert ("iVBORw0KGgo=" in made) == pictured
     assert ("This is a still picture." in made) == pictured
-    assert made.count("trunk/notebooks/02_ctx_rules.ipynb") == 1 + pictured
+    asked = 'class=\\"live\\"' in made  # it names where its controls work, too
+    assert made.count("trunk/notebooks/02_ctx_rules.ipynb") == 1 + pictured + asked
 
 
 # What the theme does to every output: a light card, and a padding.
@@ -340,7 +341,7 @@ def test_the_cell_of_a_vote_shows_its_question() -> None:
     made = shown(VOTE, {VIEW: "{}", "text/markdown": "1.", "text/plain": "1."}).cells
 
     assert made[-2].outputs == []
-    assert made[-1].source == voted("02", "saved-as-attribute")
+    assert voted("02", "saved-as-attribute") in made[-1].source
 
 
 # The site
@@ -392,7 +393,8 @@ def test_staging_leaves_nothing_of_an_earlier_book(tmp_path: Path, made: Book) -
     files = {
         path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
     }
-    assert files == made.texts.keys() | set(made.copied)
+    scripts = {f".extra/live/{name}" for name in made.scripts}
+    assert files == made.texts.keys() | set(made.copied) | scripts
 
 
 def test_what_builds_the_book_is_pinned() -> None:

@@ -1,4 +1,4 @@
-"""``python -m tools.book stage FOLDER | check SITE``, in the course's root."""
+"""``python -m tools.book states | stage FOLDER | light SITE | check SITE``, in the root."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools.book.light import lighten
+from tools.book.live import record
 from tools.book.pages import Book, book
+from tools.book.pages import found as course
 from tools.book.site import problems
 from tools.errors import AuthoringError
+
+EXTRA = ".extra"  # in the staged folder: what Sphinx copies into the site as it is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         found = list(problems(options.folder)) if options.command == "check" else []
+        if options.command == "states":
+            print(*record(Path.cwd(), course(Path.cwd()).lessons), sep="\n")
+        if options.command == "light":
+            lighten(options.folder)
         if options.command == "stage":
             stage(book(Path.cwd()), Path.cwd(), options.folder)
     except AuthoringError as error:
@@ -33,6 +42,8 @@ def stage(made: Book, root: Path, folder: Path) -> None:
         _opened(folder / place).write_text(text, encoding="utf-8", newline="\n")
     for place in made.copied:
         shutil.copyfile(root / place, _opened(folder / place))
+    for name, text in made.scripts.items():
+        _opened(folder / EXTRA / "live" / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def _opened(path: Path) -> Path:
@@ -43,8 +54,11 @@ def _opened(path: Path) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.book")
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("states", help="run the lessons that show widgets, if their code is new")
     staging = commands.add_parser("stage", help="write what Sphinx is to read")
     staging.add_argument("folder", type=Path, help="it is emptied first")
+    lightening = commands.add_parser("light", help="take out of a built site what no page needs")
+    lightening.add_argument("folder", type=Path)
     checking = commands.add_parser("check", help="look through the links of a built site")
     checking.add_argument("folder", type=Path)
     return parser

@@ -10,6 +10,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from tools.book.links import Places, linked_html, relinked
+from tools.book.live import LivePage
 from tools.book.pictures import (
     lacks_its_picture,
     last_statement,
@@ -26,29 +27,42 @@ _VOTE = re.compile(r'^vote\("(\w+)", "([\w-]+)"\)$', re.MULTILINE)
 _UNSAVED = "What this cell prints is about the machine that it runs on, and is not saved.\n"
 
 
-def page(notebook: NotebookNode, place: str, places: Places) -> NotebookNode:
+def page(
+    notebook: NotebookNode, place: str, places: Places, live: LivePage | None = None
+) -> NotebookNode:
     """Return the executed ``notebook`` of ``place`` as a page of the book; it stays as it is.
+
+    Its widgets, votes and checks are elements of ``live``; without it, there are only pictures.
 
     Raises AuthoringError where a widget has no saved picture.
     """
     shown = deepcopy(notebook)
     shown.metadata.pop("widgets", None)
-    shown.cells = [cell for given in shown.cells for cell in _shown(given, place, places)]
+    live = live or LivePage(place, places.settings.colab_url(place))
+    shown.cells = [
+        cell
+        for number, given in enumerate(shown.cells)
+        for cell in _shown(given, number, live, places)
+    ]
     first = shown.cells[0]
     first.source = _headed(first.source, place, places)
     return shown
 
 
-def _shown(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
+def _shown(
+    cell: NotebookNode, number: int, live: LivePage, places: Places
+) -> Iterator[NotebookNode]:
+    place = live.place
     if cell.cell_type == "markdown":
         cell.source = relinked(cell.source, place, places)
         yield cell
     elif "setup" not in cell.metadata.get("tags", ()):
-        yield _code(cell, place, places)
-        yield from _asked(cell, place, places)
+        yield _code(cell, number, live, places)
+        yield from _asked(cell, live, places)
 
 
-def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
+def _code(cell: NotebookNode, number: int, live: LivePage, places: Places) -> NotebookNode:
+    place = live.place
     if lacks_its_picture(cell):
         shown = last_statement(cell.source)
         problem = f"the line {shown!r} shows a widget, and its picture is not saved"
@@ -63,15 +77,27 @@ def _code(cell: NotebookNode, place: str, places: Places) -> NotebookNode:
     for output in cell.outputs:
         if html := output.get("data", {}).get("text/html"):
             output.data["text/html"] = linked_html(html, place, places)
-    return with_words(cell, places.settings.colab_url(place))
+    with_words(cell, live.colab)
+    cell.outputs[:0] = [_html(element) for element in live.widgets(number)]
+    return cell
 
 
-def _asked(cell: NotebookNode, place: str, places: Places) -> Iterator[NotebookNode]:
+def _html(text: str) -> NotebookNode:
+    made: NotebookNode = nbformat.v4.new_output("display_data", data={"text/html": text})
+    return made
+
+
+def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[NotebookNode]:
     """Yield the knowledge check or the vote that ``cell`` shows, in place of its output."""
-    for pattern, text in ((_CHECK, answered), (_VOTE, voted)):
+    for pattern, text, element in (
+        (_CHECK, answered, live.knowledge_check),
+        (_VOTE, voted, live.vote),
+    ):
         if match := pattern.search(cell.source):
             cell.outputs = []
-            yield nbformat.v4.new_markdown_cell(relinked(text(*match.groups()), place, places))
+            questions = relinked(text(*match.groups()), live.place, places)
+            shown = f"{element(*match.groups())}\n\n::::{{div}} questions\n{questions}\n::::"
+            yield nbformat.v4.new_markdown_cell(shown)
 
 
 def _headed(text: str, place: str, places: Places) -> str:

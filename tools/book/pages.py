@@ -12,6 +12,7 @@ from tools.book import notebook_pages
 from tools.book.contents import Part, hidden
 from tools.book.front import fronted
 from tools.book.links import MOVED, Places, relinked
+from tools.book.live import LivePage, recorded, scripts
 from tools.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
 from tools.book.sheet import sheet
 from tools.settings import read_settings
@@ -23,10 +24,14 @@ _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "doc
 
 @dataclass(frozen=True)
 class Book:
-    """The texts of the book, and the files of the course that go into it unchanged, by path."""
+    """The texts of the book, and the files of the course that go into it unchanged, by path.
+
+    ``scripts`` are what its widgets load, by their names in the folder ``live`` of the site.
+    """
 
     texts: Mapping[str, str]
     copied: tuple[str, ...]
+    scripts: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,12 +63,17 @@ def book(root: Path) -> Book:
     plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
     notebooks = (*course.lessons, *course.exercises)
     texts = {path: relinked(text, path, places) for path, text in plain.items()}
-    texts |= {path: _notebook(root, path, places) for path in notebooks}
+    loaded = scripts(root)
+    for path in notebooks:
+        live = LivePage(path, places.settings.colab_url(path), recorded(root, path))
+        notebook = nbformat.read(root / path, as_version=4)
+        texts[path] = nbformat.writes(notebook_pages.page(notebook, path, places, live))
+        loaded |= live.files
     texts |= reference(root, places)
     texts[SHEET] = sheet(root, course.lessons, places)
     front = relinked(fronted(_read(root, "README.md")), "README.md", places)
     texts[FRONT] = front + hidden(course.parts)
-    return Book(texts, course.copied)
+    return Book(texts, course.copied, loaded)
 
 
 def found(root: Path) -> Course:
@@ -87,11 +97,6 @@ def _places(root: Path, course: Course) -> Places:
     names |= SPLIT[MESSAGES_PAGE] | SPLIT[RULES_PAGE]
     files = frozenset({FRONT, *listed, *course.copied})
     return Places(root, read_settings(root), files, names, SPLIT)
-
-
-def _notebook(root: Path, path: str, places: Places) -> str:
-    notebook = nbformat.read(root / path, as_version=4)
-    return str(nbformat.writes(notebook_pages.page(notebook, path, places)))
 
 
 def _read(root: Path, path: str) -> str:

@@ -45,10 +45,10 @@ def lacks_its_picture(cell: NotebookNode) -> bool:
         return False
     if any(WIDGET_VIEW in kinds and not kinds & _LEFT for kinds in shown):
         return True
-    return _shows_widget(cell.source) and not any(kinds & _LEFT for kinds in shown)
+    return shows_widget(cell.source) and not any(kinds & _LEFT for kinds in shown)
 
 
-def _shows_widget(source: str) -> bool:
+def shows_widget(source: str) -> bool:
     """Whether the value of a cell's last line is a call that makes a widget."""
     match _statements(source)[-1:]:
         case [ast.Expr(ast.Call(ast.Name(called) | ast.Attribute(attr=called)))]:
@@ -80,7 +80,7 @@ def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
         if "image/png" in output.get("data", {}):
             account = output.data.get("text/plain", "")
             cell.metadata["mystnb"] = {"image": {"alt": alternative(account, cell.source)}}
-            if _shows_widget(cell.source):
+            if shows_widget(cell.source):
                 still = STILL.format(escape(colab))
                 outputs.append(nbformat.v4.new_output("display_data", data={"text/html": still}))
             outputs += _folded(account)

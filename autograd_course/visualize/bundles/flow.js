@@ -13,6 +13,9 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
+/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+const focus = (element) => element.getRootNode().activeElement ?? null;
+
 /** Make an HTML element: {className, text, …attributes}, children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
@@ -113,7 +116,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
 })();
 
 // kit/player.js
@@ -290,7 +293,7 @@ return { initialize };
 // model.
 
 const {
-  button, clamp, draw, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+  button, clamp, draw, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
 } = $kit_kit;
 const { Player } = $kit_player;
 const { initialize } = $kit_saving;
@@ -786,7 +789,7 @@ class Pane {
   }
 
   redraw(reshaped) {
-    const { activeElement } = document, focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
+    const activeElement = focus(this.element), focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
     const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
     this.drawing.show(this.view);
@@ -853,7 +856,7 @@ class Pane {
   }
 
   open(node) {
-    const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
+    const left = this.details.element.contains(focus(this.element)) ? this.details.node : null;
     this.details.show(node, this.view, this.drawing.known, this.fill);
     this.drawing.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
     if (node === null && left !== null) this.drawing.focus(left);
@@ -970,7 +973,7 @@ class Flow {
   }
 
   unfoldTools(open) {
-    if (!open && this.panel.contains(document.activeElement)) this.more.focus();
+    if (!open && this.panel.contains(focus(this.panel))) this.more.focus();
     this.panel.hidden = !open;
     this.more.ariaExpanded = open;
   }

@@ -13,6 +13,9 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
+/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+const focus = (element) => element.getRootNode().activeElement ?? null;
+
 /** Make an HTML element: {className, text, …attributes}, children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
@@ -113,7 +116,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
 })();
 
 // kit/player.js
@@ -455,7 +458,7 @@ return { initialize };
 // The Function lab. All words and numbers are made in Python: the page shows the frame of
 // the present x. Moving x needs no kernel; another function or parameter does.
 
-const { draw, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } = $kit_kit;
+const { draw, focus, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } = $kit_kit;
 const { Player } = $kit_player;
 const { Plot } = $kit_plot;
 const { initialize } = $kit_saving;
@@ -684,7 +687,7 @@ class Choice {
   }
 
   build(functions, sliders) {
-    const focused = this.rows?.findIndex(({ range }) => range === document.activeElement) ?? -1;
+    const focused = this.rows?.findIndex(({ range }) => range === focus(this.element)) ?? -1;
     this.select.replaceChildren(...functions.map((name) => make("option", { value: name, text: name })));
     this.select.hidden = functions.length < 2;
     this.rows = sliders.map((slider, i) => this.row(slider, i));

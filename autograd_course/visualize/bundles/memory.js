@@ -13,6 +13,9 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
+/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+const focus = (element) => element.getRootNode().activeElement ?? null;
+
 /** Make an HTML element: {className, text, …attributes}, children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
@@ -113,7 +116,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
 })();
 
 // kit/player.js

@@ -13,6 +13,9 @@ const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
+/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+const focus = (element) => element.getRootNode().activeElement ?? null;
+
 /** Make an HTML element: {className, text, …attributes}, children. */
 function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);
@@ -113,7 +116,7 @@ class Questions {
   }
 }
 
-return { SVG, SILENCE, still, clamp, same, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
+return { SVG, SILENCE, still, clamp, same, focus, make, write, draw, leadTo, button, resting, shownValue, keepKeys, listen, Questions };
 })();
 
 // kit/plot.js
@@ -337,7 +340,7 @@ return { initialize };
 // stelab/widget.js
 // The STE lab. Numbers and sentences come from Python; here they are chosen.
 
-const { clamp, draw, keepKeys, leadTo, listen, make, Questions, shownValue, write } = $kit_kit;
+const { clamp, draw, focus, keepKeys, leadTo, listen, make, Questions, shownValue, write } = $kit_kit;
 const { FRAME, Plot } = $kit_plot;
 const { initialize } = $kit_saving;
 
@@ -408,7 +411,7 @@ class RaceView {
     this.shown.observe(this.element);
     this.theme = new MutationObserver(repaint);
     for (const bearer of [document.documentElement, document.body]) {
-      this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme"] });
+      this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme", "data-theme"] });
     }
   }
 
@@ -622,7 +625,7 @@ class SteLab {
       ? chooser("Forward", quantizers, (quantizer) => this.ask({ quantizer })) : null;
     this.estimator = chooser("Backward", estimates.map((each) => [each.name, each.label]), (to) => this.choose(to));
     if (forward) forward.choice.value = name;
-    const focused = this.head.contains(document.activeElement) && document.activeElement.ariaLabel;
+    const now = focus(this.head), focused = this.head.contains(now) && now.ariaLabel;
     this.head.replaceChildren(...(forward ? [forward.row] : []), this.estimator.row, this.about);
     if (focused) this.head.querySelector(`[aria-label="${focused}"]`)?.focus();
     this.race.deal(estimates);

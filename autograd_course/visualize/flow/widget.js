@@ -2,7 +2,7 @@
 // model.
 
 import {
-  button, clamp, draw, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
+  button, clamp, draw, focus, keepKeys, listen, make, Questions, same, shownValue, SILENCE, still, SVG, write,
 } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { initialize } from "../kit/saving.js";
@@ -498,7 +498,7 @@ class Pane {
   }
 
   redraw(reshaped) {
-    const { activeElement } = document, focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
+    const activeElement = focus(this.element), focused = this.drawing.cards?.indexOf(activeElement) ?? -1;
     const closing = reshaped && (activeElement === this.folder || this.below.contains(activeElement));
     if (reshaped) this.details.node = null;
     this.drawing.show(this.view);
@@ -565,7 +565,7 @@ class Pane {
   }
 
   open(node) {
-    const left = this.details.element.contains(document.activeElement) ? this.details.node : null;
+    const left = this.details.element.contains(focus(this.element)) ? this.details.node : null;
     this.details.show(node, this.view, this.drawing.known, this.fill);
     this.drawing.cards.forEach((card, i) => card.setAttribute("aria-expanded", i === node));
     if (node === null && left !== null) this.drawing.focus(left);
@@ -682,7 +682,7 @@ class Flow {
   }
 
   unfoldTools(open) {
-    if (!open && this.panel.contains(document.activeElement)) this.more.focus();
+    if (!open && this.panel.contains(focus(this.panel))) this.more.focus();
     this.panel.hidden = !open;
     this.more.ariaExpanded = open;
   }

@@ -1,7 +1,7 @@
 // The Function lab. All words and numbers are made in Python: the page shows the frame of
 // the present x. Moving x needs no kernel; another function or parameter does.
 
-import { draw, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } from "../kit/kit.js";
+import { draw, focus, keepKeys, leadTo, listen, make, Questions, same, shownValue, SILENCE, write } from "../kit/kit.js";
 import { Player } from "../kit/player.js";
 import { Plot } from "../kit/plot.js";
 import { initialize } from "../kit/saving.js";
@@ -230,7 +230,7 @@ class Choice {
   }
 
   build(functions, sliders) {
-    const focused = this.rows?.findIndex(({ range }) => range === document.activeElement) ?? -1;
+    const focused = this.rows?.findIndex(({ range }) => range === focus(this.element)) ?? -1;
     this.select.replaceChildren(...functions.map((name) => make("option", { value: name, text: name })));
     this.select.hidden = functions.length < 2;
     this.rows = sliders.map((slider, i) => this.row(slider, i));

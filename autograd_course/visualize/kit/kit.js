@@ -9,6 +9,9 @@ export const still = () => matchMedia("(prefers-reduced-motion: reduce)").matche
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 export const same = (one, other) => Object.keys(one).every((name) => one[name] === other[name]);
 
+/** What has the focus, in the page or the shadow tree that the element is in; null if nothing has. */
+export const focus = (element) => element.getRootNode().activeElement ?? null;
+
 /** Make an HTML element: {className, text, …attributes}, children. */
 export function make(tag, options = {}, ...children) {
   return filled(document.createElement(tag), options, children);

@@ -1,6 +1,6 @@
 // The STE lab. Numbers and sentences come from Python; here they are chosen.
 
-import { clamp, draw, keepKeys, leadTo, listen, make, Questions, shownValue, write } from "../kit/kit.js";
+import { clamp, draw, focus, keepKeys, leadTo, listen, make, Questions, shownValue, write } from "../kit/kit.js";
 import { FRAME, Plot } from "../kit/plot.js";
 import { initialize } from "../kit/saving.js";
 
@@ -71,7 +71,7 @@ class RaceView {
     this.shown.observe(this.element);
     this.theme = new MutationObserver(repaint);
     for (const bearer of [document.documentElement, document.body]) {
-      this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme"] });
+      this.theme.observe(bearer, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "theme", "data-theme"] });
     }
   }
 
@@ -285,7 +285,7 @@ class SteLab {
       ? chooser("Forward", quantizers, (quantizer) => this.ask({ quantizer })) : null;
     this.estimator = chooser("Backward", estimates.map((each) => [each.name, each.label]), (to) => this.choose(to));
     if (forward) forward.choice.value = name;
-    const focused = this.head.contains(document.activeElement) && document.activeElement.ariaLabel;
+    const now = focus(this.head), focused = this.head.contains(now) && now.ariaLabel;
     this.head.replaceChildren(...(forward ? [forward.row] : []), this.estimator.row, this.about);
     if (focused) this.head.querySelector(`[aria-label="${focused}"]`)?.focus();
     this.race.deal(estimates);

@@ -1,0 +1,83 @@
+"""What the widgets of a lesson show, written down by the kernel in which the lesson runs.
+
+:mod:`tools.book.live` runs the two functions in cells of their own, around the cells of the lesson.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import torch
+from IPython.core.getipython import get_ipython
+from ipywidgets import DOMWidget
+
+from autograd_course import lesson
+from autograd_course.visualize.kit.live import Live
+from tools.book.answers import answers
+
+Json = dict[str, Any]
+
+_shown: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
+_first: list[int] = []  # how IPython counts the cell that calls record()
+_NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
+
+
+def record() -> None:
+    """Note each widget that the next cells display, and the outcome of each ``predict``."""
+    _first.append(_count())
+    display: Any = Live._repr_mimebundle_
+    predict: Callable[..., Any] = lesson.predict
+
+    def noted(widget: Live, **kwargs: Any) -> Any:
+        bundle = display(widget, **kwargs)
+        _note(_widget(widget))
+        return bundle
+
+    def predicted(expected: Any, outcome: Any) -> Any:
+        _note({"kind": "predict", "state": {"outcome": float(outcome)}, "answers": []})
+        return predict(expected, outcome)
+
+    setattr(Live, "_repr_mimebundle_", noted)  # noqa: B010
+    setattr(lesson, "predict", predicted)  # noqa: B010
+
+
+def write(path: str) -> None:
+    """Write down what the cells have displayed, by the number of the code cell, from 1."""
+    Path(path).write_text(json.dumps(_shown, allow_nan=False), encoding="utf-8")
+
+
+def _note(one: Json) -> None:
+    _shown[_count() - _first[0]].append(one)
+
+
+def _count() -> int:
+    shell: Any = get_ipython()
+    return int(shell.execution_count)
+
+
+def _widget(widget: Live) -> Json:
+    """Return the state of a widget, and what a kernel would answer to its controls."""
+    kept = json.dumps(state(widget), allow_nan=False)
+    found: list[Json] = []
+    # In a thread there is no event loop, so the widget does all its work at once.
+    thread = Thread(target=lambda: found.extend(answers(widget)))
+    with torch.random.fork_rng(devices=[]):
+        thread.start()
+        thread.join()
+    return {"kind": kind(widget), "state": json.loads(kept), "answers": found}
+
+
+def state(widget: Any) -> Json:
+    """Return what a widget tells its page, without what every widget tells."""
+    own = [name for name in widget.trait_names(sync=True) if name not in _NOT_OWN]
+    return {name: getattr(widget, name) for name in own if not name.startswith("_")}
+
+
+def kind(widget: Live) -> str:
+    """Return the name of the widget's folder, which is that of its bundle, too."""
+    return type(widget).__module__.split(".")[2]
