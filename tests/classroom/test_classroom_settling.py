@@ -192,7 +192,7 @@ def test_the_command_settles_or_says_in_one_sentence_why_not(
 
 def test_an_answer_settled_with_all_points_counts_as_passed(path: Path) -> None:
     assert run("report", str(path), "--require", SQUARE).exit_code == 1
-    for student in ("ann", "Anna-Maria"):
+    for student in ("ann", "Anna-Maria", "eve"):  # eve's file could not be read
         assert run("settle", str(path), student, SQUARE, "--points", "1").exit_code == 0
 
     result = run("report", str(path), "--require", SQUARE)

@@ -24,6 +24,7 @@ from autograd_course.grader.verdict import (
     CannotExamine,
     CodeRaised,
     ExperimentIsBlind,
+    ForbiddenCode,
     FunctionAgrees,
     GraderFailedBecause,
     Hindered,
@@ -131,6 +132,15 @@ SENTENCES: list[tuple[Reason, str]] = [
         "line 1 is wrong, as you say, but experiment b does not show it. Both return 2.",
     ),
     (WrongBecause("the net is real."), "the net is real."),
+    (
+        ForbiddenCode(("it uses eval (line 1: `eval`)",)),
+        "the values are right, but it uses eval (line 1: `eval`). An answer must not do that.",
+    ),
+    (
+        ForbiddenCode(("it uses eval (line 1: `eval`)", "it uses exec (line 2: `exec`)")),
+        "the values are right, but it uses eval (line 1: `eval`). An answer must not do that. "
+        "Also, it uses exec (line 2: `exec`).",
+    ),
     (
         OutOfTime(5.0, "LIMIT"),
         "grading took longer than 5 s. Set LIMIT to a larger number of seconds.",

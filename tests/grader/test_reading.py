@@ -21,6 +21,9 @@ CHECKPOINT = CATALOGUE["checkpointed-block"]  # its backward runs autograd
 
 FORBIDDEN = {
     "imports ctypes, ": "import ctypes",
+    "reaches sys, ": "import sys\nsys.modules",
+    "hands on sys, ": "import sys\ndef f(): return vars_of(sys)",
+    "imports sys, ": "from sys import modules",
     "imports os, ": "x = 1\nfrom os.path import join",
     "imports autograd_course.grader, ": "from autograd_course import grader",
     "imports autograd_course.functions, the course's own answers": (
@@ -64,6 +67,7 @@ ALLOWED = {
     "an attribute by its name": "def f(ctx): return getattr(ctx, 'scale', 1.0)",
     "another Function": "def f(ctx, g): return Other.backward(ctx, g)",
     "slots": "class Shape:\n    __slots__ = ('n',)",
+    "a message to stderr": "import sys\ndef f(x): print(x, file=sys.stderr)",
     "the name of a type": "def f(x): return type(x).__name__",
     "in-place work on its own tensors": "def f(x):\n    out = x.clone()\n    return out.mul_(2)",
 }

@@ -96,7 +96,7 @@ def _named(node: ast.AST) -> Iterator[str]:
 def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
     paths = [path for _, path in imported(node)]
     if isinstance(node, ast.Import):
-        paths = [alias.name for alias in node.names]
+        paths = [alias.name for alias in node.names if alias.name not in tables.PARTLY_GIVEN]
     elif node.level:
         yield "imports its own files", False
     elif any(alias.name == "*" for alias in node.names):
@@ -179,6 +179,8 @@ def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
             path in tables.COMPUTED_OPERATORS
         ):
             yield f"it hands on {path or name}, which can reach anything in the process", True
+        elif path in tables.PARTLY_GIVEN and not isinstance(node, ast.Attribute):
+            yield from _module(path, "hands on")
 
 
 def _call(func: ast.expr, arguments: list[ast.expr], names: Meaning) -> Iterator[_SAYS]:

@@ -38,7 +38,13 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
     ),
 }  # fmt: skip
 # Parts of these modules that an answer may use; the first as notebooks once did.
-GIVEN = {"autograd_course.functions.attention.dropped", "inspect.signature"}
+GIVEN = {
+    "autograd_course.functions.attention.dropped", "inspect.signature",
+    "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
+    "sys.float_info", "sys.maxsize", "sys.version_info",
+}  # fmt: skip
+# Modules that may be imported, if only parts that are given are used.
+PARTLY_GIVEN = {"sys"}
 REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
     "autograd_doctor": "the doctor",
