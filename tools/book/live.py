@@ -25,7 +25,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from autograd_course.grader.predict import TRIES, Prediction
-from autograd_course.grader.state import State
+from autograd_course.learner.state import State
 from autograd_course.quizzes import COURSE, Quiz, draw, load
 from autograd_course.visualize.quiz import describe as quiz_words
 from autograd_course.visualize.vote import describe as vote_words
