@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _PIECES = 200  # of a page, that are written at once
@@ -29,6 +29,14 @@ def shown(text: str) -> str:
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def prose(text: str) -> Markup:
+    """Return a sentence as HTML, with what stands in backticks as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(shown(text)))))
+
+
+_CODE = re.compile("`([^`]+)`")
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -41,6 +49,7 @@ def _environment() -> Environment:
     )
     for name, file in (("look", "look.css"), ("review_look", "review.css")):
         environment.globals[name] = Markup((_TEMPLATES / file).read_text(encoding="utf-8"))
+    environment.filters["prose"] = prose
     environment.filters["points"] = lambda points: f"{points:g}"
     return environment
 
