@@ -957,8 +957,8 @@ print("offset.grad     ", offset.grad.tolist())
 #
 # `diagnose` takes the class and example inputs, and asks the questions that `gradcheck` does not
 # ask. Is `backward` linear in $g$? Are the shapes right before autograd sums them? If a value is
-# wrong, *how* is it wrong? Its report names a rule, an example and the line. Here, it examines
-# `CalmSquare`, which passed `gradcheck`:
+# wrong, *how* is it wrong? Its report names a rule, an example and usually the line. Here, it
+# examines `CalmSquare`, which passed `gradcheck`:
 
 # %%
 diagnose(CalmSquare, (x,))
@@ -1014,6 +1014,9 @@ prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the 
 # too_high = (prediction > target).to(prediction.dtype)
 # slope = too_high - ctx.q
 # ```
+#
+# Where the prediction is equal to the target, this slope is $-q$. Every slope from $-q$ to $1 - q$
+# is valid there.
 #
 # `torch.where(prediction > target, 1 - ctx.q, -ctx.q)` gives the same numbers, but always in
 # float32, whatever the dtype of the prediction. `diagnose` warns about that.

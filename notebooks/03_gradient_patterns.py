@@ -536,8 +536,8 @@ for a, b in ((sample(2, 3), sample(3)), (sample(4, 1), sample(2, 1, 3)), (sample
     print(f"{tuple(a.shape)} plus {tuple(b.shape)}:", gradcheck(Add.apply, (a, b)))
 
 # %% [markdown]
-# If no dim was broadcast, the list of dims is empty, and `sum([])` would sum over *all* dims. So
-# `sum_to_shape` sums one dim at a time.
+# Do not collect these dims in a list for one call of `sum`. If no dim was broadcast, the list is
+# empty, and `sum([])` sums over *all* dims.
 #
 # Now leave out the two sums. In the next cell, `b` has the shape (3,), and `backward` returns a
 # gradient of shape (2, 3) for it.
