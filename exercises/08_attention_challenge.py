@@ -345,7 +345,7 @@ grade("attention-twice", TwiceAttention)
 #
 # **Write** both methods, without a mask. `forward` returns only the output.
 #
-# **Constraint:** the saved tensors must fit in the budget of tier 3. This budget counts `k` and `v` once, without repetition.
+# **Constraint:** the saved tensors must fit in the budget of tier 3, which counts `k` and `v` once, without repetition.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention-grouped", "locked": false, "schema_version": 3, "solution": true, "task": false}

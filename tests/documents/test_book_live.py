@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -38,16 +41,24 @@ COLAB = "https://colab.research.google.com/x"
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.checkout]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a page with every widget, as the book loads it, and return the page."""
-    root = tmp_path_factory.mktemp("site")
+def states() -> dict[int, list[dict[str, Any]]]:
+    """Return what the book loads for each widget, by its place on the page."""
     shown = {}
     for place, name in enumerate(LIVE):
         widget = built()[name]
         widget.left()
         saved = json.loads(json.dumps(state(widget)))
         shown[place] = [{"kind": kind(widget), "state": saved, "answers": list(answers(widget))}]
+    return shown
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a page with every widget, as the book loads it, and return the page."""
+    root = tmp_path_factory.mktemp("site")
+    # In the process of another test, torch.compile may have switched off what the lab records.
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        shown = pool.submit(states).result()
     shown[len(LIVE)] = [{"kind": "predict", "state": {"outcome": OUTCOME}, "answers": []}]
     live = LivePage("notebooks/page.ipynb", COLAB, shown)
     cells = []
