@@ -64,7 +64,7 @@ BORROWING = {
         "import sys\nm = sys.modules['autograd_course.functions']\n"
         "Square = type('Square', (Function,), {k: staticmethod(getattr(m.Square, k))\n"
         "                                     for k in ('forward', 'backward')})",
-        "Square.forward", "imports sys",
+        "Square.forward", "reaches sys",
     ),
     "the reference of a routine": Hostile(
         "from autograd_course.grader.catalogue import find\n"

@@ -43,6 +43,6 @@ EXITS = {
     ),
     "a stack that overflows": Hostile(
         "import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()",
-        "took more than the 400 MiB|took too much|crashed Python", "imports sys", wall=60,
+        "took more than the 400 MiB|took too much|crashed Python", "reaches sys", wall=60,
     ),
 }  # fmt: skip

@@ -54,12 +54,12 @@ PATCHING = {
         half("import sys, types\nfor name in list(sys.modules):\n"
              "    if name.startswith(('autograd_course', 'json', 'safetensors')):\n"
              "        sys.modules[name] = types.ModuleType(name)"),
-        _MISMATCH, "imports sys",
+        _MISMATCH, "reaches sys",
     ),
     "an import hook": Hostile(
         half("import sys\nclass Hook:\n    def find_spec(*a): raise ImportError('no')\n"
              "sys.meta_path.insert(0, Hook())\nsys.path.clear()"),
-        _MISMATCH, "imports sys",
+        _MISMATCH, "reaches sys",
     ),
     "the file of the package": Hostile(
         "open('/course/autograd_course/grader/pipeline.py', 'a')",
