@@ -19,6 +19,7 @@ from tools.book.sheet import sheet
 from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
+FIRST = "docs/five_functions.md"  # it needs no knowledge of the course
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
 _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 
@@ -49,10 +50,11 @@ class Course:
         """The table of contents."""
         looked_up = (SHEET, RULES_PAGE, MESSAGES_PAGE)
         return (
+            Part("In ten minutes", (FIRST,)),
             Part("Lessons", self.lessons),
             Part("Exercises", self.exercises),
             Part("To look up", looked_up),
-            Part("Guides", self.guides),
+            Part("Guides", tuple(page for page in self.guides if page != FIRST)),
             Part("The project", PROJECT),
         )
 
