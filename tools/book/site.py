@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -13,6 +14,7 @@ HEAVIEST = 1_500_000  # bytes: at 1.6 Mbit/s these are 7.5 seconds
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
 _METADATA = {"canonical", "license"}  # relations that a browser does not fetch
 _WIDGET = "application/vnd.jupyter.widget"
+_FONT = re.compile(r"url\(['\"]?([^'\")]+\.woff2)")
 _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
 
 
@@ -90,7 +92,15 @@ def weight(site: Path, path: Path, page: Page) -> int:
     loaded = {_file(path, source) for source in page.fetched if not _is_foreign(source)}
     files = {file for file in loaded if file.suffix != ".html"}  # the head names other pages, too
     files |= {site.resolve() / "live" / f"{name}.js" for name in page.live}
+    files |= {font for file in files if file.suffix == ".css" for font in _fonts(file)}
     return sum(file.stat().st_size for file in {path, *files} if file.exists())
+
+
+@cache
+def _fonts(style: Path) -> frozenset[Path]:
+    """Return the fonts of a style sheet: a browser loads those whose letters are on the page."""
+    text = style.read_text(encoding="utf-8") if style.exists() else ""
+    return frozenset(_file(style, found) for found in _FONT.findall(text))
 
 
 def _too_heavy(site: Path, path: Path, page: Page) -> Iterator[str]:
