@@ -374,6 +374,24 @@ def test_what_is_wrong_on_a_page_is_named(body: str, problem: str, tmp_path: Pat
     assert list(problems(tmp_path)) == ([f"page.html: {problem}"] if problem else [])
 
 
+def test_a_page_that_is_too_heavy_is_named_with_its_size(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        '<link rel="next" href="other.html"><link rel="stylesheet" href="a.css">'
+        '<img src="a.png" alt="a"><img src="a.png" alt="a">'
+        '<div data-live="flow" data-state="page-1">'
+    )
+    (tmp_path / "other.html").write_text(" " * 900_000)
+    (tmp_path / "live").mkdir()
+    (tmp_path / "a.css").write_text('@font-face{src:url("a.woff2")}')
+    loaded = ("a.png", "a.woff2", "live/flow.js", "live/page-1.js")
+    for name, size in zip(loaded, (700_000, 200_000, 400_000, 300_000), strict=True):
+        (tmp_path / name).write_bytes(bytes(size))
+
+    assert list(problems(tmp_path)) == [
+        "page.html: the page and its files have 1.60 MB, and the limit is 1.5 MB"
+    ]
+
+
 def test_a_style_that_fetches_a_font_is_named(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("<p>", encoding="utf-8")
     (tmp_path / "a.css").write_text("@font-face { src: url(https://f.org/a.woff2) }", "utf-8")

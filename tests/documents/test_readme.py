@@ -59,6 +59,21 @@ ELSEWHERE = {
         ),
         "documents/test_readme.py::test_the_formula_reaches_ci",
     ),
+    **dict.fromkeys(
+        (
+            "five_functions.md: import torch",
+            "five_functions.md: class Scale(Function):",
+            "five_functions.md: class Relu(Function):",
+            "five_functions.md: class Center(Function):",
+            "five_functions.md: class LogSumExp(Function):",
+            "five_functions.md: from autograd_course.visualize import compare_flows",
+            "five_functions.md: Relu",
+            "five_functions.md: from torch.autograd import gradcheck",
+            "five_functions.md: Reciprocal True",
+            "five_functions.md: from autograd_course import diagnose",
+        ),
+        "documents/test_five_functions.py::test_the_page_prints_what_it_shows",
+    ),
     "breakpoints.md: import pydevd":
         "documents/test_breakpoints.py::test_the_lines_for_vs_code_are_those_that_were_run",
     "kinks.md: import torch":

@@ -26,10 +26,11 @@ from nbformat import NotebookNode
 
 from autograd_course.grader.predict import TRIES, Prediction
 from autograd_course.learner.state import State
-from autograd_course.quizzes import COURSE, Quiz, draw, load
+from autograd_course.quizzes import COURSE, Quiz, Vote, draw, load
 from autograd_course.visualize.quiz import describe as quiz_words
 from autograd_course.visualize.vote import describe as vote_words
 from tools.book.pictures import shows_widget
+from tools.book.questions import READ_ON
 from tools.bundle import BUNDLES
 from tools.errors import AuthoringError
 from tools.execution import execute
@@ -145,7 +146,11 @@ class LivePage:
 
     def widgets(self, place: int) -> list[str]:
         """Return an element for each widget and prediction of the code cell at ``place``."""
-        return [self._element(**_small(shown)) for shown in self.recorded.get(place, ())]
+        return [self.widget(shown) for shown in self.recorded.get(place, ())]
+
+    def widget(self, shown: Json) -> str:
+        """Return an element for what was recorded of one widget or prediction."""
+        return self._element(**_small(shown))
 
     def knowledge_check(self, number: str) -> str:
         """Return the element of a knowledge check."""
@@ -154,11 +159,16 @@ class LivePage:
         return self._element("quiz", state, key=f"quiz {number}")
 
     def vote(self, number: str, vote_id: str) -> str:
+        """Return the element of a lesson's vote."""
+        return self.ballot(load(number).vote(vote_id))
+
+    def ballot(self, vote: Vote) -> str:
         """Return the element of a vote."""
-        vote = load(number).vote(vote_id)
-        page = {**vote_words.page(vote), "title": "Vote before you read on"}
+        page = {**vote_words.page(vote), "title": READ_ON}
         said = "You voted for {}, and your browser keeps your vote. Read on to see what happens."
-        return self._element("vote", {"vote": page, "said": said}, key=f"vote {number} {vote_id}")
+        return self._element(
+            "vote", {"vote": page, "said": said}, key=f"vote {vote.home} {vote.id}"
+        )
 
     def _element(
         self, kind: str, state: Json, answers: Sequence[Json] = (), key: str | None = None

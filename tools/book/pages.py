@@ -14,10 +14,12 @@ from tools.book.front import fronted
 from tools.book.links import MOVED, Places, relinked
 from tools.book.live import LivePage, recorded, scripts
 from tools.book.reference import MESSAGES_PAGE, RULES_PAGE, SPLIT, reference
+from tools.book.running import enlivened, is_live
 from tools.book.sheet import sheet
 from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
+FIRST = "docs/five_functions.md"  # it needs no knowledge of the course
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
 _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 
@@ -48,10 +50,11 @@ class Course:
         """The table of contents."""
         looked_up = (SHEET, RULES_PAGE, MESSAGES_PAGE)
         return (
+            Part("In ten minutes", (FIRST,)),
             Part("Lessons", self.lessons),
             Part("Exercises", self.exercises),
             Part("To look up", looked_up),
-            Part("Guides", self.guides),
+            Part("Guides", tuple(page for page in self.guides if page != FIRST)),
             Part("The project", PROJECT),
         )
 
@@ -62,8 +65,12 @@ def book(root: Path) -> Book:
     places = _places(root, course)
     plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
     notebooks = (*course.lessons, *course.exercises)
-    texts = {path: relinked(text, path, places) for path, text in plain.items()}
     loaded = scripts(root)
+    for path in filter(lambda path: is_live(plain[path]), course.guides):
+        live = LivePage(path, places.settings.colab_url("notebooks/01_template.ipynb"))
+        plain[path] = enlivened(plain[path], live)
+        loaded |= live.files
+    texts = {path: relinked(text, path, places) for path, text in plain.items()}
     for path in notebooks:
         live = LivePage(path, places.settings.colab_url(path), recorded(root, path))
         notebook = nbformat.read(root / path, as_version=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from autograd_course.quizzes import COURSE, Question, Quiz, Vote, draw, load
 from autograd_course.visualize.vote.describe import PEOPLE_SAY, TITLE, verdict
 
+READ_ON = "Vote before you read on"
 _HINT = "*In the notebook this check is interactive, and your answers are kept.*"
 
 
@@ -16,9 +17,13 @@ def answered(number: str) -> str:
 
 def voted(number: str, vote_id: str) -> str:
     """Return a vote of a lesson as MyST Markdown."""
-    vote = load(number).vote(vote_id)
+    return asked(load(number).vote(vote_id), TITLE)
+
+
+def asked(vote: Vote, title: str = READ_ON) -> str:
+    """Return a vote as MyST Markdown."""
     belief = f"{PEOPLE_SAY} “{vote.belief}”"
-    return "\n\n".join([f"**{TITLE}**", belief, vote.text, _options(vote), _outcome(vote)])
+    return "\n\n".join([f"**{title}**", belief, vote.text, _options(vote), _outcome(vote)])
 
 
 def _outcome(vote: Vote) -> str:

@@ -22,7 +22,7 @@ from tools.book.answers import answers
 
 Json = dict[str, Any]
 
-_shown: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
+_noted: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
 _first: list[int] = []  # how IPython counts the cell that calls record()
 _NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
 
@@ -35,7 +35,7 @@ def record() -> None:
 
     def noted(widget: Live, **kwargs: Any) -> Any:
         bundle = display(widget, **kwargs)
-        _note(_widget(widget))
+        _note(shown(widget))
         return bundle
 
     def predicted(expected: Any, outcome: Any) -> Any:
@@ -48,11 +48,11 @@ def record() -> None:
 
 def write(path: str) -> None:
     """Write down what the cells have displayed, by the number of the code cell, from 1."""
-    Path(path).write_text(json.dumps(_shown, allow_nan=False), encoding="utf-8")
+    Path(path).write_text(json.dumps(_noted, allow_nan=False), encoding="utf-8")
 
 
 def _note(one: Json) -> None:
-    _shown[_count() - _first[0]].append(one)
+    _noted[_count() - _first[0]].append(one)
 
 
 def _count() -> int:
@@ -60,7 +60,7 @@ def _count() -> int:
     return int(shell.execution_count)
 
 
-def _widget(widget: Live) -> Json:
+def shown(widget: Live) -> Json:
     """Return the state of a widget, and what a kernel would answer to its controls."""
     kept = json.dumps(state(widget), allow_nan=False)
     found: list[Json] = []

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
+HEAVIEST = 1_500_000  # bytes: at 1.6 Mbit/s these are 7.5 seconds
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
 _METADATA = {"canonical", "license"}  # relations that a browser does not fetch
 _WIDGET = "application/vnd.jupyter.widget"
+_FONT = re.compile(r"url\(['\"]?([^'\")]+\.woff2)")
 _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
 
 
@@ -23,6 +26,7 @@ class Page(HTMLParser):
     fetched: list[str] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
     undescribed: list[str] = field(default_factory=list)
+    live: set[str] = field(default_factory=set)
     widgets: int = 0
 
     def __post_init__(self) -> None:
@@ -36,6 +40,7 @@ class Page(HTMLParser):
             self.links.append(given["href"])
         if (source := given.get(_FETCHED.get(tag, ""), "")) and given.get("rel") not in _METADATA:
             self.fetched.append(source)
+        self.live |= {given[name] for name in ("data-live", "data-state") if name in given}
         if tag == "script" and given.get("type", "").startswith(_WIDGET):
             self.widgets += 1
         if tag == "img" and not given.get("alt", "").strip() and _tells_something(given):
@@ -54,7 +59,7 @@ def problems(site: Path) -> Iterator[str]:
     if not pages:
         yield f"{site} has no pages: run `make book`"
     for path, page in pages.items():
-        for problem in _on_page(path, page, pages):
+        for problem in (*_on_page(path, page, pages), *_too_heavy(site, path, page)):
             yield f"{path.relative_to(site.resolve())}: {problem}"
     for style in sorted(site.rglob("*.css")):
         if found := _IN_STYLE.search(style.read_text(encoding="utf-8")):
@@ -80,6 +85,28 @@ def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str
         yield "a widget is on it without its picture: run `make book` again"
     for source in page.undescribed:
         yield f"the picture {source[:80]} has no text alternative"
+
+
+def weight(site: Path, path: Path, page: Page) -> int:
+    """Return the bytes of a page and of all files that it loads, once each and uncompressed."""
+    loaded = {_file(path, source) for source in page.fetched if not _is_foreign(source)}
+    files = {file for file in loaded if file.suffix != ".html"}  # the head names other pages, too
+    files |= {site.resolve() / "live" / f"{name}.js" for name in page.live}
+    files |= {font for file in files if file.suffix == ".css" for font in _fonts(file)}
+    return sum(file.stat().st_size for file in {path, *files} if file.exists())
+
+
+@cache
+def _fonts(style: Path) -> frozenset[Path]:
+    """Return the fonts of a style sheet: a browser loads those whose letters are on the page."""
+    text = style.read_text(encoding="utf-8") if style.exists() else ""
+    return frozenset(_file(style, found) for found in _FONT.findall(text))
+
+
+def _too_heavy(site: Path, path: Path, page: Page) -> Iterator[str]:
+    if (size := weight(site, path, page)) > HEAVIEST:
+        megabytes = f"{size / 1e6:.2f} MB"
+        yield f"the page and its files have {megabytes}, and the limit is {HEAVIEST / 1e6} MB"
 
 
 def _is_foreign(address: str) -> bool:

@@ -1,0 +1,52 @@
+"""A Markdown page whose code runs when the book is built, with live elements between its texts.
+
+The mark ``<!-- widget: flow -->`` becomes the widget that the code calls ``flow``, and
+``<!-- vote: one-of-five -->`` becomes a vote. GitHub shows nothing in their places.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+from tools.book.live import LivePage
+from tools.book.questions import asked
+from tools.book.recording import shown
+from tools.book.votes import VOTES
+
+_CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_MARK = re.compile(r"^<!-- (?P<kind>vote|widget): (?P<name>[\w-]+) -->$", re.MULTILINE)
+
+
+def is_live(text: str) -> bool:
+    """Whether a page has live elements."""
+    return _MARK.search(text) is not None
+
+
+def run(text: str, name: str) -> tuple[dict[str, Any], str]:
+    """Run all Python code of a page as the file ``name``; return its names, and what it prints."""
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()) as printed:
+        file = Path(folder, name)
+        file.write_text("\n\n".join(_CODE.findall(text)), encoding="utf-8")
+        return run_path(str(file)), printed.getvalue()
+
+
+def enlivened(text: str, live: LivePage) -> str:
+    """Return a page with its live elements, which ``live`` collects."""
+    names, _ = run(text, f"{Path(live.place).stem}.py")
+
+    def vote(name: str) -> str:
+        questions = asked(VOTES[name])
+        return f"{live.ballot(VOTES[name])}\n\n::::{{div}} questions\n{questions}\n::::"
+
+    def widget(name: str) -> str:
+        return live.widget(shown(names[name]))
+
+    elements: dict[str, Callable[[str], str]] = {"vote": vote, "widget": widget}
+    return _MARK.sub(lambda mark: elements[mark["kind"]](mark["name"]), text)
