@@ -155,7 +155,7 @@ def test_an_answer_is_shown_with_all_that_a_decision_needs(server: Review) -> No
 
     for part in (
         "constant-factor", "Too small.", "Code", "The code imports os (line 1).",
-        "This change makes the answer right: `x` instead of `2 * x`", "History",
+        "This change makes the answer right: x instead of 2 * x", "History",
         "wrong, flipped-sign (earlier code", "Earlier code", "an earlier try", "of 1",
     ):  # fmt: skip
         assert part in shown, part

@@ -6,6 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -108,6 +109,6 @@ def _public(home: str) -> str:
 def _text(function: Callable[..., Any]) -> str:
     try:
         lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # no file, or one of something else
         return ""
     return "\n" * (first - 1) + textwrap.dedent("".join(lines))

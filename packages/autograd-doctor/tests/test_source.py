@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,12 @@ def test_what_exec_makes_has_the_text_of_its_file_only_where_that_defines_it(
     exec("def kept(x):\n    return x\n", space)
 
     assert (own_source(space["kept"]) is not None) is known
+
+
+def test_a_file_that_is_no_python_has_no_source(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\ndef halved(x): return (x\n\nSome text: (\n", encoding="utf-8")
+    space: dict[str, Any] = {}
+    exec(compile("\n\ndef halved(x): return x / 2", str(page), "exec"), space)
+
+    assert own_source(space["halved"]) is None

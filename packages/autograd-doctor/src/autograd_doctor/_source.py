@@ -8,8 +8,12 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from tokenize import TokenError
 from types import CodeType
 from typing import Any
+
+# What Python raises for code without a file, and for code whose file holds something else by now.
+NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 
 
 def own_source(function: Any) -> tuple[list[str], int] | None:
@@ -27,7 +31,7 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
     try:
         function = inspect.unwrap(function)  # once_differentiable and custom_fwd wrap
         lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError):  # made by exec, or by C
+    except NO_SOURCE:
         return None
     code = getattr(function, "__code__", None)
     return (lines, first) if isinstance(code, CodeType) and _defines(lines, code.co_name) else None
@@ -115,7 +119,7 @@ def stated_design(function: type) -> str:
     """Return what the source of a class says that its gradient is by design, ``""`` if nothing."""
     try:
         text = inspect.getsource(function)
-    except (OSError, TypeError):
+    except NO_SOURCE:
         return ""
     found = (what for what, words in DESIGNS.items() if re.search(words, text, re.IGNORECASE))
     return next(found, "")
