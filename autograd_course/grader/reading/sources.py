@@ -6,11 +6,11 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tokenize import TokenError
 from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
+from autograd_doctor.extension import own_source
 
 from autograd_course.folders import OURS
 
@@ -107,8 +107,5 @@ def _public(home: str) -> str:
 
 
 def _text(function: Callable[..., Any]) -> str:
-    try:
-        lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError, SyntaxError, TokenError):  # no file, or one of something else
-        return ""
+    lines, first = own_source(function) or ([], 1)
     return "\n" * (first - 1) + textwrap.dedent("".join(lines))
