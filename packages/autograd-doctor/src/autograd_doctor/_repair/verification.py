@@ -99,7 +99,8 @@ def find_repair(
         found = find_repair(case, findings, seen, seed, finding, others)
         return found and replace(found, checked_on=_named_on_cpu(found.checked_on))
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
-    verified = partial(_verified, case, findings, seed, finding, others, known)
+    held = _whole_numbers(case, seed)
+    verified = partial(_verified, case, findings, seed, finding, others, known, held)
     with suppress(TimeUp), time_limit(SECONDS):
         runner = InProcess(case.subject, _with_truth(case, seen, seed), seed, verified)
         return search(runner, finding)
@@ -129,11 +130,12 @@ def _verified(
     finding: Finding,
     others: Calls,
     known: Collection[str],
+    held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
     """Return on what an edited Function is right; nothing if a rule objects that did not before."""
     changed = replace(case, subject=edited(case.subject, function))
-    if not _whole_numbers(case, seed) <= _whole_numbers(changed, seed):
+    if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
     left = {"your example": _findings_on(changed, case.args, seed)}
     if not has_error(left["your example"]):
