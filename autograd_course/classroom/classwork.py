@@ -159,7 +159,7 @@ def _absent(book: Gradebook) -> Iterator[str]:
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
-    """Yield a line that names who has not passed an exercise, or that nobody handed it in.
+    """Yield a line: which students have not passed an exercise, or that no student handed it in.
 
     A student whose file could not be read, or who handed in another lesson, has not passed it.
     """

@@ -55,7 +55,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _refuse_others(path: Path) -> None:
-    """Raise GradebookError for a file that is no sound gradebook, or of an unknown version."""
+    """Raise GradebookError if a file is not a gradebook, is damaged, or has an unknown version."""
     if not path.exists() or path.stat().st_size == 0:
         return
     uri = (

@@ -164,7 +164,7 @@ def as_text(roster: Roster) -> str:
 
 
 def from_text(data: Any) -> Roster:
-    """Return a stored roster; what is no person is left out."""
+    """Return a stored roster, without the entries that are not people."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

@@ -4,9 +4,9 @@ A fingerprint says the more the fewer have it: one that two alone share counts 1
 counts nothing. Two answers are alike where what they share weighs enough (a short answer, which
 everybody must write alike, never does) and is nearly all of the smaller one.
 
-What many share says little of each two of them, but that many have the very same long code, as of a
-published solution, is no chance either: such a code is a group however many have it. A code that
-has nearly all of it belongs to the group, too.
+What many share says little about any two of them. But if many hand in the same long code, it is not
+by chance: it may be a published solution. Such a code makes a group, however many have it. A code
+that has nearly all of it belongs to the group, too.
 """
 
 from __future__ import annotations

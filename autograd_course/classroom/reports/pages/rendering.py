@@ -30,7 +30,7 @@ def shown(text: str) -> str:
 
 
 def prose(text: str) -> Markup:
-    """Return a sentence as HTML, with what stands in backticks as code."""
+    """Return a sentence as HTML, in which text in backticks is code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(shown(text)))))
 
 
