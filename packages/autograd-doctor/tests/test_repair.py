@@ -20,7 +20,7 @@ from autograd_doctor._repair import edits, runner, search, source, verification
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
 from autograd_doctor.repair_search import Question, edited, run_edits, search_repair_elsewhere
-from repairable import MISTAKES, Mistake, Running, Square, Wave, draw
+from repairable import MISTAKES, Bessel, Mistake, Square, Wave, draw
 from running_pages import BLOCK, sections
 from sampling import first_rows
 from torch.autograd import Function, gradcheck
@@ -123,7 +123,7 @@ def test_every_edit_is_complete_enough_to_be_compiled(mistake: Mistake) -> None:
 def test_what_is_not_found_in_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "SECONDS", 0.0)
 
-    assert diagnose(MISTAKES[1].wrong, MISTAKES[1].inputs()).repair is None
+    assert diagnose(MISTAKES[0].wrong, MISTAKES[0].inputs()).repair is None
 
 
 @pytest.mark.parametrize("mistake", first_rows(MISTAKES[:4], most=1), ids=lambda it: it.what)
@@ -153,19 +153,19 @@ def test_another_process_can_run_the_edits(mistake: Mistake) -> None:
 
 
 def test_what_repaired_the_code_of_others_is_tried_first() -> None:
-    inputs = MISTAKES[1].inputs()
-    found_first = found(MISTAKES[1])
-    evidence = collect_evidence(MISTAKES[1].wrong, inputs)
-    (finding, *_) = diagnose(MISTAKES[1].wrong, inputs, repair=False).findings
+    inputs = MISTAKES[0].inputs()
+    found_first = found(MISTAKES[0])
+    evidence = collect_evidence(MISTAKES[0].wrong, inputs)
+    (finding, *_) = diagnose(MISTAKES[0].wrong, inputs, repair=False).findings
     tried: list[int] = []
 
     def ask(edits: Any, question: Question) -> Any:
         tried.append(len(edits))
-        return run_edits(MISTAKES[1].wrong, edits, question)
+        return run_edits(MISTAKES[0].wrong, edits, question)
 
     repair = search_repair_elsewhere(
         [SOURCE.read_text(encoding="utf-8")],
-        "Swish",
+        "Square",
         finding,
         evidence,
         ask,
@@ -206,7 +206,7 @@ def test_nothing_is_searched_if_the_caller_does_not_ask() -> None:
 
 
 def test_what_no_edit_repairs_gets_none() -> None:
-    diagnosis = diagnose(Running, draw(5))
+    diagnosis = diagnose(Bessel, draw(5))
 
     assert (diagnosis.ok, diagnosis.repair) == (False, None)
 

@@ -428,6 +428,20 @@ class RowSums(Function):
         return 2 * x * grad_output
 
 
+class Bessel(Function):
+    """No edit makes the gradient right: nothing here has to do with the first order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return torch.special.i0(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return grad_output * torch.asinh(x)
+
+
 class Wave(Function):
     """The gradient of x has a wrong sign; no edit makes that of y right."""
 
@@ -443,6 +457,13 @@ class Wave(Function):
 
 
 MISTAKES += [
+    Mistake(
+        "not flipped before",
+        Running,
+        lambda: (draw(5),),
+        ["return torch.cumsum(grad_output, dim=0).flip(0)"],
+        ["return torch.cumsum(grad_output.flip(0), dim=0).flip(0)"],
+    ),
     Mistake(
         "the inner derivative forgotten in an argument",
         Softplus,
@@ -717,5 +738,153 @@ MISTAKES += [
         lambda: (draw(4), draw(4, seed=1)),
         ["return (y.conj() * grad_output).real, (y.conj() * grad_output).real"],
         ["return (y.conj() * grad_output).imag, (y.conj() * grad_output).real"],
+    ),
+]
+
+
+# --------------------------------------------------------------------------------------------------
+# Mistakes that take a formula: no other edit of one place is right.
+# --------------------------------------------------------------------------------------------------
+
+
+class SoftCap(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cap: float) -> Tensor:
+        out = cap * torch.tanh(x / cap)
+        ctx.save_for_backward(out)
+        ctx.cap = cap
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (out,) = ctx.saved_tensors
+        slope = 1 - out.square()
+        return grad_output * slope, None
+
+
+class HardSwish(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * torch.clamp(x + 3, 0, 6) / 6
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        slope = torch.where(x > -3, (2 * x + 3) / 6, torch.zeros_like(x))
+        return grad_output * slope
+
+
+class Decibel(Function):
+    @staticmethod
+    def forward(ctx: Any, power: Tensor, floor: float) -> Tensor:
+        ctx.save_for_backward(power)
+        ctx.floor = floor
+        return power.clamp(min=floor).log()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        (power,) = ctx.saved_tensors
+        return grad_output / power.clamp(min=ctx.floor), None
+
+
+class Gated(Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, n: Tensor, w: Tensor) -> Tensor:
+        z = torch.sigmoid(n @ w)
+        ctx.save_for_backward(h, n, w, z)
+        return z * h
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        h, n, w, z = ctx.saved_tensors
+        d_pre = grad_output * h * z * (1 - z)
+        grad_n = d_pre @ w.T
+        return grad_output, grad_n, n.T @ d_pre
+
+
+class Whiten(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        std = x.std(dim=0)
+        y = (x - x.mean(dim=0)) / std
+        ctx.save_for_backward(y, std)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        y, std = ctx.saved_tensors
+        along = y * (grad_output * y).mean(dim=0)
+        return (grad_output - grad_output.mean(dim=0) - along) / std
+
+
+class WeightNorm(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, g: Tensor, v: Tensor) -> Tensor:
+        norm = v.norm(dim=1, keepdim=True)
+        ctx.save_for_backward(x, g, v, norm)
+        return x @ (g * v / norm).T
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, g, v, norm = ctx.saved_tensors  # noqa: RUF059 - the mistake is to forget `g`
+        grad_x = grad_output @ v
+        grad_w = grad_output.T @ x
+        grad_g = (grad_w * v).sum(dim=1, keepdim=True) / norm
+        grad_v = (grad_w - v * grad_g / norm) / norm
+        return grad_x, grad_g, grad_v
+
+
+MISTAKES += [
+    Mistake(
+        "a scale twice, as the output is saved",
+        SoftCap,
+        lambda: (2 * draw(3, 4), 1.7),
+        ["slope = 1 - out.square()"],
+        ["slope = 1 - out.square() / ctx.cap ** 2"],
+    ),
+    Mistake(
+        "a region forgotten",
+        HardSwish,
+        lambda: (10 * draw(4, 5) - 15,),
+        ["slope = torch.where(x > -3, (2 * x + 3) / 6, torch.zeros_like(x))"],
+        [
+            "slope = torch.where(x + 3 < 6, torch.where(x > -3, (2 * x + 3) / 6, "
+            "torch.zeros_like(x)), 1.0)"
+        ],
+    ),
+    Mistake(
+        "the mask of a clamp forgotten",
+        Decibel,
+        lambda: (draw(3, 4) - 0.5, 0.7),
+        ["return grad_output / power.clamp(min=ctx.floor), None"],
+        ["return grad_output / power.clamp(min=ctx.floor) * (power > ctx.floor), None"],
+    ),
+    Mistake(
+        "a factor of forward forgotten in one gradient",
+        Gated,
+        lambda: (draw(3, 4), draw(3, 2, seed=1), draw(2, 4, seed=2)),
+        ["return grad_output, grad_n, n.T @ d_pre"],
+        ["return grad_output * z, grad_n, n.T @ d_pre"],
+    ),
+    Mistake(
+        "the biased variance",
+        Whiten,
+        lambda: (draw(5, 3),),
+        ["along = y * (grad_output * y).mean(dim=0)"],
+        [
+            "along = y * (grad_output * y).mean(dim=0) * grad_output.shape[0] / "
+            "(grad_output.shape[0] - 1)"
+        ],
+    ),
+    Mistake(
+        "two formulas",
+        WeightNorm,
+        lambda: (draw(4, 3), draw(2, 1, seed=1).abs(), draw(2, 3, seed=2)),
+        ["grad_x = grad_output @ v", "grad_v = (grad_w - v * grad_g / norm) / norm"],
+        [
+            "grad_x = grad_output @ (g * v / norm)",
+            "grad_v = (grad_w - v * grad_g / norm) / norm * g",
+        ],
     ),
 ]

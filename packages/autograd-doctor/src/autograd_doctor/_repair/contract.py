@@ -705,6 +705,32 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         yield ((method, _edit(place, parse(other))),)
 
 
+def ask_own_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+    """Yield the fix in which the gradient that a block computes is that whose flag it asks for."""
+    method = definition["backward"]
+    if method is None:
+        return
+    places = {node.id: k for _, k, node in _returned(method) if isinstance(node, ast.Name)}
+    edits: list[tuple[Method, Edit]] = []
+    for _, node in nodes_of(method):
+        if not isinstance(node, ast.If):
+            continue
+        flags = [it for it in ast.walk(node.test) if _is_flag(it, method)]
+        stored = {
+            it.id
+            for statement in node.body
+            for it in ast.walk(statement)
+            if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)
+        }
+        own = {places[name] for name in stored if name in places}
+        match flags:
+            case [ast.Subscript(_, ast.Constant(int(index))) as flag] if own and index not in own:
+                new = ast.Constant(min(own))
+                edits.append((method, _edit((flag, "slice", None), new)))
+    if edits:
+        yield tuple(edits)
+
+
 def _is_flag(node: ast.AST, method: Method) -> bool:
     """Tell whether a node is an element of ``ctx.needs_input_grad``."""
     return isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
@@ -947,12 +973,12 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "no-double-backward": (make_differentiable,),
     "silent-double-backward": (compute_in_backward, make_differentiable),
     "dim-argument": (use_argument,),
-    "frozen-input": (ask_other_flag,),
+    "frozen-input": (ask_own_flags, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
-    "missing-gradient": (ask_for_own_flag,),
+    "missing-gradient": (ask_own_flags, ask_for_own_flag),
 }
 
 

@@ -288,6 +288,15 @@ def _inner(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", "unsqueeze")
 
 
+def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield each expression that may be a tensor, and that a formula can take the place of."""
+    seen = set()
+    for place, node in [*_values(scope), *_inner(scope)]:
+        if id(node) not in seen and _tensors_of(node):
+            seen.add(id(node))
+            yield place, node
+
+
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
     """Whether a tuple is returned, or assigned to several names."""
     if not isinstance(node, ast.Tuple):
@@ -405,6 +414,38 @@ def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         for text in scope.numbers:
             if text != ast.unparse(node):
                 yield place, parse(text)
+
+
+def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``y + alpha`` for ``y + 1``: a parameter that is 1 in the formula of a book."""
+    floats = [
+        name for name in scope.names if name not in scope.tensors or name in _parameters(scope)
+    ]
+    for place, _ in _numbers(scope):
+        if isinstance(place[0], ast.BinOp | ast.Compare):
+            for name in floats:
+                yield place, parse(name)
+
+
+def _parameters(scope: Scope) -> set[str]:
+    """Return the names that have no dimension, as far as the source tells: those of numbers."""
+    return {name for name in scope.tensors if re.search(r"eps|alpha|beta|gamma|scale|gain", name)}
+
+
+def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``beta * x > threshold`` for ``x > threshold``."""
+    for _, node in scope.places:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            sides: list[tuple[Place, ast.expr]] = [
+                ((node, "left", None), node.left),
+                ((node, "comparators", 0), node.comparators[0]),
+            ]
+            for place, side in sides:
+                if not _is_number(side):
+                    for name in scope.names:
+                        if name != ast.unparse(side):
+                            yield place, ast.BinOp(side, ast.Mult(), parse(name))
+                            yield place, ast.BinOp(side, ast.Div(), parse(name))
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -889,16 +930,16 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if not _tensors_of(node):
             continue
         for number in (2, 3, 0.5):
-            yield place, _multiplied(parse(repr(number)), node)
+            yield place, multiplied(parse(repr(number)), node)
         for name in scope.names:
             yield place, ast.BinOp(node, ast.Mult(), parse(name))
             yield place, ast.BinOp(node, ast.Div(), parse(name))
 
 
-def _multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
+def multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
     """Return a product with a factor in front, where an author would write it: ``2 * x * g``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return ast.BinOp(_multiplied(factor, node.left), node.op, node.right)
+        return ast.BinOp(multiplied(factor, node.left), node.op, node.right)
     return ast.BinOp(factor, ast.Mult(), node)
 
 
@@ -1215,6 +1256,8 @@ KINDS = (
     Kind("operands swapped", 1.2, swapped_operands),
     Kind("a sign", 1.3, opposite_signs),
     Kind("a number of forward", 1.2, known_numbers),
+    Kind("a name for a number", 1.25, named_numbers),
+    Kind("a factor in a condition", 1.3, factors_in_conditions),
     Kind("another number", 1.3, other_numbers),
     Kind("another function", 1.3, other_functions),
     Kind("another selection", 1.3, other_selections),
@@ -1246,7 +1289,7 @@ KINDS = (
     Kind("a constant", 1.7, missing_constants),
     Kind("a scan", 1.5, reversed_scans),
     Kind("a factor", 1.5, missing_factors),
-    Kind("a quotient", 1.6, quotients),
+    Kind("a quotient", 1.25, quotients),
     Kind("a composed factor", 1.8, missing_composed_factors),
     Kind("a sum", 1.7, missing_sums),
     Kind("a projection", 2.0, missing_projections),
@@ -1305,7 +1348,13 @@ LIKELY_FOR = {
     "backward-raises": ("a shape", "another extent", "a transpose"),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
-    "wrong-region": ("another comparison", "operands swapped", "a magnitude", "another number"),
+    "wrong-region": (
+        "another comparison",
+        "operands swapped",
+        "a magnitude",
+        "another number",
+        "a factor in a condition",
+    ),
     "off-by-one": ("another number", "another comparison", "a neighbor"),
     "wrong-arity": ("another count",),
     "ignores-grad-output": ("a factor", "grad_output everywhere"),

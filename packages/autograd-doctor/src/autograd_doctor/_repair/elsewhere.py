@@ -19,11 +19,12 @@ from torch.autograd import Function
 
 from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.session import Run, Session, Subject
-from autograd_doctor._repair.edits import made_together
+from autograd_doctor._repair.edits import Edit, Scope, made_together
 from autograd_doctor._repair.runner import (
     Graph,
     Question,
     Returned,
+    Slots,
     edited,
     helps,
     question_of,
@@ -61,6 +62,7 @@ class Elsewhere:
     ask: Ask
     verified: Callable[[Sources], Repair | None]
     computes: tuple[Sequence[Any], Callable[[Returned], bool]] | None = None
+    sees_values: bool = False
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
@@ -115,6 +117,12 @@ class Elsewhere:
             answers = self.ask([_sources(fix) for fix in part], question)
             for fix, answer in zip(part, answers, strict=True):
                 yield fix, bool(answer and is_right(answer[0]))
+
+    def formulas(
+        self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
+    ) -> Iterator[tuple[Slots, Edit]]:
+        """Yield nothing: the values of single expressions stay in the other process."""
+        return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""

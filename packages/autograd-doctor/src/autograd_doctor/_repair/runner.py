@@ -19,7 +19,16 @@ from autograd_doctor._execution.passes import handed_over, own_node
 from autograd_doctor._execution.session import Run, Session, Subject
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple
-from autograd_doctor._repair.edits import made_together
+from autograd_doctor._repair.edits import Edit, Scope, made_together, value_places
+from autograd_doctor._repair.formulas import (
+    HOLE,
+    Holes,
+    Spot,
+    Words,
+    formulas,
+    formulas_in,
+    projected,
+)
 from autograd_doctor._repair.source import (
     METHODS,
     Fix,
@@ -33,6 +42,9 @@ from autograd_doctor._repair.source import (
 from autograd_doctor.evidence import Evidence, Expected, Failure
 from autograd_doctor.repair import Repair
 
+Slots = Sequence[int]
+"""Gradients, by their numbers among the wanted ones."""
+
 
 class Runner(Protocol):
     """Runs edited methods of one Function, in this process or in another one."""
@@ -44,6 +56,10 @@ class Runner(Protocol):
     @property
     def wanted(self) -> Sequence[int]:
         """The positions of the inputs whose gradients are known."""
+
+    @property
+    def sees_values(self) -> bool:
+        """Whether the values of single expressions are known, which formulas are found by."""
 
     def now(self) -> float:
         """Return the seconds that the search has taken, from some moment on."""
@@ -60,6 +76,17 @@ class Runner(Protocol):
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
         """Yield for each fix whether forward then returns what the reference does."""
+
+    def formulas(
+        self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
+    ) -> Iterator[tuple[Slots, Edit]]:
+        """Yield formulas that would make a group of gradients right, for expressions of backward.
+
+        Args:
+            scope: The scope of backward.
+            groups: Gradients, by their numbers among the wanted ones.
+            concerns: Whether an edit can change one of them.
+        """
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""
@@ -199,6 +226,17 @@ class Graph:
             if self._is_stale():
                 self._take(self._again())
 
+    def traced(self, backward: Callable[..., Any]) -> Returned:
+        """Return what a backward returns for the first cotangent, with a graph."""
+        try:
+            with torch.enable_grad():
+                return as_tuple(backward(self.node, *map(_copy, self._sent[0])))
+        except USERS:
+            return None
+        finally:
+            if self._is_stale():
+                self._take(self._again())
+
     def _is_stale(self) -> bool:
         try:
             return self._written() != self._versions
@@ -252,6 +290,7 @@ class InProcess:
     seen: Sequence[Evidence]
     seed: int
     verified: Callable[[type[Function]], Repair | None]
+    sees_values: bool = True
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
@@ -336,6 +375,46 @@ class InProcess:
         run = attempt(partial(_run, subject, evidence.inputs, evidence.wanted, self.seed))
         return not isinstance(run, Failure) and outputs_agree(run.returned, evidence)
 
+    def formulas(
+        self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
+    ) -> Iterator[tuple[Slots, Edit]]:
+        """Yield formulas that would make a group of gradients right."""
+        question, graph = self._asked[0]
+        method = self.methods["backward"]
+        places = [it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
+        holes = Holes(places)
+        with made_together(holes.edits):
+            made = method.compiled()
+        if made is None:
+            return
+        returned = graph.traced(with_helpers(made, {HOLE: holes}))
+        if returned is None or len(returned) <= max(question.wanted):
+            return
+        spots = holes.spots
+        others = [it.tree for it in self.methods.values() if it is not method]
+        written = formulas_in([*others, method.tree])
+        own: Any = method.function
+        names = own.__globals__
+        at: dict[tuple[int, ...], Words] = {}
+        values: dict[Any, Any] = {}
+
+        def words(spot: Spot) -> Words:
+            key = tuple(id(value) for value in spot.frame.values())
+            if key not in at:
+                at[key] = Words(spot.frame, scope, written, names, values)
+            return at[key]
+
+        for slots in groups:
+            pairs = [
+                (returned[question.wanted[slot]], expected.value, expected.tolerance)
+                for slot, expected in enumerate(question.expected[0])
+                if slot in slots
+            ]
+            if all(isinstance(it, Tensor) and it.shape == right.shape for it, right, _ in pairs):
+                found = projected(spots, pairs)
+                for edit in formulas(spots, found, words) if found else ():
+                    yield slots, edit
+
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""
         function = with_fix(self._function, fix, self.methods)
@@ -356,6 +435,7 @@ class ByOutcome:
     is_right: Callable[[Any], bool]
     passes: Callable[[Any], Repair | None]
     wanted: Sequence[int] = ()
+    sees_values: bool = False
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
@@ -381,6 +461,12 @@ class ByOutcome:
         for fix in fixes:
             if made := self._made(fix):
                 yield fix, self.is_right(made)
+
+    def formulas(
+        self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
+    ) -> Iterator[tuple[Slots, Edit]]:
+        """Yield nothing: no gradient is known."""
+        return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair that says on what a fix is right; nothing if it is wrong."""

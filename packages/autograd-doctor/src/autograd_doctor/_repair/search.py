@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations, islice
+from itertools import chain, combinations, groupby, islice, product
+from operator import itemgetter
 
 from autograd_doctor._execution.time_limit import TimeUp
 from autograd_doctor._repair.contract import Definition, fixes_for
@@ -37,9 +38,12 @@ from autograd_doctor.repair import Change, Repair
 SECONDS = 0.5  # until nothing more is tried; what was found by then is still verified
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
-PARTIAL = 40  # edits that make some of the gradients right, for pairs
+PARTIAL = 12  # edits that make the same gradients right, for pairs
 FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
 MOST_ALIKE = 6  # pairs of the same edit
+FORMULAS = 1.35  # the cost of an edit before which formulas are compared
+# Kinds of edits that formulas contain.
+AS_FORMULAS = ("a factor", "a composed factor", "a wide factor", "a projection")
 LIKELY = 1.2  # the cost of an edit that is tried with every other one
 LONGEST = 60  # characters of code in a summary
 KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
@@ -199,12 +203,16 @@ def _right_values(
         for method, edit in _attempts(runner.methods, rule):
             if method is backward and not concerns(edit):
                 continue
+            if runner.sees_values and edit.kind in AS_FORMULAS:
+                continue
             if method is backward:
                 of_backward.append(edit)
             if not edit.is_idle:
                 yield ((method, edit),)
 
     cost = -math.inf
+    half = (runner.now() + deadline) / 2
+    compared = backward is None or not runner.sees_values  # whether formulas were
     for fix, right in runner.gradients(tried(), wrong):
         ((method, edit),) = fix
         if sooner(rule, edit) > cost or runner.now() > deadline:
@@ -212,6 +220,14 @@ def _right_values(
             found, cost = [], sooner(rule, edit)
         if runner.now() > deadline:
             break
+        if backward and not compared and (cost >= FORMULAS or runner.now() > half):
+            compared = True
+            with_formula, partly = _formulas(runner, backward, wrong, concerns)
+            yield from sorted(with_formula, key=lambda it: it.rank)
+            some += partly
+            for pairs in (_complementary(some), _alike(of_backward)):
+                together = _found_together(runner, backward, pairs, wrong)
+                yield from sorted(together, key=lambda it: it.rank)
         if right and all(right):
             found += _candidate(fix)
         elif helps(right, wrong) and method is backward:
@@ -230,6 +246,27 @@ def _right_values(
         yield from sorted(together, key=lambda it: it.rank)
     for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
+
+
+def _formulas(
+    runner: Runner, backward: Method, wrong: Sequence[int], concerns: Callable[[Edit], bool]
+) -> tuple[list[Candidate], list[Partial]]:
+    """Return the formulas that make every gradient right, and those that make only some right."""
+    known = [it for it in runner.methods.values() if it.owners in ((), ("backward",))]
+    scope = _scope_of(backward, known)
+    found: list[Candidate] = []
+    some: list[Partial] = []
+    groups = [wrong] if len(wrong) == 1 else [wrong, *([slot] for slot in wrong)]
+    for slots, edits in groupby(runner.formulas(scope, groups, concerns), key=itemgetter(0)):
+        if found and slots is not wrong:
+            break
+        fixes: Iterator[Fix] = (((backward, edit),) for _, edit in edits)
+        for fix, right in runner.gradients(fixes, wrong):
+            if right and all(right):
+                found += _candidate(fix)
+            elif helps(right, wrong):
+                some.append((fix, right))
+    return found, some
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
@@ -325,10 +362,14 @@ Together = tuple[Edit, ...]
 
 def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
     """Yield edits of which each makes some gradients right, and both together all of them."""
+    groups: dict[tuple[bool, ...], list[Edit]] = {}
+    for ((_, edit),), right in sorted(some, key=lambda it: it[0][0][1].cost):
+        groups.setdefault(right, []).append(edit)
     pairs = (
-        (one, other)
-        for (((_, one),), here), (((_, other),), there) in combinations(some[:PARTIAL], 2)
+        pair
+        for here, there in combinations(groups, 2)
         if all(a or b for a, b in zip(here, there, strict=True))
+        for pair in product(groups[here][:PARTIAL], groups[there][:PARTIAL])
     )
     yield from sorted(pairs, key=lambda pair: sum(edit.cost for edit in pair))
 

@@ -37,10 +37,11 @@ from autograd_doctor.evidence import Evidence, Failure
 from autograd_doctor.finding import Finding
 from autograd_doctor.formatting import listed, sentence
 from autograd_doctor.jacobians import Jacobians, compute_jacobians
+from autograd_doctor.memory import DispatchMode, operation_name
 from autograd_doctor.repair import Repair
 
 SECONDS = 1.0  # of computing, for the search and for verifying what it finds
-LENGTHS = 2  # that are changed, one at a time
+LENGTHS = 4  # that are changed, one at a time
 
 
 def with_search(
@@ -145,6 +146,9 @@ def _verified(
                 no_inputs = any(found.rule in FORWARD_RULES for found in found_there)
                 if no_inputs or (found_there and not _is_finite(changed, args, seed)):
                     continue  # these are no inputs for this Function
+                errors = {found.rule for found in found_there if found.severity == "error"}
+                if errors and _is_no_better(case, args, seed, finding, errors, known):
+                    continue
                 if has_error(found_there):
                     return None
                 if any(_is_new(found, known) for found in found_there):
@@ -165,10 +169,45 @@ def _verified(
     return Repair("", (), checked_on, removes, compute=compute, made=function)
 
 
+def _is_no_better(
+    case: Case,
+    args: Sequence[Any],
+    seed: int,
+    finding: Finding,
+    errors: Collection[str],
+    known: Collection[str],
+) -> bool:
+    """Whether the original has the same errors there, which it does not have on the example.
+
+    Where values are wrong anyway, only NaN and exceptions count.
+    """
+    before = {found.rule for found in _findings_on(case, args, seed)} - {finding.rule}
+    if RULES[finding.rule].family in VALUE_FAMILIES:
+        before &= {"backward-raises", "non-finite"}
+    return before.issuperset(errors) and before.isdisjoint(known)
+
+
 def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
-    """Whether forward returns finite values, as it does not if it divides by 0."""
-    run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
-    return not isinstance(run, Failure) and all(bool(out.isfinite().all()) for out in run.tensors)
+    """Whether forward returns finite values, and divides by no 0 on its way there."""
+    with _Quotients() as quotients:  # type: ignore[no-untyped-call]
+        run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
+    if isinstance(run, Failure) or not quotients.are_finite:
+        return False
+    return all(bool(out.isfinite().all()) for out in run.tensors)
+
+
+class _Quotients(DispatchMode):
+    """A block in which the results of all divisions are examined."""
+
+    are_finite = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if is_float(result) and operation_name(func) in ("div", "div_", "reciprocal", "rsqrt"):
+            self.are_finite = self.are_finite and bool(result.isfinite().all())
+        return result
 
 
 def _whole_numbers(case: Case, seed: int) -> set[str]:

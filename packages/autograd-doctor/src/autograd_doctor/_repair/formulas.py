@@ -1,0 +1,763 @@
+"""Find what an expression of backward would have to be, and the formula that is just that.
+
+Other edits are tried one by one. Here, two passes suffice for all expressions: backward runs once
+with a zero added to the value of each, and autograd tells how the gradients depend on these zeros.
+So it is known which values of an expression would make the gradients right, and thousands of
+formulas can be compared with them as plain numbers: products and quotients of what the method
+knows, matrix products, sums, masks, and what ``forward`` computes. Only those that fit are run.
+
+A few random projections stand for all elements of the gradients. The dependence is taken to be
+linear, as it is for most expressions. Where it is not, a formula is missed, or it fails when run.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import combinations_with_replacement, islice, product
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._execution.calls import USERS
+from autograd_doctor._repair.edits import Edit, Place, Scope, multiplied, parse
+
+KIND = "a formula"
+COST = 1.55  # of the simplest
+PROJECTIONS = 32  # with more than an expression has elements, some value of it fits, or none
+COMPARED = 5  # of the projections, for formulas
+MOST_NAMES = 12
+MOST_TERMS = 120
+MOST_ELEMENTS = 400  # of an expression; beyond this, the comparisons take too long
+MOST_TRIED = 24  # formulas that are run, for each set of gradients
+MOST_OF_ONE = 3  # formulas for one expression
+LEAST = 0.5  # that a formula costs which is not just one more factor
+MORE = 0.5  # that a formula may cost than the best one so far
+LONGEST = 60  # characters of a formula of forward
+HOLE = "__hole__"
+
+Frame = Mapping[str, Any]
+"""The names that a method knows at some place, and their values."""
+
+
+@dataclass(frozen=True)
+class Spot:
+    """An expression of backward, its value, and what was known when it was computed."""
+
+    place: Place
+    node: ast.expr
+    value: Tensor
+    zero: Tensor
+    frame: Frame
+
+
+@dataclass(frozen=True)
+class Term:
+    """An expression and its value."""
+
+    text: str
+    cost: float
+    value: Tensor
+
+    @property
+    def node(self) -> ast.expr:
+        """The expression as a new syntax tree."""
+        return parse(self.text)
+
+
+# --------------------------------------------------------------------------------------------------
+# Run backward once, with a zero added to every expression.
+# --------------------------------------------------------------------------------------------------
+
+
+class Holes:
+    """Adds a zero that requires grad to each value, and keeps what is known at its place."""
+
+    def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
+        self._places = places
+        self._seen: dict[int, Spot | None] = {}
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The edits that put a call of this in the place of each expression."""
+        return [Edit("", 0, place, self._call(k, node)) for k, (place, node) in self._numbered]
+
+    @property
+    def _numbered(self) -> Iterator[tuple[int, tuple[Place, ast.expr]]]:
+        return enumerate(self._places)
+
+    @staticmethod
+    def _call(number: int, node: ast.expr) -> ast.expr:
+        known = ast.Call(ast.Name("locals", ast.Load()), [], [])
+        return ast.Call(ast.Name(HOLE, ast.Load()), [ast.Constant(number), node, known], [])
+
+    def __call__(self, number: int, value: Any, frame: Frame) -> Any:
+        """Return a value with its zero added."""
+        is_tensor = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+        if not is_tensor or number in self._seen or value.numel() > MOST_ELEMENTS:
+            self._seen[number] = None  # it is no number, or is computed several times
+            return value
+        zero = torch.zeros_like(value).requires_grad_()
+        place, node = self._places[number]
+        self._seen[number] = Spot(place, node, value.detach().clone(), zero, dict(frame))
+        return value + zero
+
+    @property
+    def spots(self) -> Sequence[Spot]:
+        """The expressions that were computed once, in the order of the source, a whole first."""
+        return [spot for _, spot in sorted(self._seen.items()) if spot is not None]
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What some gradients lack, and how they depend on each spot, in random directions.
+
+    ``lacking`` has one number for each direction, ``slack`` how exactly it is known. ``weights``
+    holds, for each spot, one tensor like its value for each direction.
+    """
+
+    lacking: Tensor
+    slack: Tensor
+    weights: Mapping[int, Sequence[Tensor]]
+
+
+def projected(
+    spots: Sequence[Spot], pairs: Sequence[tuple[Tensor, Tensor, Tensor]]
+) -> Projected | None:
+    """Return what gradients lack and how they depend on the spots; ``None`` if they do not.
+
+    Args:
+        spots: Expressions of backward.
+        pairs: For each gradient what backward returned, the true value, and its tolerance.
+    """
+    rng = torch.Generator().manual_seed(0)
+    lacking, slack = torch.zeros(PROJECTIONS).double(), torch.zeros(PROJECTIONS).double()
+    weights: dict[int, list[Tensor]] = {}
+    for k in range(PROJECTIONS):
+        total = torch.zeros((), dtype=torch.float64)
+        for grad, truth, tolerance in pairs:
+            known = torch.isfinite(truth)
+            real = torch.view_as_real(grad) if grad.is_complex() else grad
+            along = torch.randn(real.shape, generator=rng, dtype=torch.float64)
+            wide = known.unsqueeze(-1) if grad.is_complex() else known
+            along = torch.where(wide, along, 0.0)
+            total = total + (along * torch.where(wide, real.double(), 0.0)).sum()
+            right = torch.view_as_real(truth) if truth.is_complex() else truth
+            right = torch.where(wide, right.double(), 0.0)
+            lacking[k] += (along * right).sum()
+            limits = torch.where(known, tolerance.double(), 0.0)
+            limits = limits.unsqueeze(-1) if grad.is_complex() else limits
+            slack[k] += (along.abs() * (limits + 1e-10 * right.abs())).sum()
+        if not total.requires_grad:
+            return None
+        lacking[k] -= total.detach()
+        found = torch.autograd.grad(
+            total, [spot.zero for spot in spots], retain_graph=True, allow_unused=True
+        )
+        for number, weight in enumerate(found):
+            if weight is not None and weight.isfinite().all():
+                weights.setdefault(number, []).append(weight.detach())
+    full = {number: part for number, part in weights.items() if len(part) == PROJECTIONS}
+    return Projected(lacking, slack, {n: part for n, part in full.items() if any(map(_any, part))})
+
+
+def _any(weight: Tensor) -> bool:
+    return bool(weight.any())
+
+
+# --------------------------------------------------------------------------------------------------
+# What formulas can be made of.
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Terms as rows of a matrix, each as many numbers as an expression has elements."""
+
+    terms: Sequence[Term]
+    matrix: Tensor
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A constant factor as a quotient of two texts, either of which may be empty."""
+
+    above: str
+    below: str
+    value: float
+    cost: float
+
+
+class Words:
+    """What formulas can be made of at one place.
+
+    Args:
+        frame: The names that are known there, with their values.
+        scope: The scope of backward.
+        written: Expressions of forward, which may be evaluated in the frame.
+        globals: The names of the module.
+        known: The values of expressions, shared by all places.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        scope: Scope,
+        written: Sequence[str],
+        globals: Mapping[str, Any],
+        known: dict[Any, Any],
+    ) -> None:
+        self._frame, self._scope, self._globals = dict(frame), scope, dict(globals)
+        self._written = written
+        self._known = known
+        self._rows: dict[Any, Rows] = {}
+        self.transpose = scope.transpose
+
+    def _value(self, text: str) -> Any:
+        code = _code(text)
+        key = text, *(id(self._frame.get(name)) for name in code.co_names)
+        if key not in self._known:
+            try:
+                with torch.no_grad():
+                    self._known[key] = eval(code, self._globals, self._frame)
+            except USERS:
+                self._known[key] = None
+        return self._known[key]
+
+    def rows(self, what: str, shape: Sequence[int], dtype: torch.dtype) -> Rows:
+        """Return terms that broadcast to a shape, as rows: ``terms``, ``masks``, ``products``."""
+        key = what, shape, dtype
+        if key not in self._rows:
+            self._rows[key] = _rows(getattr(self, what), shape, dtype)
+        return self._rows[key]
+
+    @cached_property
+    def named(self) -> Sequence[Term]:
+        """The tensors that have a name."""
+        found = []
+        for text in self._scope.names:
+            value = self._value(text)
+            if isinstance(value, Tensor) and value.numel() and _is_dense(value):
+                found.append(Term(text, 0.1, value.detach()))
+        return found[:MOST_NAMES]
+
+    @cached_property
+    def scalars(self) -> Sequence[Scalar]:
+        """The numbers that may be a constant factor."""
+        known: dict[str, tuple[float, float]] = {}
+        for text in (*self._scope.names, *self._scope.numbers):
+            value = self._value(text)
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                known[text] = float(value), 0.1
+                known[f"{text} ** 2"] = float(value) ** 2, 0.15
+                known[f"(1 - {text})"] = 1.0 - value, 0.3
+                known[f"({text} + 1)"] = value + 1.0, 0.4
+                known[f"({text} - 1)"] = value - 1.0, 0.3
+        lengths = {length for term in self.named for length in term.value.shape}
+        for number in (2, 3, 4):
+            if not lengths & {number, number + 1}:  # which would be right for this shape alone
+                known.setdefault(str(number), (float(number), 0.15))
+        for term in self.named:
+            shape = term.value.shape
+            for dim, length in enumerate(shape):
+                at = dim - len(shape) if dim == len(shape) - 1 else dim
+                known.setdefault(f"{term.text}.shape[{at}]", (float(length), 0.3))
+                known.setdefault(f"({term.text}.shape[{at}] - 1)", (length - 1.0, 0.4))
+            if len(shape) > 1:
+                known.setdefault(f"{term.text}.numel()", (float(term.value.numel()), 0.3))
+        usable = {t: it for t, it in known.items() if it[0] not in (0.0, 1.0, -1.0)}
+        single = [
+            *(Scalar(text, "", value, cost) for text, (value, cost) in usable.items()),
+            *(Scalar("", text, 1 / value, cost) for text, (value, cost) in usable.items()),
+        ]
+        both = [
+            Scalar(above, below, a / b, c + d + 0.2)
+            for (above, (a, c)), (below, (b, d)) in product(usable.items(), repeat=2)
+            if above != below
+        ]
+        return [*single, *both]
+
+    @cached_property
+    def masks(self) -> Sequence[Term]:
+        """Conditions on elements, as 0 and 1."""
+        texts = dict.fromkeys(it for text in self._written for it in _conditions(text))
+        found = [*((text, 0.4) for text in texts), *((term.text, 0.1) for term in self.named)]
+        values = ((text, cost, self._value(text)) for text, cost in found)
+        masks = [
+            Term(text, cost, value)
+            for text, cost, value in values
+            if isinstance(value, Tensor) and value.dtype == torch.bool and value.dim()
+        ]
+        both = [
+            Term(f"({a.text}) & ({b.text})", a.cost + b.cost + 0.1, a.value & b.value)
+            for a, b in combinations_with_replacement(masks[:6], 2)
+            if a is not b and a.value.shape == b.value.shape
+        ]
+        return [*masks, *both]
+
+    @cached_property
+    def terms(self) -> Sequence[Term]:
+        """Expressions of one or two names, the simple ones first."""
+        floats = [term for term in self.named if _is_inexact(term.value)]
+        found = [*floats]
+        for text in self._written:
+            value = self._value(text)
+            if isinstance(value, Tensor) and value.numel() and _is_inexact(value):
+                found.append(Term(text, 0.3 + 0.005 * len(text), value))
+        for term in floats:
+            for pattern, cost in UNARY:
+                text = pattern.format(term.text)
+                value = self._value(text)
+                if isinstance(value, Tensor):
+                    found.append(Term(text, 0.1 + cost, value))
+        for mask in self.masks[:MOST_NAMES]:
+            whole = mask.text if mask.text.isidentifier() else f"({mask.text})"
+            for call, cost in (("sum()", 0.3), ("sum(-1, keepdim=True)", 0.3)):
+                value = self._value(f"{whole}.{call}")
+                if isinstance(value, Tensor):
+                    found.append(Term(f"{whole}.{call}", mask.cost + cost, value.double()))
+        if self._scope.mentions(r"range\(|cum|scan|roll"):
+            for term in floats:
+                for pattern in EARLIER:
+                    text = pattern.format(term.text)
+                    value = self._value(text)
+                    if isinstance(value, Tensor):
+                        found.append(Term(text, 0.5, value))
+        numbers = ((name, self._value(name)) for name in self._scope.names)
+        found += [
+            Term(name, 0.1, torch.tensor(float(value), dtype=torch.float64))
+            for name, value in numbers
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        return sorted(found, key=lambda term: term.cost)[:MOST_TERMS]
+
+    @cached_property
+    def products(self) -> Sequence[Term]:
+        """Matrix products of two names, and sums over products of them."""
+        floats = [term for term in self.named if _is_inexact(term.value)]
+        found = []
+        if self._scope.mentions(r"@|matmul|mm\(|einsum|linear"):
+            for one, other in product([t for t in floats if t.value.dim() > 1], repeat=2):
+                for a, b in product(("", f".{self._scope.transpose}"), repeat=2):
+                    text = f"{one.text}{a} @ {other.text}{b}"
+                    value = self._value(text)
+                    if isinstance(value, Tensor):
+                        found.append(Term(text, 0.5 + 0.1 * len(a + b), value))
+        for one, other in combinations_with_replacement(floats, 2):
+            pair = f"({one.text} * {other.text})" if one is not other else f"{one.text} ** 2"
+            for call, cost in SUMS:
+                text = f"({pair}).{call}" if one is other else f"{pair}.{call}"
+                value = self._value(text)
+                if isinstance(value, Tensor):
+                    found.append(Term(text, 0.5 + cost, value))
+        for term in floats:
+            for call, cost in SUMS:
+                value = self._value(f"{term.text}.{call}")
+                if isinstance(value, Tensor):
+                    found.append(Term(f"{term.text}.{call}", 0.3 + cost, value))
+        return found
+
+
+@lru_cache(maxsize=4096)
+def _code(text: str) -> CodeType:
+    return compile(text, "<formula>", "eval")
+
+
+UNARY = (
+    ("(1 - {})", 0.1),
+    ("(1 + {})", 0.2),
+    ("{} ** 2", 0.1),
+    ("(1 - {} ** 2)", 0.2),
+    ("{} ** 3", 0.4),
+    ("{}.abs()", 0.3),
+    ("{}.sign()", 0.2),
+    ("{}.sqrt()", 0.4),
+    ("{}.exp()", 0.4),
+    ("{}.sigmoid()", 0.4),
+    ("{}.log()", 0.4),
+    ("{}.mT", 0.2),
+    ("{}.flip(0)", 0.5),
+    ("{}.flip(-1)", 0.5),
+)
+EARLIER = (  # what a recurrence had one step before
+    "torch.cat([torch.zeros_like({0}[:1]), {0}[:-1]])",
+    "torch.cat([torch.zeros_like({0}[..., :1]), {0}[..., :-1]], -1)",
+)
+SUMS = (
+    ("sum(-1, keepdim=True)", 0.1),
+    ("sum(0)", 0.1),
+    ("sum(-1)", 0.1),
+    ("sum()", 0.1),
+    ("sum(0, keepdim=True)", 0.2),
+    ("sum(1, keepdim=True)", 0.2),
+)
+
+
+def _is_dense(value: Tensor) -> bool:
+    return value.layout == torch.strided and not value.is_quantized
+
+
+def _is_inexact(value: Tensor) -> bool:
+    return _is_dense(value) and (value.is_floating_point() or value.is_complex())
+
+
+def _conditions(text: str) -> Iterator[str]:
+    """Yield the conditions under which a formula of forward has a slope: ``x > 0`` of a relu."""
+    node = parse(text)
+    match node:
+        case ast.Compare():
+            yield text
+        case ast.Call(ast.Attribute(value, call), args, keywords):
+            given = [ast.unparse(it) for it in args]
+            named = {it.arg: ast.unparse(it.value) for it in keywords if it.arg}
+            if ast.unparse(value) not in MODULES:
+                given = [ast.unparse(value), *given]
+            subject = f"({given[0]})" if given and " " in given[0] else "".join(given[:1])
+            if call in ("relu", "relu_") and given:
+                yield f"{subject} > 0"
+            if call in ("clamp", "clip", "clamp_min", "clamp_max", "hardtanh") and given:
+                low = named.get("min", given[1] if len(given) > 1 and call != "clamp_max" else "")
+                high = named.get("max", given[2] if len(given) > 2 else "")
+                if call == "clamp_max":
+                    high = given[1] if len(given) > 1 else high
+                if low and low != "None":
+                    yield f"{subject} > {low}"
+                if high and high != "None":
+                    yield f"{subject} < {high}"
+            if call in ("abs", "sign") and given:
+                yield f"{subject} > 0"
+            if call in ("maximum", "minimum") and len(given) > 1:
+                yield f"{subject} {'>' if call == 'maximum' else '<'} {given[1]}"
+
+
+MODULES = ("torch", "F", "math", "torch.nn.functional")
+# Calls that draw numbers, write, or leave PyTorch: a formula does not contain them.
+NOT_PURE = re.compile(
+    "bernoulli|multinomial|.*dropout|gumbel_softmax|rrelu|item|tolist|numpy|backward|register_hook"
+    "|retain_grad|requires_grad|cpu|cuda|to|type|share_memory|record_stream|detach|save|load"
+)
+
+
+def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
+    """Return the expressions that some methods compute, also with their names written out."""
+    found: dict[str, None] = {}
+    for tree in trees:
+        defined = _definitions(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.BinOp | ast.Call | ast.UnaryOp | ast.Compare | ast.Subscript):
+                for text in _written_out(node, defined):
+                    if len(text) <= LONGEST:
+                        found[text] = None
+    return [*found]
+
+
+def _definitions(tree: ast.FunctionDef) -> Mapping[str, ast.expr]:
+    """Return what the names stand for that are assigned once."""
+    assigned: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign([ast.Name(name)], value):
+                assigned.setdefault(name, []).append(value)
+            case ast.AugAssign(ast.Name(name)) | ast.For(ast.Name(name)):
+                assigned.setdefault(name, []).extend([ast.Constant(0), ast.Constant(0)])
+    return {name: values[0] for name, values in assigned.items() if len(values) == 1}
+
+
+def _written_out(node: ast.expr, defined: Mapping[str, ast.expr]) -> Iterator[str]:
+    text = ast.unparse(node)
+    for _ in range(3):
+        if not _is_pure(node):
+            return
+        yield text
+        node = _Inlined(defined).visit(parse(text))
+        longer = ast.unparse(node)
+        if longer == text or len(longer) > LONGEST:
+            return
+        text = longer
+
+
+class _Inlined(ast.NodeTransformer):
+    def __init__(self, defined: Mapping[str, ast.expr]) -> None:
+        self._defined = defined
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._defined.get(node.id, node)
+
+
+def _is_pure(node: ast.expr) -> bool:
+    """Whether an expression calls only operations of PyTorch, and none with an effect."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda):
+            return False
+        if isinstance(part, ast.Call):
+            func = part.func
+            if not isinstance(func, ast.Attribute):
+                return False
+            name = func.attr
+            if ast.unparse(func.value) == "math":
+                continue
+            known = hasattr(Tensor, name) or hasattr(torch.nn.functional, name)
+            if not known or name.endswith("_") or name.startswith("_") or NOT_PURE.fullmatch(name):
+                return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------
+# Compare formulas with what is lacking.
+# --------------------------------------------------------------------------------------------------
+
+
+def formulas(
+    spots: Sequence[Spot],
+    found: Projected,
+    words: Callable[[Spot], Words],
+) -> Iterator[Edit]:
+    """Yield edits of single expressions that make the projections right, the simple ones first."""
+    edits: list[tuple[float, Edit]] = []
+    for number, weights in _different(spots, found.weights):
+        spot = spots[number]
+        if not _can_help(spot, weights, found):
+            continue
+        limit = min((cost for cost, _ in edits), default=math.inf) + MORE
+        fitting = sorted(_fitting(spot, weights, found, words(spot), limit), key=lambda it: it[0])
+        for cost, node in fitting[:MOST_OF_ONE]:
+            edits.append((cost, Edit(KIND, COST + cost, spot.place, node)))
+    edits.sort(key=lambda it: it[0])
+    yield from (edit for _, edit in islice(edits, MOST_TRIED))
+
+
+def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
+    """Whether some value of an expression makes the projections right, as far as they tell."""
+    if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
+        return True
+    along = torch.stack([weight.double().reshape(-1) for weight in weights])
+    best = along @ (torch.linalg.pinv(along) @ found.lacking)
+    room = 10 * found.slack + 1e-8 * (found.lacking.abs().max() + 1e-30)
+    return bool(((best - found.lacking).abs() <= room).all())
+
+
+def _different(
+    spots: Sequence[Spot], weights: Mapping[int, Sequence[Tensor]]
+) -> Iterator[tuple[int, Sequence[Tensor]]]:
+    """Yield one of those spots for which the same formulas fit: where a value is computed."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    for number, weight in weights.items():
+        value = spots[number].value
+        if not any(
+            value.shape == other.shape and torch.equal(value, other) and torch.equal(weight[0], it)
+            for other, it in seen
+        ):
+            seen.append((value, weight[0]))
+            yield number, weight
+
+
+def _fitting(
+    spot: Spot, weights: Sequence[Tensor], found: Projected, words: Words, limit: float
+) -> Iterator[tuple[float, ast.expr]]:
+    shape = spot.value.shape
+    wide = torch.complex128 if spot.value.is_complex() else torch.float64
+
+    itself = spot.value.to(wide).reshape(1, -1)
+    along = torch.stack([w.to(wide).reshape(-1) for w in weights[:COMPARED]]).conj()
+    lacking, slack = found.lacking[:COMPARED], found.slack[:COMPARED]
+    to_replace = lacking + (along @ itself[0]).real
+    terms, masks = (words.rows(what, shape, wide) for what in ("terms", "masks"))
+    one = Term("", 0.0, torch.ones(()))
+    ones = torch.ones_like(itself)
+    factors = Rows([one, *terms.terms], torch.cat([ones, terms.matrix]))
+    with_masks = Rows([*factors.terms, *masks.terms], torch.cat([factors.matrix, masks.matrix]))
+    compare = _Comparison(along, slack, words.scalars)
+
+    # The expression itself, or what is left of it after a projection, times or over a factor.
+    own = ast.unparse(spot.node)
+    for _, factor, scalar, over in compare.products(Rows([one], itself), with_masks, to_replace):
+        if factor.text or scalar:
+            yield (
+                factor.cost + _cost(scalar),
+                _product(spot.node, factor, scalar, over),
+            )
+    if limit < LEAST:
+        return
+    bases = [term for term in _projections(spot, words) if term.value.shape == shape]
+    if bases:
+        known = Rows(bases, torch.stack([term.value.to(wide).reshape(-1) for term in bases]))
+        for base, factor, scalar, over in compare.products(known, factors, to_replace):
+            yield (
+                base.cost + factor.cost + _cost(scalar),
+                _product(base.node, factor, scalar, over),
+            )
+    # Something added or subtracted, or in its place.
+    sums = words.rows("products", shape, wide)
+    left = Rows([*factors.terms[1:], *sums.terms], torch.cat([factors.matrix[1:], sums.matrix]))
+    for target, added in ((lacking, True), (to_replace, False)):
+        for base, factor, scalar, over in compare.products(left, with_masks, target):
+            if base.text == own and not added:
+                continue
+            cost = base.cost + factor.cost + _cost(scalar) + (0.45 if added else 0.55)
+            node = _product(base.node, factor, scalar, over)
+            yield cost, _sum(spot.node, node) if added else node
+    # Another value where a condition holds.
+    for mask, row in zip(masks.terms, masks.matrix, strict=True):
+        keep, rest = row.to(wide), 1 - row.to(wide)
+        for here, inside in ((keep, True), (rest, False)):
+            missing = to_replace - ((along * here) @ itself[0]).real
+            others = Rows(factors.terms, factors.matrix * (1 - here))
+            for base, _, scalar, _ in compare.products(others, Rows([one], ones), missing):
+                if base.text or not scalar:
+                    value = base.node if base.text else parse("1.0")
+                    value = _product(value, one, scalar, over=False)
+                    order = [spot.node, value] if inside else [value, spot.node]
+                    call = ast.Attribute(parse("torch"), "where", ast.Load())
+                    yield (
+                        mask.cost + base.cost + _cost(scalar) + 0.6,
+                        ast.Call(call, [mask.node, *order], []),
+                    )
+
+
+def _rows(terms: Sequence[Term], shape: Sequence[int], dtype: torch.dtype) -> Rows:
+    kept, values = [], []
+    for term in terms:
+        value = term.value
+        if value.is_complex() and not dtype.is_complex:
+            continue
+        if value.dim() and value.dim() == len(shape) - 1 and value.shape == shape[:-1]:
+            kept.append(Term(f"{term.text}.unsqueeze(-1)", term.cost + 0.1, value))
+            values.append(value.unsqueeze(-1).to(dtype).expand(shape).reshape(-1))
+        if _broadcasts(value.shape, shape):
+            kept.append(term)
+            values.append(value.to(dtype).expand(shape).reshape(-1))
+    count = math.prod(shape)
+    return Rows(kept, torch.stack(values) if values else torch.zeros(0, count, dtype=dtype))
+
+
+def _broadcasts(shape: Sequence[int], into: Sequence[int]) -> bool:
+    """Whether a shape broadcasts to another one, which stays as it is."""
+    pairs = zip(reversed(shape), reversed(into), strict=False)
+    return len(shape) <= len(into) and all(a in (1, b) for a, b in pairs)
+
+
+def _projections(spot: Spot, words: Words) -> Iterator[Term]:
+    """Yield what is left of an expression if its mean, or a part along a tensor, is subtracted."""
+    value = spot.value
+    names = [
+        t for t in words.named if _is_inexact(t.value) and _broadcasts(t.value.shape, value.shape)
+    ]
+    own = ast.unparse(spot.node)
+    bare = own if isinstance(spot.node, ast.Name) else f"({own})"
+    for dim in range(value.dim()):
+        at = dim - value.dim() if dim == value.dim() - 1 else dim
+        for call in ("sum", "mean"):
+            less = getattr(value, call)(dim, keepdim=True)
+            yield Term(f"{own} - {bare}.{call}({at}, keepdim=True)", 0.5, value - less)
+        for one in names:
+            total = (value * one.value).sum(dim, keepdim=True)
+            average = total / value.shape[dim]
+            for call, part in (("sum", total), ("mean", average)):
+                text = f"({bare} * {one.text}).{call}({at}, keepdim=True)"
+                yield Term(f"{own} - {text}", 0.6, value - part)
+                for other in names:
+                    yield Term(f"{own} - {other.text} * {text}", 0.6, value - other.value * part)
+    if value.dim() > 1 and value.shape[-1] == value.shape[-2]:
+        yield Term(f"{own} + {bare}.{words.transpose}", 0.5, value + value.mT)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    along: Tensor  # one row for each direction
+    slack: Tensor
+    scalars: Sequence[Scalar]
+
+    @cached_property
+    def _sorted(self) -> tuple[Tensor, Sequence[Scalar]]:
+        known = sorted(self.scalars, key=lambda it: it.value)
+        return torch.tensor([it.value for it in known], dtype=torch.float64), known
+
+    def products(
+        self, bases: Rows, factors: Rows, target: Tensor
+    ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
+        """Yield a base, a factor, a constant, and whether the factor divides, which fit a target.
+
+        The constant is ``None`` if it is 1. It is -1 if the text of its numerator is ``-1``.
+        """
+        if not bases.terms or not factors.terms:
+            return
+        usable = (factors.matrix != 0).all(1)
+        usable[0] = False  # nobody divides by 1
+        inverse = torch.where(usable[:, None], 1 / factors.matrix, 0.0)
+        both = torch.cat([factors.matrix, inverse]).T
+        room = 2 * (self.slack + 1e-10 * target.abs())
+        got = torch.stack([((bases.matrix * row) @ both).real for row in self.along[:2]])
+        one, other = target[:2, None, None] / got
+        limits = room[0] / got[0].abs() + room[1] / got[1].abs() + 2e-9 * one.abs()
+        close = ((one - other).abs() <= limits) & (got.abs() > 1e-12).all(0)
+        count = len(factors.terms)
+        costs = [term.cost for term in factors.terms]
+        pairs = [
+            (bases.terms[i].cost + costs[j % count], i, j) for i, j in close.nonzero().tolist()
+        ]
+        most = MOST_OF_ONE
+        for _, i, j in sorted(pairs):
+            k, over = j % count, j >= count
+            values = (self.along @ (bases.matrix[i] * both[:, j])).real
+            ratio = target / values
+            within = room / values.abs() + 1e-9 * ratio.abs()
+            low, high = float((ratio - within).max()), float((ratio + within).min())
+            if low <= high:
+                for scalar in islice(self._scalar(low, high), 1):
+                    yield bases.terms[i], factors.terms[k], scalar, over
+                    most -= 1
+                if not most:
+                    return
+
+    def _scalar(self, low: float, high: float) -> Iterator[Scalar | None]:
+        """Yield the simplest constants between two numbers."""
+        if low <= 1 <= high:
+            yield None
+        if low <= -1 <= high:
+            yield Scalar("-1", "", -1.0, 0.1)
+        values, known = self._sorted
+        for sign in (1, -1):
+            a, b = sorted((sign * low, sign * high))
+            first = int(torch.searchsorted(values, a))
+            last = int(torch.searchsorted(values, b, right=True))
+            for it in sorted(known[first:last], key=lambda it: it.cost)[:1]:
+                yield (
+                    it if sign > 0 else Scalar(f"-{it.above or '1'}", it.below, -it.value, it.cost)
+                )
+
+
+def _cost(scalar: Scalar | None) -> float:
+    return 0.0 if scalar is None else scalar.cost
+
+
+def _product(node: ast.expr, factor: Term, scalar: Scalar | None, over: bool) -> ast.expr:
+    """Return a product of an expression, a factor and a constant."""
+    if factor.text:
+        node = ast.BinOp(node, ast.Div() if over else ast.Mult(), factor.node)
+    if scalar is None:
+        return node
+    above = scalar.above
+    if above.startswith("-"):
+        node, above = ast.UnaryOp(ast.USub(), node), above.removeprefix("-")
+    if above.isdecimal() and above != "1":
+        node = multiplied(parse(above), node)
+    elif above and above != "1":
+        node = ast.BinOp(node, ast.Mult(), parse(above))
+    if scalar.below:
+        node = ast.BinOp(node, ast.Div(), parse(scalar.below))
+    return node
+
+
+def _sum(one: ast.expr, other: ast.expr) -> ast.expr:
+    if isinstance(other, ast.UnaryOp) and isinstance(other.op, ast.USub):
+        return ast.BinOp(one, ast.Sub(), other.operand)
+    match other:
+        case ast.BinOp(ast.UnaryOp(ast.USub(), value), op, rest):
+            return ast.BinOp(one, ast.Sub(), ast.BinOp(value, op, rest))
+    return ast.BinOp(one, ast.Add(), other)
