@@ -8,7 +8,7 @@
 # learn to write both methods, and to test that the gradient is right.
 #
 # **You will** check your installation, repair your first Function, and try the grader and a live
-# picture. **You need** to have trained a PyTorch model before. **It takes** about 15 minutes.
+# picture. **You need** to have trained a PyTorch model before. **It takes** about 20 minutes.
 #
 # Every lesson is a notebook. To run a cell, click on it and press Shift+Enter.
 
@@ -207,7 +207,7 @@ knowledge_check("00")
 # looking things up.
 #
 # **Only 90 minutes?** This route is the shortest way to a Function that you have tested. In each
-# lesson, first run the cells above the first heading.
+# lesson, first run the two code cells at the top.
 #
 # <!-- route -->
 # - **Lesson 01:** read *Your first Function*, *What backward is asked for*, *Exercise 1: square*,

@@ -390,9 +390,9 @@ print("g + h", backward(g + h))
 #
 # *Extra: step through a backward pass in a picture, as in lesson 00.*
 #
-# The next picture shows a graph with three operations. A square takes $x = 2$, a clipped ReLU takes
-# $y = 3$, and the loss is the sum of the two results. The square and the clipped ReLU are custom
-# Functions from the course package.
+# The next picture shows a graph with three operations. A square takes $x = 2$. A clipped ReLU,
+# $\min(\max(y, 0), 6)$, takes $y = 3$. The loss is the sum of the two results. The square and the
+# clipped ReLU are custom Functions from the course package.
 
 
 # %%
@@ -721,8 +721,9 @@ s.sum().backward()
 # %% [markdown]
 # ## From the formula to the proof
 #
-# A joystick should ignore small movements. Its *dead zone* subtracts everything up to a width $w$
-# on both sides, $y = x - \min(\max(x, -w), w)$, and passes the gradient outside of the zone:
+# A joystick should ignore small movements. In its *dead zone*, $|x| \le w$, the output is 0.
+# Outside of it, $x$ moves toward 0 by $w$. In one formula, this is $y = x - \min(\max(x, -w), w)$.
+# The gradient passes only outside of the zone:
 #
 # $$\frac{\partial L}{\partial x} =
 # \begin{cases} g & |x| > w \\ 0 & \text{otherwise.}\end{cases}$$
@@ -1098,9 +1099,9 @@ function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 # %% [markdown]
 # ## A test for your own project
 #
-# The next cell needs only PyTorch, so you can copy it into the tests of your own project. The first
-# dimension of `x` is the batch. `check_gradients` runs `gradcheck` and then tests what `gradcheck`
-# leaves out.
+# The next cell needs only PyTorch, so you can copy it into the tests of your own project. It is for
+# a Function with one output, and the first dimension of `x` is the batch. `check_gradients` runs
+# `gradcheck` and then tests what `gradcheck` leaves out.
 
 # %%
 import torch
@@ -1186,7 +1187,7 @@ knowledge_check("01")
 # | return | one value for each argument, in order, in the input's shape |
 # | save | the output if it determines the derivative, else the input; a mask is a byte an element |
 # | several outputs | one `grad_output` each; an unused one arrives as zeros; contributions add up |
-# | at a kink | the slope of minimum norm, or another convention that you document |
+# | at a kink | the slope closest to 0, or another convention that you document |
 # | test with | `gradcheck`: float64, few elements, each side of each kink, every optional path |
 # | and then | `diagnose`: linear in $g$, shapes before autograd sums, the mistake by name |
 # | one at a time | check each Function before you write the next |
