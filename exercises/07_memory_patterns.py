@@ -239,7 +239,7 @@ def d(x):
 
 
 # %% [markdown]
-# **Write** the four numbers, in the order a, b, c, d. Predict the numbers first, and run the programs afterwards.
+# **Write** the four numbers, in the order a, b, c, d. Predict the numbers first. Then run the programs.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-saved-bytes", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]

@@ -609,7 +609,7 @@ print("gradcheck with a shift:   ", gradcheck(ScaleShift.apply, (x, scale, shift
 print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 
 # %% [markdown]
-# We check both ways of calling the Function, because each of them takes another branch.
+# We check the Function with a shift and without one, because each call takes another branch.
 #
 # `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. It has no
 # entry for an argument that was left out. You may skip the other gradients to save time. If you

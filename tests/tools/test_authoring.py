@@ -273,7 +273,7 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert (
         "| | **Core path** | **0 hours** | **0 hours** | |\n"
         "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 5 "
-        "| [1 exercise](exercises/01_sample.ipynb), 5 |" in readme
+        "| [1 exercise](exercises/01_sample.ipynb), 3 |" in readme
     )
 
 
