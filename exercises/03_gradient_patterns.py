@@ -18,7 +18,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Where an exercise forbids a built-in, the grader watches the operations that run, so another name for the built-in does not help.
 #
-# 17 points, about 100 minutes (10 of them for the optional exercises).
+# 17 points, about 97 minutes (9 of them for the optional exercises).
 #
 # You can do the exercises in any order. If you are stuck, call `hint("swish")` in a new cell. The first hint is a nudge, the second one gives the idea, and the third one almost gives the answer.
 
@@ -285,7 +285,7 @@ for sentence in (0, 1):
 print("with the right gradient: 0.35 and 0.01")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if this Function and a correct one give different results.
 #
 # - **a** Compare the output for a padded sentence with the mean of its real tokens.
 # - **b** Run `gradcheck` on a batch without padding.

@@ -16,7 +16,7 @@
 # - `ctx.save_for_backward` saves all tensors that `backward` needs. Store numbers as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
-# 18 points, about 90 minutes.
+# 18 points, about 87 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -251,7 +251,7 @@ for start in (0.1, 0.5):
     print(f"start {start}: x = {x.item():.1f} and a loss of {loss.item():.1f} after 20 steps")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. All experiments use $\alpha = 1$.
+# Which line is wrong, and which experiment shows it? `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if this Function and a correct one give different results. All experiments use $\alpha = 1$.
 #
 # - **a** Run `gradcheck` at x = −1, 0.5 and 2.
 # - **b** Compare both gradients with those of the surrogate at x = −1, 0.4, 0.6 and 2.

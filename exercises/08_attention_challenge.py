@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
-# 22 points, about 185 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
+# 22 points, about 184 minutes (80 of them for the exercises with ★, which need an *extra* section). At the end, a leaderboard compares your tiers with PyTorch's own attention.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -172,7 +172,7 @@ for step in range(1, 61):
         print(f"step {step}: loss {loss.item():.3f}, sharpness {sharpness.item():.0f}")
 
 # %% [markdown]
-# **Write** the number of the wrong line and the letter of the experiment that shows it, for example `"1a"`. An experiment shows the mistake if a correct Function gives a different result.
+# **Write** the number of the wrong line and the letter of the experiment that shows it, for example `"1a"`. An experiment shows the mistake if this Function and a correct one give different results.
 #
 # - **a** Run `gradcheck` on normally distributed inputs.
 # - **b** Multiply `q` by 1,000, and check that all gradients are finite.

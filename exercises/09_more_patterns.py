@@ -16,7 +16,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in under another name.
 #
-# 16 points, about 115 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives the answer.
+# 16 points, about 111 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

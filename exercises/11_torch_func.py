@@ -11,7 +11,7 @@
 #
 # **Constraints for every Function:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
 #
-# 11 points, about 55 minutes.
+# 11 points, about 54 minutes.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

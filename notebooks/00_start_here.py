@@ -8,7 +8,7 @@
 # learn to write both methods, and to test that the gradient is right.
 #
 # **You will** check your installation, repair your first Function, and try the grader and a live
-# picture. **You need** to have trained a PyTorch model before. **It takes** about 15 minutes.
+# picture. **You need** to have trained a PyTorch model before. **It takes** about 20 minutes.
 #
 # Every lesson is a notebook. To run a cell, click on it and press Shift+Enter.
 
@@ -108,7 +108,7 @@ grade("square", NotYet)
 # | Enter or a click | open the node, with its values and what its Function saved |
 # | Esc | close the node |
 #
-# If you prefer the mouse, use the buttons below the picture.
+# You can also use the buttons below the picture.
 
 # %%
 import torch
@@ -180,9 +180,9 @@ knowledge_check("00")
 # | --- | --- | --- |
 # | | **Core path** | |
 # | 00 | [Start here](00_start_here.ipynb) | installation, grader, widgets |
-# | 01 | [A Function from end to end](01_template.ipynb) | write and test a Function |
-# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what `ctx` saves, common mistakes |
-# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | copies and sums, products, softmax |
+# | 01 | [A Function from end to end](01_template.ipynb) | 7 |
+# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | 10 |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | 15 |
 # | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | find bugs in existing code |
 # | 05 | [The straight-through estimator](05_straight_through.ipynb) | gradients of steps |
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | right second derivatives |
@@ -202,9 +202,26 @@ knowledge_check("00")
 # an exercise notebook with the same number. The notebooks contain the outputs, so you can also read
 # a lesson without running it.
 #
-# In each lesson, most sections are core sections. Some are marked as *extra*. Read them when you
-# need them. An exercise that needs one is marked with a star (★) and tells you which section to
-# read. Sections that are marked as *reference* are for looking things up.
+# Some sections are marked as *extra*. Read them when you need them. An exercise or a question that
+# needs one has a star (★) and names the section. Sections that are marked as *reference* are for
+# looking things up.
+#
+# **Only 90 minutes?** This route is the shortest way to a Function that you have tested. In each
+# lesson, first run the two code cells at the top.
+#
+# <!-- route -->
+# - **Lesson 01:** read *Your first Function*, *What backward is asked for*, *Exercise 1: square*,
+#   *A function that autograd cannot differentiate*, *What goes where on ctx*, *What backward
+#   returns*, *A third method: setup_context*, *A template with an optional argument*, *Train it
+#   in a module*, *What gradcheck cannot see*, *A test for your own project* (30 minutes). Solve
+#   *Square* (7 minutes).
+# - **Lesson 02:** read *A swing that does not go up*, *Separate forward and setup_context*,
+#   *Exercise 1: snake* (15 minutes). Solve *Snake* (10 minutes).
+# - **Lesson 03:** read *Copies forward, sums backward*, *Broadcasting is a copy*, *Exercise 2:
+#   multiply with broadcasting* (15 minutes). Solve *Multiply with broadcasting* (15 minutes).
+#
+# Together, this takes about 92 minutes.
+# <!-- /route -->
 #
 # Two pages help you while you work: the [cheat sheet](../docs/cheat_sheet.html)
 # ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).

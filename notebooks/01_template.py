@@ -10,7 +10,7 @@
 #
 # **You need** to know the chain rule and to have written a PyTorch training loop yourself.
 #
-# **It takes** about 60 minutes; the *extra* sections take another 25. There are two
+# **It takes** about 60 minutes; the *extra* sections take another 30. There are two
 # exercises in the lesson itself. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
@@ -37,11 +37,22 @@ import math
 import warnings
 
 import torch
+from torch import nn
 from torch.autograd import Function, grad, gradcheck
 from torch.nn.functional import leaky_relu, relu6
 
 from autograd_course import diagnose, functions, grade, gradient_flow, hint  # noqa: F401
-from autograd_course.lesson import BLUE, GRAY, GREEN, ORANGE, figure, note, predict, vote
+from autograd_course.lesson import (
+    BLUE,
+    GRAY,
+    GREEN,
+    ORANGE,
+    figure,
+    note,
+    predict,
+    show_error,
+    vote,
+)
 from autograd_course.visualize import function_lab, knowledge_check
 
 # %% [markdown]
@@ -377,9 +388,11 @@ print("g + h", backward(g + h))
 # %% [markdown]
 # ## See it flow
 #
-# The next picture shows a graph with three operations. A square takes $x = 2$, a clipped ReLU takes
-# $y = 3$, and the loss is the sum of the two results. The square and the clipped ReLU are custom
-# Functions from the course package.
+# *Extra: step through a backward pass in a picture, as in lesson 00.*
+#
+# The next picture shows a graph with three operations. A square takes $x = 2$. A clipped ReLU,
+# $\min(\max(y, 0), 6)$, takes $y = 3$. The loss is the sum of the two results. The square and the
+# clipped ReLU are custom Functions from the course package.
 
 
 # %%
@@ -395,8 +408,6 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # factor. `loss.backward()` does exactly this in a network of any size.
 #
 # ### Two things to try
-#
-# *Extra: experiments with the picture.*
 #
 # Drag $y$ below zero. Which factor becomes zero, and which gradient no longer arrives? Then end the
 # cell with `gradient_flow(lambda x: loss(x, x), torch.tensor(2.0))`. It sends one input into both
@@ -416,8 +427,7 @@ gradient_flow(loss, torch.tensor(2.0), torch.tensor(3.0))
 # If the forward is a composition of PyTorch operations and none of these reasons applies, leave it
 # to autograd. Its derivatives have been tested for years, and yours can only equal them. Yours does
 # not automatically save memory, either, as lesson 07 shows. To clip a gradient at one place, a hook
-# is enough: `y.register_hook(lambda g: g.clamp(-1, 1))`. A kernel that `torch.compile` should see
-# as one operation needs a custom operator (lesson 12).
+# is enough: `y.register_hook(lambda g: g.clamp(-1, 1))`.
 
 # %% [markdown]
 # ## Anatomy
@@ -472,11 +482,12 @@ print("next: ", y.grad_fn.next_functions[0][0].name(), "– the leaf, where grad
 #
 # `backward` returns one value for each argument of `forward` after `ctx`, in the same order. Each
 # value is a gradient with exactly the input's shape, or `None` for an argument that has no
-# gradient. A number never has a gradient. If the shape is wrong, autograd either raises an error or
-# sums the gradient to the input's shape without a message.
+# gradient. A number never has a gradient. If you return `None` for a parameter, PyTorch raises no
+# error, and the parameter never learns.
 #
-# If `backward` returns fewer values, PyTorch raises `returned an incorrect number of gradients
-# (expected 2, got 1)`.
+# If the shape is wrong, autograd sums the gradient to the input's shape without a message. It
+# raises an error only if broadcasting cannot explain the shape. If `backward` returns too few
+# values, PyTorch raises `returned an incorrect number of gradients (expected 2, got 1)`.
 #
 # #### Three mistakes
 #
@@ -533,12 +544,32 @@ class ScaleReturnsOneValue(Scale):
 ScaleReturnsOneValue.apply(x, 2.0).sum().backward()
 
 # %% [markdown]
+# ### A third method: setup_context
+#
+# For new code, PyTorch recommends a `forward` without `ctx`. A third method, `setup_context`, saves
+# what `backward` needs. You will write three methods from lesson 02 on.
+
+
+# %%
+class StretchInThree(Stretch):  # with the same backward
+    @staticmethod
+    def forward(force):
+        return stretch(force)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # inputs is a tuple
+        ctx.save_for_backward(output)
+
+
+force = torch.tensor([-2.0, 2.0, 10.0], dtype=torch.float64, requires_grad=True)
+print("gradcheck:", gradcheck(StretchInThree.apply, force))
+
+# %% [markdown]
 # ## A template with an optional argument
 #
-# You can use the next Function as a template. (Lesson 02 adds a third method, `setup_context`,
-# which PyTorch recommends for new code.) It scales and shifts each channel, $y = s \odot x + b$
-# along the last dimension, and the caller may leave out the shift $b$. Every row uses the same $s$
-# and $b$, so their gradients are *sums* over the rows.
+# You can use the next Function as a template. It scales and shifts each channel along the last
+# dimension, $y = s \odot x + b$, and the caller may leave out the shift $b$. Every row uses the
+# same $s$ and $b$, so their gradients are *sums* over the rows.
 
 # %%
 vote("01", "extra-none")
@@ -578,12 +609,40 @@ print("gradcheck with a shift:   ", gradcheck(ScaleShift.apply, (x, scale, shift
 print("gradcheck without a shift:", gradcheck(ScaleShift.apply, (x, scale)))
 
 # %% [markdown]
-# PyTorch accepts the three values, because it ignores extra values at the end if they are `None`.
-# We check both ways of calling the Function, because each of them takes another branch.
+# We check the Function with a shift and without one, because each call takes another branch.
 #
 # `ctx.needs_input_grad` tells `backward` which of the *passed* arguments need a gradient. It has no
 # entry for an argument that was left out. You may skip the other gradients to save time. If you
 # compute them anyway, autograd throws them away.
+#
+# ### Train it in a module
+#
+# A Function has no parameters. They belong to an `nn.Module`, which passes them to `.apply`. The
+# next cell calibrates three sensors: it learns the scale and the shift of each one.
+
+
+# %%
+class Calibration(nn.Module):
+    def __init__(self, sensors):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(sensors))
+        self.shift = nn.Parameter(torch.zeros(sensors))
+
+    def forward(self, x):
+        return ScaleShift.apply(x, self.scale, self.shift)
+
+
+layer = Calibration(3)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+measured = torch.randn(200, 3)
+true = measured * torch.tensor([1.0, 2.0, 3.0]) - 4
+for _ in range(100):
+    error = (layer(measured) - true).square().mean()
+    optimizer.zero_grad()
+    error.backward()
+    optimizer.step()
+print("scale:", layer.scale.detach().numpy().round(2))
+print("shift:", layer.shift.detach().numpy().round(2))
 
 # %% [markdown]
 # ## Save the output instead of the input
@@ -662,14 +721,74 @@ s.sum().backward()
 # %% [markdown]
 # ## From the formula to the proof
 #
-# A *clipped ReLU*, $y=\min(\max(x,0),c)$, passes the gradient where it did not clip:
+# A joystick should ignore small movements. In its *dead zone*, $|x| \le w$, the output is 0.
+# Outside of it, $x$ moves toward 0 by $w$. In one formula, this is $y = x - \min(\max(x, -w), w)$.
+# The gradient passes only outside of the zone:
 #
 # $$\frac{\partial L}{\partial x} =
-# \begin{cases} g & 0 < x < c \\ 0 & \text{otherwise.}\end{cases}$$
+# \begin{cases} g & |x| > w \\ 0 & \text{otherwise.}\end{cases}$$
 #
-# At the two *kinks*, 0 and $c$, no derivative exists. Which gradient should `backward` return
-# there? PyTorch documents
-# [a rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions):
+# At the two *kinks*, $-w$ and $w$, no derivative exists, so you choose a convention and state it in
+# the docstring. Here, the slopes on the two sides are 0 and 1. PyTorch's documented rule takes the
+# slope that is closest to 0, so we return 0 at both kinks.
+#
+# What should `forward` save? A boolean mask is enough, and it takes one byte for each element. The
+# second class below is a buggy copy whose mask ignores the left side. Its outputs are the same.
+
+
+# %%
+class DeadZone(Function):
+    """y = x - min(max(x, -width), width); the gradient is 0 at both kinks."""
+
+    @staticmethod
+    def forward(ctx, x, width):
+        ctx.save_for_backward(x.abs() > width)
+        return x - x.clamp(-width, width)
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (outside,) = ctx.saved_tensors
+        return grad_output * outside, None
+
+
+class OneSided(DeadZone):
+    @staticmethod
+    def forward(ctx, x, width):
+        ctx.save_for_backward(x > width)
+        return x - x.clamp(-width, width)
+
+
+x = torch.tensor([0.5, 3.0, -7.0], dtype=torch.float64, requires_grad=True)
+print("DeadZone:", gradcheck(DeadZone.apply, (x, 1.0)))
+
+# %% tags=["raises-exception"]
+gradcheck(OneSided.apply, (x, 1.0))
+
+# %% [markdown]
+# `analytical` is what `backward` returned, and `numerical` is what `forward` does. `gradcheck`
+# prints $J$ transposed, so each row belongs to an input element. The matrices disagree in the third
+# row, which belongs to the input -7. This input is to the left of the dead zone. Now leave it out
+# and check the same buggy Function again.
+
+# %%
+few = torch.tensor([0.5, 3.0], dtype=torch.float64, requires_grad=True)
+print("OneSided, without the input -7:", gradcheck(OneSided.apply, (few, 1.0)))
+
+# %% [markdown]
+# `gradcheck` tests the inputs that you pass and no others. Pass a few elements, with one on each
+# side of each kink. Pass float64 inputs: float32 rounds too coarsely for finite differences, and
+# `gradcheck` then rejects correct code. Stay away from the kinks themselves, because a finite
+# difference across a kink mixes the slopes of both sides.
+#
+# Check each Function before you write the next one. A check of a whole network tells you only that
+# something is wrong, not where.
+#
+# ### The gradient at a kink
+#
+# *Extra: the rule that PyTorch documents, and an operation that does not follow it.*
+#
+# [The rule](https://docs.pytorch.org/docs/stable/notes/autograd.html#gradients-for-non-differentiable-functions)
+# has two parts:
 #
 # - If the function is convex or concave around the kink, look at all slopes between the left slope
 #   and the right slope, and take the one closest to 0. For a convex function, this is called the
@@ -677,66 +796,15 @@ s.sum().backward()
 # - Otherwise, take the limit of the gradients nearby, which may be infinite.
 
 # %%
-x = torch.tensor(0.0, requires_grad=True)
-print("relu at 0,       slopes 0 and 1:   ", grad(torch.relu(x), x)[0])
-print("leaky_relu at 0, slopes 0.01 and 1:", grad(leaky_relu(x), x)[0])
-x = torch.tensor(6.0, requires_grad=True)
-print("relu6 at 6,      slopes 1 and 0:   ", grad(relu6(x), x)[0])
+at = torch.tensor(0.0, requires_grad=True)
+print("relu at 0,       slopes 0 and 1:   ", grad(torch.relu(at), at)[0])
+print("leaky_relu at 0, slopes 0.01 and 1:", grad(leaky_relu(at), at)[0])
+at = torch.tensor(6.0, requires_grad=True)
+print("relu6 at 6,      slopes 1 and 0:   ", grad(relu6(at), at)[0])
 
 # %% [markdown]
 # Not every operation follows the rule. In PyTorch 2.13, `torch.clamp` has the gradient 1 at both of
-# its bounds. So state your convention in the docstring. We follow the rule and return 0 at both.
-#
-# What should `forward` save? A boolean mask is enough, and it takes one byte for each element. The
-# second class below is a buggy copy whose mask ignores the ceiling. Its outputs are the same.
-
-
-# %%
-class ClippedReLU(Function):
-    """y = min(max(x, 0), ceiling); the gradient is 0 at both kinks."""
-
-    @staticmethod
-    def forward(ctx, x, ceiling):
-        ctx.save_for_backward((x > 0) & (x < ceiling))
-        return x.clamp(0, ceiling)
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        (inside,) = ctx.saved_tensors
-        return grad_output * inside, None
-
-
-class ForgetfulReLU(ClippedReLU):
-    @staticmethod
-    def forward(ctx, x, ceiling):
-        ctx.save_for_backward(x > 0)
-        return x.clamp(0, ceiling)
-
-
-x = torch.tensor([-2.0, 3.0, 7.0], dtype=torch.float64, requires_grad=True)
-print("ClippedReLU:", gradcheck(ClippedReLU.apply, (x, 6.0)))
-
-# %% tags=["raises-exception"]
-gradcheck(ForgetfulReLU.apply, (x, 6.0))
-
-# %% [markdown]
-# `analytical` is what `backward` returned, and `numerical` is what `forward` does. `gradcheck`
-# prints $J$ transposed, so each row belongs to an input element. The matrices disagree in the third
-# row, which belongs to the input 7. This input is above the ceiling. Now leave it out and check the
-# same buggy Function again.
-
-# %%
-below = torch.tensor([-2.0, 3.0], dtype=torch.float64, requires_grad=True)
-print("ForgetfulReLU, inputs up to 3:", gradcheck(ForgetfulReLU.apply, (below, 6.0)))
-
-# %% [markdown]
-# `gradcheck` tests the inputs that you pass and no others. Pass a few elements, with one on each
-# side of each kink. Pass float64 inputs, because float32 rounds too coarsely for finite
-# differences. Stay away from the kinks themselves, because a finite difference across a kink mixes
-# the slopes of both sides.
-#
-# Check each Function before you write the next one. A check of a whole network tells you only that
-# something is wrong, not where.
+# its bounds.
 
 # %% [markdown]
 # ## How gradcheck works
@@ -767,12 +835,12 @@ def analytical_jacobian(f, x):
     return torch.stack(rows)
 
 
-def forgetful(x):
-    return ForgetfulReLU.apply(x, 6.0)
+def one_sided(x):
+    return OneSided.apply(x, 1.0)
 
 
-print("numerical  diagonal:", numerical_jacobian(forgetful, x).diagonal().numpy().round(4))
-print("analytical diagonal:", analytical_jacobian(forgetful, x).diagonal().numpy().round(4))
+print("numerical  diagonal:", numerical_jacobian(one_sided, x).diagonal().numpy().round(4))
+print("analytical diagonal:", analytical_jacobian(one_sided, x).diagonal().numpy().round(4))
 
 # %% [markdown]
 # ### Why float64
@@ -899,8 +967,7 @@ print("gradient of sum(10·x²):", g.tolist(), "should be", (20 * x).tolist())
 # should be.
 #
 # `gradcheck` also misses a `backward` that changes `grad_output` in place, for example with
-# `grad_output.mul_(2)`. The values are right, but autograd may pass the same tensor to another
-# branch of the graph. Lesson 02 shows this bug.
+# `grad_output.mul_(2)`. Lesson 02 shows which gradients are then wrong.
 #
 # ### The slope under your hand
 #
@@ -955,17 +1022,15 @@ print("offset.grad     ", offset.grad.tolist())
 # %% [markdown]
 # ## Let the doctor look
 #
-# `diagnose` takes the class and example inputs, and asks the questions that `gradcheck` does not
-# ask. Is `backward` linear in $g$? Are the shapes right before autograd sums them? If a value is
-# wrong, *how* is it wrong? Its report names a rule, an example and usually the line. Here, it
-# examines `CalmSquare`, which passed `gradcheck`:
+# `diagnose` takes the class and example inputs, and also asks what `gradcheck` does not ask: is
+# `backward` linear in $g$, and are the shapes right before autograd sums them? Its report names a
+# rule, an example and usually the line. Here, it examines `CalmSquare`:
 
 # %%
 diagnose(CalmSquare, (x,))
 
 # %% [markdown]
-# `diagnose` tries values other than yours, but their magnitudes are similar. So, like `gradcheck`,
-# it needs an example that visits every branch.
+# Like `gradcheck`, `diagnose` needs an example that visits every branch.
 #
 # ## The colleague's Function
 #
@@ -1015,9 +1080,6 @@ prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the 
 # slope = too_high - ctx.q
 # ```
 #
-# Where the prediction is equal to the target, this slope is $-q$. Every slope from $-q$ to $1 - q$
-# is valid there.
-#
 # `torch.where(prediction > target, 1 - ctx.q, -ctx.q)` gives the same numbers, but always in
 # float32, whatever the dtype of the prediction. `diagnose` warns about that.
 #
@@ -1035,11 +1097,61 @@ prediction = torch.linspace(0, 8, 9, requires_grad=True)  # below and above the 
 function_lab(PinballLoss, torch.tensor(1.0), 0.9, x=2.0, ranges={"q": (0, 1)})
 
 # %% [markdown]
+# ## A test for your own project
+#
+# The next cell needs only PyTorch, so you can copy it into the tests of your own project. It is for
+# a Function with one output, and the first dimension of `x` is the batch. `check_gradients` runs
+# `gradcheck` and then tests what `gradcheck` leaves out.
+
+# %%
+import torch
+from torch.autograd import grad, gradcheck, gradgradcheck
+from torch.testing import assert_close
+
+
+def check_gradients(f, x, *others):
+    inputs = [t.detach().double().requires_grad_() for t in (x, *others)]
+    assert gradcheck(f, inputs)
+    assert gradgradcheck(f, inputs)  # leave this out if you need no second derivatives
+
+    y = f(*inputs)
+    g = torch.randn_like(y)
+    kept = g.clone()
+    expected = grad(y, inputs, g, retain_graph=True)
+    assert_close(g, kept, msg="backward changes grad_output")
+    doubled = grad(y, inputs, 2 * g)
+    assert_close(doubled, tuple(2 * e for e in expected), msg="not linear in grad_output")
+
+    strided = [torch.stack((t, t), -1)[..., 0].detach().requires_grad_() for t in inputs]
+    g_strided = torch.stack((g, g), -1)[..., 0]
+    found = grad(f(*strided), strided, g_strided)
+    assert_close(found, expected, msg="wrong for tensors that are not contiguous")
+
+    single = [t.detach().float().requires_grad_() for t in inputs]
+    y = f(*single)
+    assert y.dtype == torch.float32, "float32 goes in, and another dtype comes out"
+    found = tuple(d.double() for d in grad(y, single, g.float()))
+    assert_close(found, expected, rtol=1e-3, atol=1e-4, msg="wrong in float32")
+
+    empty = [inputs[0][:0].detach().requires_grad_(), *inputs[1:]]
+    grad(f(*empty).sum(), empty)  # an empty batch must not raise an error
+
+
+check_gradients(ScaleShift.apply, torch.randn(4, 3), torch.randn(3), torch.randn(3))
+print("ScaleShift passes.")
+
+# %% [markdown]
+# `CalmSquare` passed `gradcheck`, but it fails here:
+
+# %%
+with show_error():
+    check_gradients(CalmSquare.apply, torch.tensor([1.0, 2.0, 3.0]))
+
+# %% [markdown]
 # ## Do you know it?
 #
 # Answer twelve questions, and write an answer to one more. If an answer is wrong, you will see why
-# and can try again. Without a running kernel, you can still read the questions here.
-# `knowledge_check("01").answer("vjp", "b")` answers one of them in code.
+# and can try again.
 
 # %%
 knowledge_check("01")
@@ -1075,7 +1187,7 @@ knowledge_check("01")
 # | return | one value for each argument, in order, in the input's shape |
 # | save | the output if it determines the derivative, else the input; a mask is a byte an element |
 # | several outputs | one `grad_output` each; an unused one arrives as zeros; contributions add up |
-# | at a kink | the slope of minimum norm, or another convention that you document |
+# | at a kink | the slope closest to 0, or another convention that you document |
 # | test with | `gradcheck`: float64, few elements, each side of each kink, every optional path |
 # | and then | `diagnose`: linear in $g$, shapes before autograd sums, the mistake by name |
 # | one at a time | check each Function before you write the next |

@@ -181,10 +181,10 @@ print(f"highest point: {max(map(abs, path)):.0f}°")
 # %% [markdown]
 # ## Separate forward and setup_context
 #
-# Here is the Function without the bug, in the form that PyTorch recommends. `forward` receives only
-# the inputs. A third static method, `setup_context`, receives `ctx`, the tuple of all inputs, and
-# the output. It saves the tensors and sets the attributes. This version has a second argument, a
-# number.
+# Here is the Function without the bug, in the form with three methods that you saw in lesson 01.
+# PyTorch recommends this form. `forward` receives only the inputs. `setup_context` receives `ctx`,
+# the tuple of all inputs, and the output. It saves the tensors and sets the attributes. This
+# version has a second argument, a number.
 
 
 # %%
@@ -219,7 +219,7 @@ with show_error():
 # With `Gravity`, the in-place simulation raises an error instead of giving a wrong gradient.
 #
 # `Pull` has a *combined* `forward`, which receives `ctx` and does the work of both methods. You
-# wrote this form in lesson 01, and you will meet it in older code. It works with `backward()` and
+# wrote this form in lesson 01, and you will find it in older code. It works with `backward()` and
 # `torch.compile`. But the transforms in `torch.func` (`grad`, `vmap`, `jvp`) run `forward` without
 # a `ctx`, so they accept only the separate form. Lesson 11 uses them.
 #

@@ -1076,9 +1076,8 @@ for function in tour:
     print(f"{function.__name__:16}{once:11}{twice:15}{found}")
 
 # %% [markdown]
-# (`gradgradcheck` raises for `WritesIntoG` because its `g` is a leaf that requires a gradient.
-# During training, `g` does not require a gradient, and another branch of the graph gets a wrong
-# one.)
+# (`gradgradcheck` raises for `WritesIntoG` only because its `g` is a leaf that requires a gradient.
+# In training, nothing raises.)
 #
 # `diagnose` finds seven of the eight. The last one is your job. The bound is far from this example,
 # so neither `gradcheck` nor `diagnose` can know about it. You have to read `forward`, find its

@@ -804,9 +804,9 @@ grade("round-ste", RoundSTE)
 # y = s\,n .$$
 #
 # How wide should the step be? The net can learn it together with the weights (*learned step size
-# quantization*, LSQ). For $x$, the gradient is that of the clipped STE. For $s$, treat the rounding
-# error $n - v$ as a constant. Then differentiate $y = s\,(v + (n - v))$ with $v = x/s$ by the
-# product rule:
+# quantization*, LSQ). The gradient of $x$ is the same as in the clipped STE. For $s$, treat the
+# rounding error $n - v$ as a constant. Then differentiate $y = s\,(v + (n - v))$ with $v = x/s$ by
+# the product rule:
 #
 # $$\frac{\partial L}{\partial s} := \sum_i g_i \cdot
 # \begin{cases} n_i - v_i & \text{low} \le v_i \le \text{high} \\

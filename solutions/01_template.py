@@ -18,7 +18,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Every shape works: matrices, single numbers (0-dim), dimensions of length 1.
 #
-# 20 points, about 95 minutes (25 of them for the optional exercises).
+# 20 points, about 93 minutes (21 of them for the optional exercises).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -301,7 +301,7 @@ print("with the right gradient: 0.12 and 0.00")
 # %% [markdown]
 # Which line is wrong, and which of four experiments shows it? `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result. First decide by reading the code, as in a code review. Then run the experiment.
+# An experiment shows the mistake if this Function and a correct one give different results. First decide by reading the code, as in a code review. Then run the experiment.
 #
 # - **a** Run `gradcheck` with `beta=1.0` and errors between −3 and 3.
 # - **b** Run `gradcheck` with `beta=0.5` and errors between −3 and 3.

@@ -16,7 +16,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Your code changes no tensor in place that it did not create, unless the exercise asks for it.
 #
-# 16 points, about 90 minutes (30 of them for the exercises with ★, which need an *extra* section).
+# 16 points, about 87 minutes (28 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -269,7 +269,7 @@ grade("frozen-target", FrozenTargetLoss)
 #
 # Each card shows a broken Function with numbered lines, and a run in which something is wrong. Say which line is wrong and which of four experiments shows the mistake. For example, `suspect = "1a"` means line 1 and experiment a.
 #
-# An experiment shows the mistake if a correct Function would give a different result. First decide by reading the code, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
+# An experiment shows the mistake if this Function and a correct one give different results. First decide by reading the code, as in a code review. Then run the experiment, and run `diagnose` to see what it says.
 
 # %% [markdown]
 # ### 6 · The skip connection (1 point · easy · 5 minutes)

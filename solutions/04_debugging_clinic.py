@@ -20,7 +20,7 @@
 # - `backward` returns each gradient with the shape and dtype of its input.
 # - Even after the repair, `forward` computes what its owner wants.
 #
-# 24 points, about 140 minutes (60 of them for the optional exercises).
+# 24 points, about 140 minutes (59 of them for the optional exercises).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -65,7 +65,7 @@ from autograd_course.lesson import five_steps
 #
 # Six of the twelve pass `gradcheck`. Three have **two mistakes**, and the first one hides the second. If `grade` says `wrong` again but names another rule, you have repaired the first one.
 #
-# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if a correct Function would give a different result. For a hint, run `hint("name-temperature")` in a new cell.
+# A cell `suspect = ...` asks which numbered line is wrong and which of four experiments shows it. `suspect = "1a"` means line 1 and experiment a. An experiment shows the mistake if the given Function and a correct one give different results. For a hint, run `hint("name-temperature")` in a new cell.
 
 # %% [markdown]
 # ## Core exercises
@@ -398,7 +398,7 @@ grade("repair-distance", Distance)
 # %% [markdown]
 # ### 7 · Right until transposed (1 + 1 points · medium + easy · 9 + 3 minutes)
 #
-# **The owner reports:** "Our Function rotates points in the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and their model does not learn. The run below computes the same loss in both ways. The values agree."
+# **The owner reports:** "Our Function rotates points in the plane by an angle. The last dimension holds the two coordinates. `gradcheck` passes. Our model uses the shape (batch, time, 2), and it learns. A colleague uses (time, batch, 2) and calls `transpose` after the rotation, and their model does not learn. The run below computes the loss without and with the `transpose`. The two values are equal."
 #
 # This `backward` behaves like a compiled kernel, which gets the address of a tensor and reads the numbers in the order in which they are stored.
 
@@ -467,7 +467,7 @@ grade("repair-rotation", Rotate)
 # %% [markdown]
 # ### 8 · A thousand pixels count as a dozen (2 points · medium · 10 minutes)
 #
-# **The owner reports:** "We learn a color curve, a table with linear interpolation between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It learns, but as slowly as if an image had only a dozen pixels. For the loss `y.sum()`, the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. The run below shows that it does not. I have never run it in float64."
+# **The owner reports:** "We learn a color curve, a table with linear interpolation between its entries. A pixel at entry $i$ plus a fraction $f$ gets $y = (1 - f)\, \text{table}_i + f\, \text{table}_{i+1}$. It learns, but very slowly, as if only a few pixels of each image counted. For the loss `y.sum()`, the gradient of the table should add up to the number of pixels, because the two weights of each pixel add up to 1. The run below shows that it does not. I have never run it in float64."
 #
 # This Function has two mistakes.
 
@@ -617,7 +617,7 @@ grade("repair-softsign", Softsign)
 # %% [markdown]
 # ### 11 · Only the first loss trains (optional · 1 + 1 points · medium · 9 + 10 minutes)
 #
-# **The owner reports:** "This is a solver of $\dot x = -\sin x$ with Euler steps, $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. Whichever gradient we compute first is right. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
+# **The owner reports:** "This Function solves $\dot x = -\sin x$ with Euler steps: $x \leftarrow x - h \sin x$ for each $h$ in `steps`. Two heads use its result. We compute the gradient of each loss separately, to balance them. Whichever gradient we compute first is right. The second one is too large, and it does not depend on the state at all. PyTorch asked for `retain_graph=True`, so I added it."
 
 
 # %%

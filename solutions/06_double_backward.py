@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
-# 17 points, about 80 minutes (10 of them for the exercises with ★, which need an *extra* section).
+# 17 points, about 79 minutes (10 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -377,7 +377,7 @@ for name, swish in (("PyTorch's silu", torch.nn.functional.silu), ("Swish", Swis
     print(f"gradient of the penalty with {name}: {of_penalty.item():.3f}")
 
 # %% [markdown]
-# Which line is wrong, and which experiment shows it? An experiment shows the mistake if a correct Function would give a different result. `suspect = "1a"` means line 1 and experiment a.
+# Which line is wrong, and which experiment shows it? An experiment shows the mistake if this Function and a correct one give different results. `suspect = "1a"` means line 1 and experiment a.
 #
 # - **a** Run `gradcheck` on 50 numbers between −5 and 5.
 # - **b** Compute the gradient with `create_graph=True`, differentiate it with respect to `grad_output`, and compare the result with that of `silu`.

@@ -16,7 +16,7 @@
 # - Save the tensors that backward needs with `ctx.save_for_backward`.
 # - `backward` returns each gradient with the shape and dtype of its input.
 #
-# 24 points, about 140 minutes (55 of them for the exercises with ★, which need an *extra* section).
+# 24 points, about 139 minutes (55 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -272,7 +272,7 @@ def d(x):
 
 
 # %% [markdown]
-# **Write** the four numbers, in the order a, b, c, d. Predict the numbers first, and run the programs afterwards.
+# **Write** the four numbers, in the order a, b, c, d. Predict the numbers first. Then run the programs.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-saved-bytes", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]
@@ -497,4 +497,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Take the training step of a real project and run `kept_tensors(step, batch)` on it. The first five lines of the list usually contain a surprise. Which pattern of this lesson helps there?
+# Take the training step of a real project and run `kept_tensors(step, batch)` on it. The first five lines of the list usually contain a surprise. Which pattern from this lesson would save that memory?

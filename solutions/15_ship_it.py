@@ -11,7 +11,7 @@
 #
 # **How it is graded:** the grader calls your function with models that you do not see. It saves and loads the result, and compares it with the model in eager mode. The first export after a restart takes a few seconds. For your own experiments, use `with quiet():` as in the lesson.
 #
-# 16 points, about 75 minutes (10 of them for the exercises with ★, which need an *extra* section).
+# 16 points, about 75 minutes (9 of them for the exercises with ★, which need an *extra* section).
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.

@@ -20,6 +20,7 @@ from tools.nbgrader import check_metadata
 from tools.notebooks import load, unexecuted
 from tools.page_books import messages_book, rules_book
 from tools.percent import Source, parse, read, render
+from tools.route import ROUTE, route, stops, with_route
 from tools.settings import Settings, read_settings
 from tools.setup_cell import refreshed
 from tools.stated import with_minutes
@@ -57,8 +58,9 @@ def derive(root: Path) -> Derived:
     unsolved = [_exercise(source, root / EXERCISES) for source in solved]
     rows = _rows(lessons, declared_exercises)
     titles = {row.stem: row.title for row in rows}
+    short = _route(root, titles, declared_exercises)
     lessons = [
-        with_way_ahead(with_minutes(source, row.minutes), titles)
+        _with_route(with_way_ahead(with_minutes(source, row.minutes), titles), short)
         for source, row in zip(lessons, rows, strict=True)
     ]
     finished = [_finished(source, root, settings) for source in [*lessons, *solved, *unsolved]]
@@ -66,7 +68,7 @@ def derive(root: Path) -> Derived:
     readme = root / "README.md"
     texts[root / INDEX] = index(declared_exercises, lessons, solved)
     old = readme.read_text(encoding="utf-8")
-    texts[readme] = with_table(old, table(rows, settings), readme)
+    texts[readme] = with_route(with_table(old, table(rows, settings), readme), short)
     texts |= {root / place: book() for place, book in BOOKS.items()}
     texts |= bundles(root)
     if sheet := cheat_sheet(lessons, settings):
@@ -111,6 +113,19 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
             )
         )
     return rows
+
+
+def _route(root: Path, lessons: Iterable[str], exercises: Mapping[str, Declared]) -> str:
+    """Return the route, empty in a course without its lessons."""
+    stems = [stage.lesson for stage in ROUTE]
+    built = {stem: load(root / LESSONS / f"{stem}.ipynb") for stem in stems if stem in lessons}
+    executed = {stem: sections(notebook) for stem, notebook in built.items() if notebook}
+    return route([*stops(executed, exercises)]) if len(executed) == len(stems) else ""
+
+
+def _with_route(source: Source, short: str) -> Source:
+    cells = [c if c.is_code else c.with_source(with_route(c.source, short)) for c in source.cells]
+    return Source(source.path, tuple(cells))
 
 
 def _modeled(source: Source) -> Minutes:

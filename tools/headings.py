@@ -1,7 +1,7 @@
 """What the text of an exercise notebook says of the exercises: points, difficulty and minutes.
 
 The build writes all of it from what the exercises declare: the end of each heading, as in
-``## 1 · Square (1 point · easy · 5 minutes)``, and the sums, as in ``18 points, about 75 minutes``.
+``## 1 · Square (1 point · easy · 5 minutes)``, and the sums, as in ``18 points, about 73 minutes``.
 An exercise that needs an extra section of a lesson has a star, and its heading names the section:
 ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a gradient")``.
 """
@@ -21,7 +21,6 @@ from tools.minutes import Effort, effort, is_unread, split
 from tools.nbgrader import GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 from tools.regions import find_regions
-from tools.stated import stated
 
 _EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only multiples of 5
 # How far a declared number may be from the model: a third, and always 2 minutes. Learners differ by
@@ -122,8 +121,8 @@ def rounded(minutes: float) -> int:
 
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
-    """Return what several exercises take together, as a multiple of 5."""
-    return stated(sum(exercise.minutes for exercise in exercises))
+    """Return what several exercises take together: the sum of what they declare, not rounded."""
+    return sum(exercise.minutes for exercise in exercises)
 
 
 def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:

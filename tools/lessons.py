@@ -63,8 +63,8 @@ def table(lessons: Sequence[Lesson], settings: Settings) -> str:
     """Return README's table of the lessons, which are in order, and a sentence with the totals."""
     rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
     for path, those in _paths(lessons):
-        reading, solving = _hours(_reading(those)), _hours(_solving(those))
-        rows.append(f"| | **{path}** | **{reading}** | **{solving}** | |")
+        reading, solving = _sum(_hours(_reading(those))), _sum(_hours(_solving(those)))
+        rows.append(f"| | **{path}** | **{reading} hours** | **{solving} hours** | |")
         rows += [_row(lesson, settings) for lesson in those]
     return "\n".join([*rows, "", _totals(lessons)])
 
@@ -95,9 +95,9 @@ def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
 
 
 def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the stated minutes of core exercises and of the others."""
-    core = sum(stated(lesson.core_exercises) for lesson in lessons)
-    return core, sum(stated(lesson.other_exercises) for lesson in lessons)
+    """Return the declared minutes of core exercises and of the others."""
+    core = sum(lesson.core_exercises for lesson in lessons)
+    return core, sum(lesson.other_exercises for lesson in lessons)
 
 
 def _sum(minutes: tuple[int, int]) -> str:
@@ -105,18 +105,15 @@ def _sum(minutes: tuple[int, int]) -> str:
     return f"{core} + {more}" if more else str(core)
 
 
-def _hours(minutes: tuple[int, int]) -> str:
-    return f"{_sum((_rounded(minutes[0]), _rounded(minutes[1])))} hours"
-
-
-def _rounded(minutes: int) -> int:
-    return round(minutes / 60)
+def _hours(minutes: tuple[int, int]) -> tuple[int, int]:
+    core, more = minutes
+    return round(core / 60), round(more / 60)
 
 
 def _totals(lessons: Sequence[Lesson]) -> str:
-    core = [lesson for lesson in lessons if lesson.number <= LAST_OF_THE_CORE_PATH]
-    path = _rounded(_reading(core)[0] + _solving(core)[0])
-    everything = _rounded(sum(_reading(lessons)) + sum(_solving(lessons)))
+    hours = [(*_hours(_reading(those)), *_hours(_solving(those))) for _, those in _paths(lessons)]
+    path = hours[0][0] + hours[0][2]  # of the core sections, and of the core exercises
+    everything = sum(map(sum, hours))
     return (
         f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
         "exercises that have no star and are not optional. The whole course takes about "

@@ -1,4 +1,8 @@
-"""What a lesson says of the time that it takes, which the build writes from the model."""
+"""What a lesson says of the time that it takes, which the build writes from the model.
+
+Minutes are rounded once: those of a lesson here, and those of an exercise where it declares them.
+Every text shows these numbers or sums of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ _SENTENCE = re.compile(r"\*\*It takes\*\*[^.]*\.")
 
 
 def stated(minutes: float) -> int:
-    """Return the number of minutes that a text states: rounded up to a multiple of 5."""
+    """Return what a text states for the minutes of a lesson: rounded up to a multiple of 5."""
     return math.ceil(minutes / STEP) * STEP
 
 

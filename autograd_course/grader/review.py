@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autograd_course.grader.catalogue import CATALOGUE
-from autograd_course.grader.sections import SECTIONS
+from autograd_course.grader.sections import section_to_read
 from autograd_course.index import INDEX
 from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
 MOST = 5  # rules that are shown
+STATEMENT = "the statement of the exercise"  # of a wrong forward, which no section explains
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Missed:
 
     @property
     def read(self) -> str:
-        """The section to reread: that of the rule, or of the exercise."""
-        exercise = CATALOGUE[self.exercises[0]]
-        return str(SECTIONS[self.rule][0]) if self.rule in SECTIONS else exercise.read
+        """The sections that the grader names for the rule, or the statements of the exercises."""
+        sections = [section_to_read(CATALOGUE[name], self.rule) for name in self.exercises]
+        return "; ".join(dict.fromkeys(section or STATEMENT for section in sections))
 
     @property
     def told(self) -> str:

@@ -31,7 +31,8 @@ class Question:
     ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. The points of ``rubric`` say
     what a good essay mentions; the learner compares. ``lesson`` is the number of the lesson that it
     belongs to, ``home`` the check under whose name its answer is kept: a question that is asked in
-    two places is answered once.
+    two places is answered once. ``section`` is the heading in the lesson that teaches the answer,
+    and ``extra`` tells whether it is an extra section.
     """
 
     id: str
@@ -40,6 +41,8 @@ class Question:
     rubric: tuple[str, ...] = ()
     lesson: str = ""
     home: str = ""
+    section: str = ""
+    extra: bool = False
 
     @property
     def essay(self) -> bool:

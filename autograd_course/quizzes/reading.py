@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from autograd_course.index import LESSONS
+from autograd_course.index import LESSONS, STAR
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote
 
 FOLDER = Path(__file__).parent
@@ -45,8 +45,10 @@ def read(text: str, number: str, title: str = "") -> Quiz:
     The file of a check that has no title otherwise holds ``title``.
 
     A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
-    ``explanation``, or ``rubric``, the points of a good essay. In the course's bank it has
-    ``lesson`` as well, and the file ``essays``, which are asked in every draw.
+    ``explanation``, or ``rubric``, the points of a good essay. It may name the ``section`` of the
+    lesson that teaches the answer. ``extra = true`` gives the question a star, because that is an
+    extra section. In the course's bank it has ``lesson`` instead, and the file ``essays``, which
+    are asked in every draw.
 
     A vote has ``id``, ``belief``, ``holds``, ``text``, ``explanation`` and tables
     ``[[vote.option]]`` with ``text`` and ``right``. The course's bank has none.
@@ -77,14 +79,20 @@ def file_name(number: str) -> str:
 def _question(data: Mapping[str, Any], number: str, where: str) -> Question:
     name, where = _named(data, "question", where)
     banked = number == COURSE
-    _only(data, {"id", "text", "option", "rubric"} | ({"lesson"} if banked else set()), where)
+    of_its_kind = {"lesson"} if banked else {"section", "extra"}
+    _only(data, {"id", "text", "option", "rubric"} | of_its_kind, where)
     lesson = _text(data, "lesson", where) if banked else number
     options = tuple(_option(entry, where) for entry in data.get("option", ()))
     rubric = tuple(data.get("rubric", ()))
     for problem in _problems(options, rubric):
         raise QuizError(f"{where} {problem}.")
     text = _text(data, "text", where)
-    return Question(name, text, _shuffled(options, name, number), rubric, lesson, number)
+    section = _text(data, "section", where) if "section" in data else ""
+    extra = data.get("extra", False)
+    if extra:
+        text = f'{text}\n\n{STAR} Read the extra section "{section}" of lesson {lesson} first.'
+    order = _shuffled(options, name, number)
+    return Question(name, text, order, rubric, lesson, number, section, extra)
 
 
 def _vote(data: Mapping[str, Any], number: str, where: str) -> Vote:

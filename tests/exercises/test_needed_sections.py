@@ -1,4 +1,8 @@
-"""A core exercise needs only core sections: by the names of PyTorch that its solution uses."""
+"""A core exercise and a question without a star need only core sections.
+
+An exercise is judged by the names of PyTorch that its solution uses. A question of a knowledge
+check names the section that teaches the answer.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ import torch.utils.checkpoint
 from repository import ROOT
 from torch.autograd import Function, forward_ad, graph
 
+from autograd_course.index import LAST_OF_THE_CORE_PATH
+from autograd_course.quizzes import QUIZZES, Question, load
 from tools.derived import declared_in
 from tools.exercises import SOLUTION_ONLY
 from tools.index import Declared
@@ -118,7 +124,26 @@ def taught(exercise: Declared) -> set[str]:
     }
 
 
+def mentioned(question: Question) -> set[str]:
+    """Return the words of the core of the lessons so far, and of the section with a star."""
+    return {
+        word
+        for lesson, parts in lessons().items()
+        for part, words in parts
+        if lesson[:2] <= question.lesson
+        and (part.kind == "core" or (question.extra and part.heading == question.section))
+        and part.heading not in _TEACHES_NOTHING
+        for word in [*words, *re.findall(r"\w+", part.text)]
+    }
+
+
 DECLARED, USES = declared_in(ROOT), uses()
+QUESTIONS = [question for number in QUIZZES for question in load(number).questions]
+ON_THE_CORE_PATH = [q for q in QUESTIONS if "00" < q.lesson <= LAST_OF_THE_CORE_PATH]
+
+
+def named(question: Question) -> str:
+    return f"{question.lesson}/{question.id}"
 
 
 def test_the_solutions_of_all_exercises_are_read() -> None:
@@ -146,3 +171,24 @@ def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(
     assert not missing, (
         f"name the section that teaches {missing} in needs_sections of {exercise.id}"
     )
+
+
+@pytest.mark.parametrize("question", ON_THE_CORE_PATH, ids=named)
+def test_a_question_has_a_star_if_it_needs_an_extra_section(question: Question) -> None:
+    (parts,) = (parts for lesson, parts in lessons().items() if lesson[:2] == question.lesson)
+    kinds = {part.heading: part.kind for part, _ in parts}
+
+    assert question.section in kinds, "write section = the heading that teaches the answer"
+    assert kinds[question.section] == ("extra" if question.extra else "core")
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=named)
+def test_a_question_asks_about_names_that_a_learner_has_read(question: Question) -> None:
+    asked = " ".join([question.text, *(option.text for option in question.options)])
+    names = TAUGHT_NAMES & {*re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", asked)))}
+
+    assert names <= mentioned(question)
+
+
+def test_the_checks_of_the_first_two_lessons_need_only_the_core() -> None:
+    assert not [question.id for question in QUESTIONS if question.extra and question.lesson < "03"]

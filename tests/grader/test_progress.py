@@ -20,7 +20,7 @@ from filelock import FileLock
 from sampling import first_rows
 
 from autograd_course.grader import CATALOGUE, grade, hint, progress, reset
-from autograd_course.grader.review import MOST
+from autograd_course.grader.review import MOST, Missed
 from autograd_course.index import INDEX
 from autograd_course.learner import store
 from autograd_course.learner.state import State
@@ -403,6 +403,19 @@ def test_the_rules_missed_most_come_first_and_solved_ones_are_left_out() -> None
     html = progress()._repr_html_()
     assert html.index("constant-factor") < html.index("ignores-grad-output")
     assert "flipped-sign" not in html
+
+
+@pytest.mark.parametrize("exercise", CATALOGUE)
+def test_a_wrong_forward_is_not_reviewed_in_a_section_about_backward(exercise: str) -> None:
+    assert "backward" not in Missed("forward-mismatch", 1, (exercise,)).read
+
+
+def test_a_rule_that_several_exercises_broke_names_what_to_read_for_each() -> None:
+    graded(("square", "wrong", "forward-mismatch"), ("linear", "wrong", "forward-mismatch"))
+
+    ((_, _, read, told),) = reviewed(progress())
+    assert read == f"the statement of the exercise; {CATALOGUE['linear'].read}"
+    assert told.startswith("missed 2 times in square, linear;")
 
 
 def test_questions_are_reviewed_by_lesson_until_they_are_right() -> None:

@@ -110,7 +110,7 @@ def test_an_exercise_notebook_states_its_points_and_minutes(stem: str) -> None:
 
     assert total, "say in the first cell: 1 point, about 5 minutes (make notebooks corrects both)"
     assert int(total[1]) == sum(exercise.points for exercise in asked)
-    assert 0 <= int(total[2]) - sum(exercise.minutes for exercise in asked) < 5
+    assert int(total[2]) == sum(exercise.minutes for exercise in asked)
 
 
 # Files

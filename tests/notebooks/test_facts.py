@@ -11,7 +11,7 @@ from typing import Any
 import jupytext
 import pytest
 import torch
-from made import CLAMP_AT_BOUNDS, leaf, make, price, squaring
+from made import CLAMP_AT_BOUNDS, keeping, leaf, make, price, squaring
 from repository import ROOT
 from torch import Tensor
 from torch.autograd import Function, gradcheck
@@ -373,3 +373,79 @@ def test_diagnose_finds_the_colleagues_mistake_by_the_call_that_checkpoint_2_sug
     assert finding.rule == "wrong-region"
     assert "prediction > target" in finding.message
     assert "9 times" in finding.message
+
+
+# A test for your own project
+
+
+@pytest.fixture(scope="module")
+def check_gradients() -> Callable[..., None]:
+    """The function of the lesson's cell, which needs nothing but PyTorch."""
+    (cell,) = (
+        cell.source
+        for cell in jupytext.read(ROOT / "notebooks" / "01_template.py").cells
+        if "def check_gradients" in cell.source
+    )
+    names: dict[str, Any] = {}
+    exec(cell.partition("\ncheck_gradients(")[0], names)
+    assert {*re.findall(r"^(?:from|import) (\w+)", cell, re.MULTILINE)} == {"torch"}
+    check: Callable[..., None] = names["check_gradients"]
+    return check
+
+
+BATCH = torch.tensor([[1.0, -2.0], [3.0, 0.5]])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        squaring(lambda x, g: 2 * x * g),
+        keeping(lambda x: x.square().mean(), lambda g, x: 2 * x * g / x.numel()),
+    ],
+    ids=["a square", "a mean"],
+)
+def test_the_test_to_copy_accepts_right_functions(
+    check_gradients: Callable[..., None], function: type[Function]
+) -> None:
+    check_gradients(function.apply, BATCH)
+
+
+WRONG = {
+    "a wrong gradient": (squaring(lambda x, g: x * g), "Jacobian mismatch"),
+    "not linear": (squaring(lambda x, g: 2 * x * g.clamp(-1, 1)), "not linear in grad_output"),
+    "a wrong second derivative": (squaring(lambda x, g: 2 * x.detach() * g), "Jacobian mismatch"),
+    "writes into grad_output": (squaring(lambda x, g: g.mul_(2 * x)), "in-place operation"),
+    "assumes a layout": (
+        squaring(lambda x, g: 2 * x * g.as_strided(g.shape, (g.shape[-1], 1))),
+        "not contiguous",
+    ),
+    "another dtype": (
+        make(lambda ctx, x: 2 * x.double(), lambda ctx, g: 2 * g),
+        "another dtype comes out",
+    ),
+    "wrong in float32": (
+        squaring(lambda x, g: 2 * x * g if x.dtype == torch.float64 else x * g),
+        "wrong in float32",
+    ),
+    "an empty batch": (squaring(lambda x, g: 2 * x * g + 0 * x.max()), "max"),
+}
+
+
+@pytest.mark.parametrize(("function", "message"), WRONG.values(), ids=WRONG)
+def test_the_test_to_copy_rejects_wrong_functions(
+    check_gradients: Callable[..., None], function: type[Function], message: str
+) -> None:
+    with pytest.raises((AssertionError, RuntimeError), match=message):
+        check_gradients(function.apply, BATCH)
+
+
+def test_the_line_for_grad_output_is_needed_without_second_derivatives() -> None:
+    cell = (ROOT / "notebooks" / "01_template.py").read_text(encoding="utf-8")
+    function = cell[cell.index("def check_gradients") :].partition("\n\n\n")[0]
+    names: dict[str, Any] = {}
+    exec("from torch.autograd import grad, gradcheck", names)
+    exec("import torch\nfrom torch.testing import assert_close", names)
+    exec(re.sub(r".*gradgradcheck.*\n", "", function), names)
+
+    with pytest.raises(AssertionError, match="backward changes grad_output"):
+        names["check_gradients"](squaring(lambda x, g: g.mul_(2 * x)).apply, BATCH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import symtable
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,14 +13,19 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from repository import ROOT
 
 from autograd_course.grader.exercise import Difficulty
+from autograd_course.grader.progress import Progress
+from autograd_course.index import exercises_of
+from autograd_course.learner.state import State
+from tools.derived import declared_in, lessons_of
 from tools.errors import AuthoringError
 from tools.headings import Task, agree, check_minutes, rounded, tasks
 from tools.index import declared
 from tools.lessons import LONGEST, Lesson, warning
-from tools.minutes import Effort, Kind, Minutes, effort, modeled, sections
+from tools.minutes import Effort, Kind, Minutes, Section, effort, modeled, sections
 from tools.notebooks import load
 from tools.percent import Source, parse, read
-from tools.stated import with_minutes
+from tools.route import ROUTE, point, stops
+from tools.stated import stated, with_minutes
 
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 each_lesson = pytest.mark.parametrize("path", LESSONS, ids=[path.stem for path in LESSONS])
@@ -219,6 +225,23 @@ def test_a_name_that_only_a_skipped_section_explains_is_found(mark: str) -> None
     assert list(unexplained(made)) == ["Core: f", "Core: x"]
 
 
+def parts_of(stem: str) -> list[Section]:
+    built = load(ROOT / "notebooks" / f"{stem}.ipynb")
+    assert built is not None
+    return sections(built)
+
+
+def test_who_follows_the_route_has_seen_every_name_of_it() -> None:
+    for stage in ROUTE:
+        unread = set[str]()
+        for part in parts_of(stage.lesson):
+            is_read = part.level == 1 or part.heading in stage.sections
+            for cell in part.code:
+                used, bound = names(cell.source)
+                assert not (is_read and used & unread), f"{part.heading}: {used & unread}"
+                unread = unread - bound if is_read else unread | bound
+
+
 @each_lesson
 def test_who_reads_only_the_core_has_seen_every_name_of_it(path: Path) -> None:
     built = load(path)
@@ -334,3 +357,51 @@ def test_an_exercise_takes_the_minutes_that_it_declares(task: Task) -> None:
 
 def test_the_model_is_asked_about_every_exercise() -> None:
     assert {task.exercise.id for task in TASKS} == {*DECLARED}
+
+
+# What the texts say of them
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+START = (ROOT / "notebooks" / "00_start_here.py").read_text(encoding="utf-8")
+ALL = lessons_of(ROOT)
+
+
+@pytest.mark.parametrize("lesson", ALL, ids=[lesson.stem for lesson in ALL])
+def test_every_place_shows_sums_of_the_same_minutes(lesson: Lesson) -> None:
+    asked = exercises_of(lesson.stem)
+    core = sum(e.minutes for e in asked if not (e.needs or e.optional))
+    more = sum(e.minutes for e in asked) - core
+    says = (ROOT / "notebooks" / f"{lesson.stem}.py").read_text(encoding="utf-8")
+    reading, extra = stated(lesson.minutes.core), stated(lesson.minutes.extra)
+    (row,) = re.findall(rf"^\| {lesson.number} \| \[.*\| \[!.*$", README, re.MULTILINE)
+
+    assert f"**It takes** about {reading} minutes" in says
+    assert not extra or f"sections take another {extra}." in says.replace("\n# ", " ")
+    assert f"| {reading} + {extra} |" in row if extra else f"| {reading} |" in row
+    if asked:
+        solve = (ROOT / "exercises" / f"{lesson.stem}.py").read_text(encoding="utf-8")
+        shown = str(Progress(State())).splitlines()
+        assert re.search(rf"points, about {core + more} minutes", solve)
+        assert f", {core} + {more} |" in row if more else f", {core} |" in row
+        (line,) = (line for line in shown if line.startswith(f"{lesson.number} "))
+        assert f" {core + more} minutes left" in line
+
+
+def test_the_hours_in_the_readme_add_up() -> None:
+    rows = re.findall(r"\*\*(\d+)(?: \+ (\d+))? hours\*\*", README)
+    hours = [(int(core), int(more or 0)) for core, more in rows]
+
+    assert len(hours) == 4
+    assert f"The core path takes about {hours[0][0] + hours[1][0]} hours" in README
+    assert f"The whole course takes about {sum(map(sum, hours))} hours" in " ".join(README.split())
+
+
+def test_the_route_takes_90_minutes_by_the_same_count() -> None:
+    at = [*stops({stage.lesson: parts_of(stage.lesson) for stage in ROUTE}, declared_in(ROOT))]
+    total = sum(stop.reading + stop.solving for stop in at)
+
+    assert 85 <= total <= 95
+    for text in (README, START):
+        for stop in at:
+            assert point(stop) in text.replace("\n# ", "\n")
+        assert f"Together, this takes about {total} minutes." in text

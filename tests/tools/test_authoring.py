@@ -273,7 +273,7 @@ def test_the_readme_lists_each_lesson_and_keeps_its_prose(course: Path) -> None:
     assert (
         "| | **Core path** | **0 hours** | **0 hours** | |\n"
         "| 01 | [Sample lesson](notebooks/01_sample.ipynb) | 5 "
-        "| [1 exercise](exercises/01_sample.ipynb), 5 |" in readme
+        "| [1 exercise](exercises/01_sample.ipynb), 3 |" in readme
     )
 
 
@@ -317,11 +317,11 @@ def test_an_exercise_that_needs_an_extra_section_has_a_star(course: Path) -> Non
     for folder in ("solutions", "exercises"):
         intro = cells(course, f"{folder}/01_sample.ipynb")[0].source
         assert intro.endswith(
-            "2 points, about 5 minutes (5 of them for the exercises with ★, which need an *extra* "
+            "2 points, about 3 minutes (3 of them for the exercises with ★, which need an *extra* "
             "section).\n\n"
             '## 1 · The square ★ (2 points · easy · 3 minutes · needs "More")'
         )
-    assert "(exercises/01_sample.ipynb), 0 + 5 |" in (course / "README.md").read_text(
+    assert "(exercises/01_sample.ipynb), 0 + 3 |" in (course / "README.md").read_text(
         encoding="utf-8"
     )
 
@@ -376,7 +376,7 @@ def test_headings_and_sums_are_those_that_the_exercises_declare(course: Path) ->
     for folder in ("solutions", "exercises"):
         intro = cells(course, f"{folder}/01_sample.ipynb")[0].source
         assert intro.endswith(
-            "2 points, about 5 minutes.\n\n## 1 · The square (2 points · easy · 3 minutes)"
+            "2 points, about 3 minutes.\n\n## 1 · The square (2 points · easy · 3 minutes)"
         )
 
 
@@ -394,7 +394,7 @@ def test_exercises_under_one_heading_are_told_apart_there(course: Path) -> None:
     plan(course)
 
     text = solution.read_text(encoding="utf-8")
-    assert "# 3 points, about 15 minutes.\n" in text
+    assert "# 3 points, about 13 minutes.\n" in text
     assert "# ## 1 · The square (2 + 1 points · easy + hard · 3 + 10 minutes)\n" in text
 
 

@@ -23,7 +23,7 @@ EXERCISE = LocatingExercise(
         "2": "The error is a tensor, and `save_for_backward` is the right place for it.",
         "3": "A number is an attribute of `ctx`.",
         "4": "The loss is quadratic where the error is smaller than beta. That is the definition.",
-        "5": "The values are those of the formula. Is the slope the derivative of them?",
+        "5": "This line computes the formula. Does `backward` return the derivative of it?",
         "6": "This line unpacks the one tensor that `forward` saved.",
         "8": "The error grows with the prediction and falls with the target. Both signs are right.",
     },

@@ -22,7 +22,7 @@ EXERCISE = LocatingExercise(
     lines={
         "1": "A mask is enough for this backward, and `save_for_backward` is the right place for "
         "it.",
-        "2": "`clamp` returns a new tensor, and its values are those of a ReLU.",
+        "2": "`clamp` computes the ReLU and returns a new tensor.",
         "3": "This line unpacks the one tensor that `forward` saved.",
         "5": "The gradient that this line returns has the right values. What else did backward "
         "change?",

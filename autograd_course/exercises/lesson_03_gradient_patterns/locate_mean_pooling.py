@@ -1,7 +1,7 @@
 """Which line: mean pooling
 
-1. The author is right about sentences of equal length. In which quantities of the code does the
-   number of real tokens differ from the length of the batch?
+1. The Function is right if all sentences have the same length. Now take a short sentence in a
+   batch with a longer one. Which lines count its real tokens, and which also count the padding?
 2. forward divides by the number of real tokens. What does backward divide by?
 3. mask.shape[1] is the length with padding, so short sentences get too little. If every token of a
    sentence moves by 1, the mean moves by 1. Which experiment uses this?

@@ -1,7 +1,7 @@
 """Repair: the penalty that misleads
 
-1. The penalty differentiates backward. backward uses two saved tensors. Which of them depend on x,
-   and which of these dependencies does autograd know?
+1. The penalty differentiates backward. backward uses two saved tensors, and both depend on x. For
+   which of the two does autograd know this?
 2. x is an input, so it is connected to the graph. r was computed in forward, where autograd records
    nothing, so r is a constant for autograd. If backward computes r from x, autograd records it.
 3. Save only x. Begin backward with r = (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt(), without

@@ -1,7 +1,7 @@
 """Repair: memory that grows
 
-1. Which object keeps which alive? The output holds its grad_fn, which is ctx. What holds the
-   output?
+1. Follow the references from object to object. The output refers to its grad_fn, which is ctx.
+   Which object refers to the output?
 2. An output stored as an attribute of ctx creates a cycle: each of the two keeps the other alive.
    PyTorch has a place for outputs that does not create one. (detach() or deleting the attribute in
    backward helps only in some cases.)

@@ -2,8 +2,8 @@
 
 1. The unit that does not learn has x = 0.1. Which value does forward return there, and which
    tensors does backward look at?
-2. The masks of backward are those of the surrogate if they compare x itself with 0 and alpha. What
-   does the name x refer to in backward?
+2. The masks of the surrogate compare the input of forward with 0 and alpha. Which tensor does
+   backward compare with them?
 3. Line 3 saves the output, and the rounding has moved it. An x that rounds to 0 looks clipped, and
    so does an x that rounds to alpha. Which experiment uses such an x?
 """

@@ -1,7 +1,7 @@
 """Three levels from two signs
 
-1. Which of the two signs jumps at t, and which at -t? Draw the two clips for t = 0.5. Where is the
-   slope of each clip 1, and where is it 0?
+1. Which of the two signs jumps at t, and which at -t? Draw the two clips for t = 0.5. For which
+   x does each clip have the slope 1, and for which x the slope 0?
 2. Each clip has its own window: |x - t| ≤ 1 and |x + t| ≤ 1. The gradient of x adds the two
    windows. By the chain rule, x - t has the derivative -1 with respect to t, and x + t has +1.
 3. With upper and lower as the two windows in the dtype of x, the gradient of x is

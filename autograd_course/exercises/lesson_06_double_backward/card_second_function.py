@@ -24,7 +24,7 @@ EXERCISE = LocatingExercise(
         "3": "This is the product of the upstream gradient and the derivative.",
         "4": "This line unpacks the tensor that line 2 saved. Is this tensor enough?",
         "6": "`backward` needs x, and an input has a graph.",
-        "7": "The values are those of the swish.",
+        "7": "This line computes the swish.",
         "8": "This line unpacks the tensor that line 6 saved. It has a graph.",
         "9": "`backward` may call a second Function, and this line passes everything on which the "
         "gradient depends.",

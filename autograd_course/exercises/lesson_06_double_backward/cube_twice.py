@@ -1,7 +1,7 @@
 """Cube, twice
 
-1. Autograd will differentiate your gradient again. Which tensors that backward can read from ctx
-   does autograd still know as functions of x?
+1. Autograd will differentiate your gradient again. So it has to know how each tensor in your
+   formula depends on x. For which tensors does it know this: inputs, outputs, intermediates?
 2. Saved inputs and outputs have a graph. Every other tensor that forward computed is a constant.
    So backward should compute everything that it needs from the saved x.
 3. Save x alone. In backward, return 3 * x**2 * grad_output, without detach, .data or a decorator.

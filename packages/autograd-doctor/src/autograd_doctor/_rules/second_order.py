@@ -18,9 +18,10 @@ from autograd_doctor.formatting import number, quoted
 FIRST_ORDER = ("contract", "linearity", "values", "state")
 ONCE_DIFFERENTIABLE = "marked with @once_differentiable"
 ZERO_BY_INF = (
-    "Look for 0 · inf in the graph of `backward`. A root or a division at 0 produces it, even on "
-    "the side that `torch.where` or `clamp` does not select, because autograd differentiates that "
-    "side too. Where that operation fails, replace its input with a harmless number."
+    "Look for 0 · inf in the graph of `backward`. A square root and a division have an infinite "
+    "derivative at 0. `torch.where` and `clamp` multiply it by 0 on the side that they do not "
+    "select, and the product is nan. Replace the input of the operation with another number "
+    "wherever the derivative would be infinite."
 )
 
 
