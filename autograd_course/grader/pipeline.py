@@ -24,7 +24,7 @@ machine lacks. So an answer passes through these steps:
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
 8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
-   a learner reads more after a second wrong answer than after the first one.
+   a learner reads more after the second wrong answer, and after the third.
 
 From step 2 to step 6 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
 :func:`.verdict.describe` makes the sentence when somebody reads it. No step reads a sentence.
@@ -91,8 +91,9 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
-        and a missing argument give a result too. After a second wrong answer, the result says more.
-        After the third hint, it shows the change that repairs the answer.
+        and a missing argument give a result too. After the second wrong answer, the result names
+        the line to change. After the third, it says what is wrong in that line. After the third
+        hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -208,6 +209,8 @@ def _stage(record: Record) -> Stage:
     """Return how much a learner sees after these attempts and hints."""
     if record.hints >= 3:
         return "repair"
+    if record.attempts >= 3:
+        return "kind"
     return "cause" if record.attempts >= 2 or record.hints >= 2 else "rule"
 
 

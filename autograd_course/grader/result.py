@@ -32,8 +32,8 @@ _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed
 
 
 # How much a learner is told: the rule and an example; then also what was derived from them, and the
-# line to change; then also the change itself.
-Stage = Literal["rule", "cause", "repair"]
+# line to change; then also what is wrong in that line; then also the change itself.
+Stage = Literal["rule", "cause", "kind", "repair"]
 
 # What is said in the first stage in the place of a message that nearly is the answer.
 FIRST = {
@@ -146,7 +146,7 @@ class Result:
             )
 
     def repair_rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the line of the answer to change, and in the last stage the change.
+        """Yield the line of the answer to change, later what is wrong there, and last the change.
 
         The first use searches for it, for a second at most.
         """
@@ -158,6 +158,9 @@ class Result:
             else:
                 for change in self.repair.changes:
                     yield "look at", f"line {change.line} of {self.repair.where}"
+                if self.stage == "kind" and self.repair.kinds:
+                    there = "there" if len(self.repair.changes) == 1 else "in these lines"
+                    yield "wrong", sentence(f"{there}, {' and '.join(self.repair.kinds)}")
 
     def _ipython_display_(self) -> None:
         """Show the verdict at once, and the repair when it is found."""

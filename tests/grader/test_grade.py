@@ -684,6 +684,15 @@ def test_the_second_is_told_what_was_derived_and_the_line(before: str) -> None:
     assert RIGHT_SLOPE not in told
 
 
+def test_the_third_is_told_what_is_wrong_in_the_line() -> None:
+    for answer in ("s", "s + 1"):
+        grade("swish", swish(answer))
+    told = str(grade("swish", swish(WRONG_SLOPE)))
+
+    assert "There, an operator is wrong." in told
+    assert RIGHT_SLOPE not in told
+
+
 def test_after_the_third_hint_the_change_is_told() -> None:
     for _ in range(3):
         hint("swish")

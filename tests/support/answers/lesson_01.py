@@ -529,7 +529,7 @@ WRONG = [
         "wrong-arity",
         lambda ctx, x, g: (ctx.exponent * x ** (ctx.exponent - 1) * g, g),
     ),
-    Wrong("locate-smooth-l1", "the values", "the derivative of them", "5b"),
+    Wrong("locate-smooth-l1", "the values", "the derivative of it", "5b"),
     Wrong("locate-smooth-l1", "the signs", "Both signs are right", "8b"),
     Wrong("locate-smooth-l1", "the beta of the tests", "For beta = 1", "7a"),
     Wrong("locate-smooth-l1", "linearity", "The gradient doubles", "7c"),

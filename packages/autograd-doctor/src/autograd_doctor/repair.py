@@ -61,6 +61,7 @@ class Repair:
         removes: The rule of what the changes remove, where that is a warning or not all that is
             wrong; else ``""``.
         summary: What the changes replace by what, in words that fit the same mistake in other code.
+        kinds: What is wrong in the lines that are changed, such as "a sign is wrong".
         holds: What is right on these inputs, as the beginning of a sentence.
         left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.
         right: The inputs whose gradients are right after the changes, where others are still wrong.
@@ -75,6 +76,7 @@ class Repair:
     checked_on: tuple[str, ...]
     removes: str = ""
     summary: str = ""
+    kinds: tuple[str, ...] = ()
     holds: str = "every gradient is right"
     left: str = ""
     right: tuple[str, ...] = ()
@@ -119,6 +121,7 @@ class Repair:
                 for it in self.changes
             ],
             "summary": self.summary,
+            "kinds": list(self.kinds),
             "checked_on": list(self.checked_on),
             "removes": self.removes,
             "left": self.left,

@@ -199,6 +199,7 @@ def scope_of(
     )
 
 
+FORMULA = "a formula"  # the kind of edits that ``formulas`` finds
 CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # of a module, by its name
 
 
@@ -1300,6 +1301,80 @@ COMPUTING = (
     Kind("an option", 1.1, missing_options),
     Kind("another order of calls", 1.2, other_call_orders),
 )
+
+# What is wrong where an edit of a kind helps, for readers who want to find the change themselves.
+SAID = {
+    "another count": "the number of returned gradients is wrong",
+    "another order": "values stand in the wrong order",
+    "another name": "one name stands in the place of another",
+    "something else saved": "another value has to be saved",
+    "another operator": "an operator is wrong",
+    "another comparison": "a comparison is wrong",
+    "another extent": "a reduction runs over the wrong dimensions",
+    "something dropped": "something is too much",
+    "operands swapped": "two operands are exchanged",
+    "a sign": "a sign is wrong",
+    "a sign inside": "a sign is wrong in an argument",
+    "a number of forward": "a number is wrong",
+    "another number": "a number is wrong",
+    "a name for a number": "a number stands in the place of a parameter",
+    "another function": "another function has to be called",
+    "a simpler function": "another function has to be called",
+    "another selection": "the wrong elements are selected",
+    "a gradient or none": "a gradient is None, or the other way around",
+    "a magnitude": "an absolute value is missing",
+    "one minus, or a power": "a value has to be replaced by one minus it, or by a power of it",
+    "a transpose": "a transpose is missing",
+    "a saved tensor": "a saved tensor has to be transposed or conjugated",
+    "a conjugated name": "a conjugate is missing",
+    "a conjugate": "a conjugate is missing",
+    "another bracket": "a bracket is in the wrong place",
+    "grad_output everywhere": "`grad_output` is missing",
+    "another direction": "a loop runs in the wrong direction",
+    "another length": "a length or a count is wrong",
+    "a slice from the end": "a slice is empty if its end is 0",
+    "a neighbor": "an index is off by one",
+    "an addition": "a value is overwritten where values have to add up",
+    "an accumulation": "a repeated index loses all values but one",
+    "indices exchanged": "two indices are exchanged",
+    "an inverse order": "a permutation is not undone",
+    "a shape": "a dimension is missing",
+    "flattened": "a reduction leaves out some dimensions",
+    "the same along another dim": "a sum along another dimension is missing",
+    "a transposed term": "the transposed matrix is missing as a second term",
+    "a factor in a condition": "a factor is missing in a condition",
+    "a factor inside": "a factor is missing in an argument",
+    "a factor": "a factor is missing",
+    "a wide factor": "a factor is missing",
+    "a composed factor": "a factor is missing",
+    "a constant": "a constant factor is missing",
+    "a quotient": "a product has to be a quotient",
+    "a scan": "a running sum runs in the wrong direction",
+    "a sum": "a sum over a dimension is missing, or a flip",
+    "a projection": "a mean, or a part along a tensor, is not subtracted",
+    "another option": "an option of a call is wrong",
+    "an option": "a call lacks an option",
+    "another order of calls": "two calls are in the wrong order",
+}
+
+
+def said_of(edit: Edit) -> str:
+    """Return what is wrong where an edit helps, and not what it writes there; ``""`` if unknown."""
+    if edit.kind in SAID:
+        return SAID[edit.kind]
+    if edit.kind != FORMULA:
+        return ""
+    match edit.new:
+        case ast.BinOp(left, ast.Mult() | ast.Div(), _) if left is edit.old:
+            return "a factor is missing"
+        case ast.BinOp(_, ast.Mult(), right) if right is edit.old:
+            return "a factor is missing"
+        case ast.BinOp(left, ast.Add() | ast.Sub(), _) if left is edit.old:
+            return "a term is missing"
+        case ast.Call(ast.Attribute(attr="where")):
+            return "the slope is another one in some region"
+    return "another formula is needed"
+
 
 # What a rule makes likely: the names of kinds that are tried before all others.
 LIKELY_FOR = {

@@ -26,9 +26,8 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import USERS
-from autograd_doctor._repair.edits import Edit, Place, Scope, multiplied, parse
+from autograd_doctor._repair.edits import FORMULA, Edit, Place, Scope, multiplied, parse
 
-KIND = "a formula"
 COST = 1.55  # of the simplest
 PROJECTIONS = 32  # with more than an expression has elements, some value of it fits, or none
 COMPARED = 5  # of the projections, for formulas
@@ -527,7 +526,7 @@ def formulas(
         limit = min((cost for cost, _ in edits), default=math.inf) + MORE
         fitting = sorted(_fitting(spot, weights, found, words(spot), limit), key=lambda it: it[0])
         for cost, node in fitting[:MOST_OF_ONE]:
-            edits.append((cost, Edit(KIND, COST + cost, spot.place, node)))
+            edits.append((cost, Edit(FORMULA, COST + cost, spot.place, node)))
     edits.sort(key=lambda it: it[0])
     yield from (edit for _, edit in islice(edits, MOST_TRIED))
 

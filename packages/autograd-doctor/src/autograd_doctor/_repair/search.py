@@ -27,6 +27,7 @@ from autograd_doctor._repair.edits import (
     Scope,
     concerning,
     edits_of,
+    said_of,
     scope_of,
     sooner,
 )
@@ -71,6 +72,11 @@ class Candidate:
         brackets = sum(after.count(it) - before.count(it) for it in "()")
         more = len(after) - len(before)
         return sum(edit.cost for _, edit in self.fix), more - brackets, parts, brackets
+
+    @property
+    def edits(self) -> Sequence[Edit]:
+        """The edits, each in its method."""
+        return [edit for _, edit in self.fix]
 
     @property
     def summary(self) -> str:
@@ -160,6 +166,7 @@ def _first_verified(
                     file=candidate.file,
                     changes=candidate.changes,
                     summary=candidate.summary,
+                    kinds=tuple(dict.fromkeys(filter(None, map(said_of, candidate.edits)))),
                     signatures=tuple(signature(*it) for it in candidate.fix),
                 )
                 if not found.left or found.checked_on:
