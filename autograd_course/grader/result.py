@@ -158,9 +158,8 @@ class Result:
             else:
                 for change in self.repair.changes:
                     yield "look at", f"line {change.line} of {self.repair.where}"
-                if self.stage == "kind" and self.repair.kinds:
-                    there = "there" if len(self.repair.changes) == 1 else "in these lines"
-                    yield "wrong", sentence(f"{there}, {' and '.join(self.repair.kinds)}")
+                if self.stage == "kind":
+                    yield "there", ", and ".join(self.repair.kinds)
 
     def _ipython_display_(self) -> None:
         """Show the verdict at once, and the repair when it is found."""
