@@ -402,7 +402,7 @@ def png(matrix: Matrix, largest: float) -> bytes:
 
 
 def _stored(data: bytes) -> bytes:
-    """Return data in zlib's format, as one block that is not compressed."""
+    """Return data in zlib format, as one uncompressed block."""
     length = struct.pack("<BHH", 1, len(data), len(data) ^ 0xFFFF)
     return b"\x78\x01" + length + data + struct.pack(">I", zlib.adler32(data))
 
@@ -412,9 +412,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
-    """Yield colors and opacities up to 255, from the most negative shade to the most positive.
+    """Yield colors and opacities up to 255, from the most negative shade to the most positive one.
 
-    Zero is in the middle, and gray comes last.
+    Zero is in the middle, and gray is at the end.
     """
     opacities = [round(255 * (0.3 + 0.7 * k / (SHADES - 1))) for k in range(SHADES)]
     yield from ((NEGATIVE, opacity) for opacity in reversed(opacities))
@@ -424,23 +424,23 @@ def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
 
 
 def shade(entry: float, largest: float) -> int:
-    """Return an entry's place in the palette; what is not zero has a color."""
+    """Return an entry's index in the palette. Every nonzero entry gets a color."""
     if math.isnan(entry):
         return UNKNOWN
     if abs(entry) <= NEGLIGIBLE * largest:
         return SHADES
-    # Rounded twice: at a half, the last digits differ from machine to machine.
+    # Round twice, because at a half the last digits differ between machines.
     share = round(min(abs(entry) / largest, 1.0) * SHADES, 6) if largest else SHADES
     return SHADES + int(math.copysign(max(1, round(share)), entry))
 
 
 def largest_of(matrix: Matrix) -> float:
-    """Return the largest finite magnitude, 0 where there is none."""
+    """Return the largest finite magnitude, or 0 if there is none."""
     return max((abs(v) for row in matrix for v in row if math.isfinite(v)), default=0.0)
 
 
 def heading(pair: Jacobians) -> str:
-    """Say which Jacobian this is, and which part of it."""
+    """Say which Jacobian this is, and which part of it is shown."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole
@@ -462,7 +462,7 @@ def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Say where a matrix is not zero, and how large it is there."""
+    """Say where a matrix is nonzero, and how large it is there."""
     largest = largest_of(matrix)
     entries = {(i, j): v for i, row in enumerate(matrix) for j, v in enumerate(row)}
     filled = {at for at, v in entries.items() if abs(v) > NEGLIGIBLE * largest}
