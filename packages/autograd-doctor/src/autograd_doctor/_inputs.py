@@ -29,8 +29,7 @@ BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the tensors to differentiate: those that require grad, or all floating-point tensors.
-    """
+    """Return the tensors to differentiate: those that require grad, or all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise CannotDiagnoseError(
@@ -106,8 +105,7 @@ def _free_memory(device: torch.device) -> int:
 
 
 def in_double(value: Any) -> Any:
-    """Return a contiguous tensor in float64 or complex128. Integers and numbers stay as they are.
-    """
+    """Return a contiguous tensor in float64 or complex128. Integers and numbers do not change."""
     if not isinstance(value, Tensor):
         return value
     dtype = torch.complex128 if value.is_complex() else torch.float64

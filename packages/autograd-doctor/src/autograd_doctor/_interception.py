@@ -133,7 +133,7 @@ _GLOBAL = "_autograd_doctor_watched_apply"  # in the module of Function, where t
 
 
 def _replacement() -> CodeType:
-    __class__ = None  # he free variable of the original, which calls super()
+    __class__ = None  # the free variable of the original, which calls super()
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         __class__  # noqa: B018
@@ -146,7 +146,7 @@ def _replacement() -> CodeType:
 _NEW = _replacement()
 _original: Callable[..., Any] = Function.apply
 _attribute: Any = None  # what Function's namespace contained, if the attribute was replaced
-_replaced: FunctionType | None = None  # he function whose code was replaced
+_replaced: FunctionType | None = None  # the function whose code was replaced
 _cancel: Callable[[], None] | None = None
 
 

@@ -255,8 +255,7 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on the example with zeros, ones and equal elements, if the range allows them.
-    """
+    """Return evidence on the example with zeros, ones and equal elements, if allowed."""
     case = singular(args, generator(seed, Stream.SINGULAR))
     pairs = zip(args, case, strict=True)
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
@@ -267,8 +266,7 @@ def _singular(
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
-    """For each wanted input, yield the flat positions at which ``forward`` is not differentiable.
-    """
+    """For each wanted input, yield the flat positions of kinks of ``forward``."""
     for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
@@ -301,7 +299,7 @@ Findings = tuple[Finding, ...]
 # The rules for the Functions inside a callable. The gradients of the callable decide about the
 # values, because a surrogate, a scale or a mask around a Function may make them right.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
-VALUE_FAMILIES = ("linearity", "values")  # he families of rules that look only at gradients
+VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
 
 
 def has_error(findings: Findings) -> bool:
@@ -346,8 +344,7 @@ class Examiner(Protocol):
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The result of an examination, with the findings on each evidence before their confirmation.
-    """
+    """The result of an examination, with the findings before their confirmation."""
 
     findings: Findings
     verdicts: Sequence[Findings]
@@ -535,8 +532,7 @@ class Case:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, including those on the Functions inside a callable.
-        """
+        """Return the findings on each evidence, including those on inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
             differences = has_error(example)
@@ -560,7 +556,7 @@ class Case:
             # anyway.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
                 continue
-            with suppress(CannotDiagnoseError):  # he doctor may be unable to examine its arguments
+            with suppress(CannotDiagnoseError):  # the doctor may be unable to examine its arguments
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 inner = choose_precision(inner, call.args, seed)

@@ -178,15 +178,13 @@ def _operation(node: Any) -> str:
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's results, and with its ``gradients`` if we may use them.
-    """
+    """Return the calls with the reference's results, and ``gradients`` if we may use them."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
 
 def _answered(call: Extreme, reference: _Reference) -> Extreme:
-    """Add the expected result to a masked call, and to a coarse call what the reference also loses.
-    """
+    """Add the expected result to a masked call, and the reference's loss to a coarse call."""
     if call.masked is not None:
         takes_masks = reference.takes_masks(call.masked)
         return replace(call, right=reference.at(call)) if takes_masks else call
@@ -210,8 +208,7 @@ class _Reference:
     gradients: bool
 
     def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
-        """Return outputs and gradients, or ``()`` if the callable raises or returns other shapes.
-        """
+        """Return outputs and gradients. ``()`` for an error or other shapes."""
         inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
@@ -269,11 +266,11 @@ def establish(
             values=replace(evidence.values, reference_outputs=right),
             variants=replace(evidence.variants, extremes=far),
         )
-    if surrogate is not None:  # he kinks of the surrogate are not those of the quantizer
+    if surrogate is not None:  # the kinks of the surrogate are not those of the quantizer
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     values = replace(evidence.values, surrogate=surrogate is not None)
-    if declared is not None:  # he reference is exact
+    if declared is not None:  # the reference is exact
         values = replace(values, inexact=0.0)
     evidence = replace(evidence, values=values)
     if declared is None and in_16_bits(evidence):

@@ -84,8 +84,7 @@ def line_with(
 
 
 def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
-    """Yield the source of some methods, and then the source of what they call in the same module.
-    """
+    """Yield the source of some methods, and of what they call in the same module."""
     for name in methods:
         method = inspect.unwrap(getattr(function, name))
         known = own_source(method)

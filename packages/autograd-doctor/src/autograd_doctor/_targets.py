@@ -43,7 +43,7 @@ def raised(what: str, error: BaseException) -> NotUnderstoodError:
 
 def _users_line(error: BaseException) -> str:
     """Return the innermost line of code that is not part of an installed package."""
-    if isinstance(error, SyntaxError):  # he line never ran, so it has no frame
+    if isinstance(error, SyntaxError):  # the line never ran, so it has no frame
         place = (error.filename, error.lineno, error.text)
     else:
         frames = traceback.extract_tb(error.__traceback__)

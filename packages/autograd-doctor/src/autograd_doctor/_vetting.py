@@ -239,8 +239,7 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the shape and dtype of another, and contains numbers if the other does.
-    """
+    """Whether a tensor has the shape and dtype of another, and numbers if that has some."""
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
     return bool(torch.isfinite(one).all()) or not bool(torch.isfinite(right).all())

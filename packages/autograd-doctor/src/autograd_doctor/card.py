@@ -39,13 +39,13 @@ _INK = {
     "info": "cyan",
 }
 _CODE = ("example", "at", "call")
-BEFORE, AFTER = "before", "after"  # he labels of the lines that a repair changes
+BEFORE, AFTER = "before", "after"  # the labels of the lines that a repair changes
 _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
 _NAMES = {"with": "input", "at": "line"}  # of labels that no row follows
-_COLUMN = "max-width: 52em"  # he number of columns that are easy to read; a figure may be wider
+_COLUMN = "max-width: 52em"  # the number of columns that are easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 
@@ -120,7 +120,7 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
         subsequent_indent=indent,
         initial_indent=indent,
         break_on_hyphens=False,
-        break_long_words=label != "declare",  # he user may copy it
+        break_long_words=label != "declare",  # the user may copy it
     )
     return "\n".join([f"  {label:<{LABEL}}{lines[0].strip()}" if label else lines[0], *lines[1:]])
 
@@ -328,8 +328,7 @@ def _signed(value: Any) -> str:
 
 
 def _example(evidence: Mapping[str, Any]) -> Comparison:
-    """Return the example as one phrase: the place, the numbers, the result and the expected result.
-    """
+    """Return the example as one phrase: the place, the numbers, actual and expected result."""
     where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:

@@ -401,8 +401,7 @@ def show_markdown(text: str) -> None:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Speed up imports by pausing garbage collection, which takes a third of PyTorch's import time.
-    """
+    """Pause garbage collection, which takes a third of PyTorch's import time."""
     gc.disable()
     try:
         yield

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 LARGE_FACTOR = 1000.0  # a cotangent this much larger triggers clipping that others do not
-PLAIN_AUTOGRAD = "plain autograd"  # he kind of paired run without the Function
+PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
 DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
 
@@ -88,7 +88,7 @@ class Forward:
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # an operation writes to these, even if the values stay the same
-    changing_line: str = ""  # he user's line that changed an argument
+    changing_line: str = ""  # the user's line that changed an argument
     versions_moved: tuple[int, ...] = ()  # arguments that autograd knows to be changed
     # (output, input) pairs that share memory without being marked as dirty
     views: tuple[tuple[int, int], ...] = ()
@@ -100,16 +100,15 @@ class Forward:
 
 @dataclass(frozen=True)
 class DirectBackward:
-    """A direct call of ``backward`` as the engine makes it, before the engine adjusts the result.
-    """
+    """A direct call of ``backward``, before the engine adjusts the result."""
 
     count: int = 0
     grads: tuple[Tensor | None, ...] = ()  # in the order of the arguments
     kinds: tuple[str, ...] = ()
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
-    changing_line: str = ""  # he user's line that changed a cotangent or a saved tensor
-    nan_line: str = ""  # he user's line that produced the first nan, if a gradient contains nan
+    changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
+    nan_line: str = ""  # the user's line that produced the first nan, if a gradient contains nan
     # After ``backward`` changed its own saved tensors, the next call "returns the same" or
     # "raises".
     again: str = ""
@@ -472,7 +471,7 @@ class Variants:
     interleaved: VjpResult | None = None
 
 
-@dataclass(frozen=True, eq=False)  # ensors have no single truth value, so they cannot be compared
+@dataclass(frozen=True, eq=False)  # tensors have no single truth value, so they cannot be compared
 class Evidence:
     """All evidence about one Function on one set of inputs.
 

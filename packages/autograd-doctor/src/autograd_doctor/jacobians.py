@@ -34,7 +34,7 @@ from autograd_doctor.formatting import element, number, unraveled
 # Both Jacobians, by finite differences of forward and from backward, as data for a picture.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 48  # he number of rows and columns that the picture shows
+MOST = 48  # the number of rows and columns that the picture shows
 RELATIVE = 1e-6  # relative to the largest entry: smaller differences are ignored
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -171,7 +171,7 @@ def _plain(matrix: Tensor) -> Matrix:
 # --------------------------------------------------------------------------------------------------
 
 MOST_ELEMENTS = 512  # elements of an input or an output, each of which needs a pass
-_SECONDS = 30.0  # he time limit for one pass
+_SECONDS = 30.0  # the time limit for one pass
 _SEED = 0
 T = TypeVar("T")
 
@@ -307,16 +307,14 @@ def _pairs(
 
 
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
-    """Return the results of ``backward`` for one-hot cotangents: for each leaf, a row per output.
-    """
+    """For each leaf, return a row of the Jacobian per output, from one-hot cotangents."""
     count = sum(as_real(out).numel() for out in run.floats)
     found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
     return tuple(torch.stack(rows).cpu() for rows in zip(*found, strict=True))
 
 
 def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
-    """Return the Jacobian of all outputs for one input, with NaN at kinks, and its estimated error.
-    """
+    """Return the Jacobian for one input, with NaN at kinks, and its estimated error."""
     whole, found = session.inputs[place], []
     count = as_real(whole).numel()
     for start in range(0, count, MOST_COLUMNS):
@@ -360,7 +358,7 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")
 SHADES = 8  # shades for each sign
-UNKNOWN = 2 * SHADES + 1  # he last color in the palette means that there is no derivative
+UNKNOWN = 2 * SHADES + 1  # the last color in the palette means that there is no derivative
 # Okabe and Ito's blue and vermilion, which everybody can distinguish, on white and on black.
 NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero

@@ -54,8 +54,7 @@ class FunctionVerdict:
 
     @property
     def ok(self) -> bool | None:
-        """``False`` if a finding is an error, ``None`` if nothing was examined, otherwise ``True``.
-        """
+        """``False`` for an error, ``None`` if nothing was examined, otherwise ``True``."""
         if self.errors:
             return False
         return None if self.why_not else True

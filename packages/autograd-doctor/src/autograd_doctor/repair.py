@@ -27,8 +27,7 @@ class Change:
     after: tuple[str, ...]
 
     def compared(self) -> tuple[tuple[str, str], tuple[Spans, Spans]]:
-        """Return both texts without their common indentation, and the spans in which they differ.
-        """
+        """Return both texts without common indentation, and the spans in which they differ."""
         texts = textwrap.dedent("\n".join([*self.before, *self.after])).split("\n")
         count = len(self.before)
         before, after = "\n".join(texts[:count]), "\n".join(texts[count:])

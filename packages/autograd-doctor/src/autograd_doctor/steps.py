@@ -173,8 +173,7 @@ class Call:
         return [torch.zeros_like(leaf) if g is None else g for g, leaf in pairs]
 
     def spread(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one value for each argument: its gradient, or None if the gradient is not wanted.
-        """
+        """Return one value for each argument: its gradient, or None if it is not wanted."""
         found = dict(zip(self.wanted, grads, strict=True))
         return [found.get(i) for i in range(len(self.args))]
 
@@ -249,8 +248,7 @@ READ_THE_ENTRIES = (
 
 
 def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
-    """Compare the outputs of ``forward`` with those of the reference, if there is one (``right``).
-    """
+    """Compare the outputs of ``forward`` with those of the reference (``right``), if any."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
@@ -288,8 +286,7 @@ def describe_contract(
     returned: Sequence[object],
     wanted: Sequence[int],
 ) -> Step:
-    """Check whether the result of ``backward`` fits the arguments: count, shapes, dtypes, finite.
-    """
+    """Check the result of ``backward``: count, shapes, dtypes, and finite values."""
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:

@@ -104,7 +104,7 @@ def describe_compile_error(error: BaseException) -> Failure:
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
-    traced = getattr(error, "real_stack", None)  # he traced code never ran
+    traced = getattr(error, "real_stack", None)  # the traced code never ran
     line = users_last(traced) if traced else users_line(error)
     return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
 

@@ -136,8 +136,7 @@ def _attributes(name: str, namespace: Mapping[str, Any]) -> Iterator[Named]:
 
 
 def cells(function: FunctionType) -> Iterator[Named]:
-    """Yield the contents of a function's nonempty closure cells, with the names of the variables.
-    """
+    """Yield the contents of a function's closure cells, with the names of the variables."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             cell.cell_contents  # noqa: B018  an empty cell raises
@@ -306,7 +305,7 @@ class TensorState:
         self.name, self.tensor = name, tensor
         self.parameter, self.buffer = parameter, buffer
         self.data, self.grad, self.asks = tensor.data, tensor.grad, tensor.requires_grad
-        self._version = -1  # he version of the tensor after it got its values
+        self._version = -1  # the version of the tensor after it got its values
 
     def begin(self, precision: torch.dtype | None) -> None:
         """Give the tensor its original values in separate memory, and no gradient.
@@ -325,8 +324,7 @@ class TensorState:
             self._version = tensor._version
 
     def pass_in(self, value: Tensor) -> None:
-        """Use an argument's value for the tensor in this call, and require grad like the argument.
-        """
+        """Use an argument's value in this call, and require grad like the argument."""
         self.tensor.data = value.detach()
         self.tensor.requires_grad_(value.requires_grad)
         self._version = -1
@@ -402,7 +400,7 @@ class CapturedState:
         self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
         self.held = tuple(_held(self.things))
         self._draws: list[PutBack] = []
-        self._registered: list[PutBack] = []  # he tensors that are buffers of a module
+        self._registered: list[PutBack] = []  # the tensors that are buffers of a module
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -415,8 +413,7 @@ class CapturedState:
         }
 
     def covers(self, thing: Any) -> bool:
-        """Whether everything that an object refers to is known, apart from new functions and lists.
-        """
+        """Whether an object refers only to known objects, and to new functions and lists."""
         known = {id(it) for _, it in self.things}
         leads_to = (it for _, it in walk_reachable(("", thing)))
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
@@ -444,7 +441,7 @@ class CapturedState:
         self._registered = [entries(module._buffers) for _, module in self._modules]
         versions = _unsafe_preserve_version_counter(tuple(held.tensor for held in self.held))
         try:
-            with versions:  # he caller may have saved these tensors for a later backward pass
+            with versions:  # the caller may have saved these tensors for a later backward pass
                 self.begin()
                 yield
         finally:

@@ -35,8 +35,7 @@ from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype
 
 
 def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
-    """Make the call in the caller's own dtypes, and record how it differs from the float64 copies.
-    """
+    """Make the call in the caller's own dtypes, and compare it with the float64 copies."""
     inputs = session.in_own_dtypes()
     if inputs is None:
         return found
@@ -72,7 +71,7 @@ def _with(
     )
 
 
-PATIENCE = 1.0  # ime limit in seconds for one pass in another dtype
+PATIENCE = 1.0  # time limit in seconds for one pass in another dtype
 
 
 # --------------------------------------------------------------------------------------------------

@@ -142,8 +142,7 @@ def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iter
 
 
 def _picks_places(func: Any) -> bool:
-    """Whether the second argument of an operation contains indices, which may be on the CPU anyway.
-    """
+    """Whether the second argument of an operation contains indices, which may be on the CPU."""
     return "index_put" in operation_name(func)
 
 

@@ -27,7 +27,7 @@ from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
 class Pass:
     """A forward and a backward pass: the outputs and gradients, or the failure."""
 
-    outputs: tuple[Tensor, ...] = ()  # he floating-point outputs
+    outputs: tuple[Tensor, ...] = ()  # the floating-point outputs
     grads: tuple[Tensor | None, ...] = ()
     failure: Failure | None = None
     stage: str = ""  # "forward" or "backward", the stage that failed
@@ -151,15 +151,13 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent in the dtype of an output, on the meta device if the output is.
-    """
+    """Return a copy of a cotangent with the dtype of an output, on meta if the output is."""
     copy = cotangent.to(output.dtype, copy=True)
     return copy.to("meta") if output.is_meta else copy
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Return copies, so that a backward that changes ``grad_output`` does not change our tensors.
-    """
+    """Return copies, so that a backward that changes ``grad_output`` changes only copies."""
     return tuple(None if t is None else t.clone() for t in tensors)
 
 

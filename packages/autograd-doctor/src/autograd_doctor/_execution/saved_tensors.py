@@ -107,8 +107,7 @@ def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives
 
 
 def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients, and the derivatives of their sum by the inputs and by ``grad_output``.
-    """
+    """Return the gradients, and the derivatives of their sum by inputs and ``grad_output``."""
     followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
     once = gradients(run, followed, create_graph=True)
     again = [grad for grad in once if grad is not None and grad.requires_grad]

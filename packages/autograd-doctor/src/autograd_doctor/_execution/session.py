@@ -170,7 +170,7 @@ def with_right_arity(subject: Subject) -> Subject:
 # Watch how a Function uses its ctx, without changing the user's class.
 # --------------------------------------------------------------------------------------------------
 
-_SAVED_TENSORS: Any = Function.saved_tensors  # he engine's own descriptor
+_SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
 
 
 @dataclass

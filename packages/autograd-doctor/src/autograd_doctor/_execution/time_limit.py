@@ -77,8 +77,7 @@ def _by_signal(seconds: float, patience: float) -> Iterator[None]:
 
 @contextmanager
 def many_limits() -> Iterator[None]:
-    """Make the limits in the block cheap, because the signal handler is set once for all of them.
-    """
+    """Make the limits in the block cheap by setting the signal handler only once."""
     if _has_signal():
         with _listening():
             yield

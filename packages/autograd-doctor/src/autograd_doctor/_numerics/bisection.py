@@ -29,10 +29,10 @@ from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
 RELATIVE = 1e-6  # relative to the sum: where both are right, they agree much better
-NARROWER = 5  # imes: the interval of a bound is then a thirtieth; fewer for many outputs
-CLEAR = 10.0  # imes the estimated error of the differences
+NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer for many outputs
+CLEAR = 10.0  # times the estimated error of the differences
 
-Part = tuple[int, int, int]  # he input's position, and a range within it, flat and real
+Part = tuple[int, int, int]  # the input's position, and a range within it, flat and real
 
 
 def bisect_columns(

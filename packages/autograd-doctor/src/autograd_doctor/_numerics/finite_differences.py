@@ -249,8 +249,7 @@ def derivatives(
 
 
 def _turned(rows: Tensor) -> Tensor:
-    """Return rows as columns in a new tensor, because sums over the two layouts differ in digits.
-    """
+    """Return rows as columns in a new tensor, because sums depend on the layout."""
     return rows.T.clone(memory_format=torch.contiguous_format)
 
 

@@ -30,8 +30,7 @@ def projections_agree(evidence: Evidence) -> bool:
 
 
 def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
-    """Whether the gradient of one backward pass agrees with forward's slope along every direction.
-    """
+    """Whether a gradient agrees with forward's slope along every direction."""
     g = flat_cotangent(evidence, vjp.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
     projected, size = along_directions(slopes, vjp)

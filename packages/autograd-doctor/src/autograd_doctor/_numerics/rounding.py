@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 EPS = torch.finfo(torch.float32).eps
-LARGEST = torch.finfo(torch.float32).max ** 0.5  # he square of a larger number would overflow
+LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
 EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
 # relative to the size: no digit is left, so this is another result and not a coarse one
 USELESS = 0.3
@@ -18,8 +18,7 @@ Values = tuple[Tensor | None, ...]  # of a call: its outputs, then the gradients
 
 
 def each(operation: Callable[..., Tensor], *values: Values) -> Values:
-    """Apply an operation to the tensors at the same position, or return ``None`` if one is missing.
-    """
+    """Apply an operation to tensors at the same position. ``None`` if one is missing."""
     return tuple(
         None if any(t is None for t in place) else operation(*place)
         for place in zip(*values, strict=True)

@@ -18,8 +18,8 @@ from torch import Tensor
 from autograd_doctor._numerics.tensors import is_float
 
 CLOSE = 1e-5  # relative to the largest element: the error of an example in float32
-SPREAD = 4.0  # he largest factor by which an element changes
-TURN = 0.5  # he approximate angle by which a direction or a rotation is turned
+SPREAD = 4.0  # the largest factor by which an element changes
+TURN = 0.5  # the approximate angle by which a direction or a rotation is turned
 
 
 @dataclass(frozen=True)
@@ -281,8 +281,7 @@ def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a factor. Nothing exceeds the largest element, and zeros stay zeros.
-    """
+    """Multiply each element by a factor, up to the largest element. Zeros stay zeros."""
     noise = _uniform(value, rng)
     size = value.abs()
     room = torch.log(size.max() / size).nan_to_num(0.0, 0.0, 0.0)

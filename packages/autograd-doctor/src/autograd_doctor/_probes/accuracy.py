@@ -94,8 +94,7 @@ class _ReadNumbers(DispatchMode):
 
 
 def _line() -> tuple[str, int]:
-    """Return the file and line that reads. For a method of Tensor, this is the line of the caller.
-    """
+    """Return the file and line that reads, or those of the caller of a Tensor method."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back

@@ -87,7 +87,7 @@ def _cotangents_laid_out(
         if all(g.is_contiguous() for g in laid):
             continue
         expected = replace(plain.done, outputs=())
-        if how in EXPANDED:  # hese have other values
+        if how in EXPANDED:  # these have other values
             expected = _sent_back(session, plain, [g.contiguous() for g in laid])
         actual = _sent_back(session, plain, laid)
         if not expected.failure:
@@ -300,8 +300,7 @@ def zero_dim(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _one_shape(evidence: Evidence) -> bool:
-    """Whether all tensors of the call have the same shape, with at least one dim and one element.
-    """
+    """Whether all tensors of the call have the same shape, with at least one element."""
     given = (value for value in evidence.inputs if isinstance(value, Tensor))
     shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
     shape = shapes.pop()
@@ -336,12 +335,11 @@ def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pas
 GROWN = 3  # a batch of 1 is extended to this length
 MOST_SLICES = 64  # a longer batch is cut only in two
 
-Sliced = tuple[int, ...]  # he positions of the inputs that are cut; the others are shared
+Sliced = tuple[int, ...]  # the positions of the inputs that are cut; the others are shared
 
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
-    """Compare a batch with its slices, a batch of 1 with a longer one, and both with an empty one.
-    """
+    """Compare a batch with its slices, with a longer batch, and with an empty batch."""
     return asked(session, evidence, _batches, draws=False, resizes=True)
 
 
@@ -421,8 +419,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """Compare an empty batch, if ``forward`` accepts it, with the empty result that it must give.
-    """
+    """Compare an empty batch, if ``forward`` accepts it, with its empty result."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
@@ -438,8 +435,7 @@ def _emptied(
 
 
 def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:
-    """Return the joined results of the pieces, or ``None`` if ``forward`` does not work by slices.
-    """
+    """Return the joined results of the pieces. ``None`` if ``forward`` mixes slices."""
     pieces = []
     for start, stop in pairwise(cuts):
         piece = _piece(session, plain, sliced, slice(start, stop))

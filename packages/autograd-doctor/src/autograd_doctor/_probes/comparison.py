@@ -114,9 +114,7 @@ def asked(
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
         comparisons = ask(session, evidence, on_example(evidence), question, draws)
-    except (
-        CannotDiagnoseError
-    ):  # he other call does not finish, so it gives no evidence
+    except CannotDiagnoseError:  # the other call does not finish, so it gives no evidence
         comparisons = ()
     return replace(
         evidence,
@@ -234,8 +232,7 @@ def _elsewhere(session: Session, draws: bool) -> Plain | None:
 
 
 def _drawn_on(session: Session, plain: Plain) -> bool:
-    """Whether ``forward`` gives the same result if the random state continues from its last call.
-    """
+    """Whether ``forward`` gives the same result if its random state continues."""
     _, args = fresh(plain.inputs, session.wanted)
     returned = attempt(lambda: as_tuple(session.subject.call(*args)))
     if isinstance(returned, Failure):

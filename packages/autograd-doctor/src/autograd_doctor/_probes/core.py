@@ -212,8 +212,7 @@ def _columns_in_time(seconds: float, inputs: int) -> int:
 def _looked_further(
     session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
 ) -> Evidence:
-    """Run further probes. For a slow subject, stop when the time is up, except for required probes.
-    """
+    """Run further probes. For a slow subject, run only required ones after the time is up."""
     began, left_out = _moment(), []
     for look in further:
         late = slow and _seconds_since(began) > FURTHER_SECONDS
@@ -347,8 +346,7 @@ def _after_backward(
     two: tuple[Tensor, ...],
     in_other_dtypes: bool,
 ) -> Evidence:
-    """Add the results of a direct call of ``backward`` and of the engine, unless it fails earlier.
-    """
+    """Add the results of a direct call of ``backward``, and those of the engine."""
     if found.forward.whole:
         raw = direct_call(session, one)
         others = variants(session, one, raw) if in_other_dtypes else ()
@@ -377,8 +375,7 @@ def _rejected(found: Evidence) -> Failure | None:
 
 
 def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
-    """Return how the outputs differ if no input requires grad, or ``None`` if they do not differ.
-    """
+    """Return how the outputs differ if no input requires grad, or ``None``."""
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
     parts = values.split([as_real(output).numel() for output in right])

@@ -139,8 +139,7 @@ def drawn_from(
 
 
 def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> VjpResult | None:
-    """Return the backward pass of the first cotangents if backward is linear there, else ``None``.
-    """
+    """Return the pass of the first cotangents if backward is linear there, else ``None``."""
     total = [a + b for a, b in zip(one, two, strict=True)]
     double = [2 * a for a in one]
     first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))

@@ -39,7 +39,7 @@ from autograd_doctor.formatting import element, number
 # The same call on the same numbers in float32 and float64, which differs only in rounding.
 # --------------------------------------------------------------------------------------------------
 
-PATIENCE = 1.0  # ime limit in seconds for one pass
+PATIENCE = 1.0  # time limit in seconds for one pass
 
 Inputs = tuple[Any, ...]
 
@@ -124,8 +124,7 @@ def as_single_holds(inputs: Sequence[Any]) -> Inputs:
 
 
 def jittered(inputs: Inputs, by: float, rng: torch.Generator) -> Inputs:
-    """Return the arguments with a small relative change of every floating-point number, up or down.
-    """
+    """Return the arguments with a small relative change of every number, up or down."""
     return as_single_holds([_moved(v, by, rng) if is_float(v) else v for v in inputs])
 
 
@@ -202,7 +201,7 @@ def _is_rounding(
 # --------------------------------------------------------------------------------------------------
 
 FRACTIONS = (1e-4, 1e-2)
-SHIFT = 1000.0  # imes the spread of the numbers, for example years around 2000 that differ by 2
+SHIFT = 1000.0  # times the spread of the numbers, for example years around 2000 that differ by 2
 # far enough for other rounding errors, and close enough for everything else to stay the same
 ASIDE = 0.05
 
@@ -317,8 +316,7 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements, or the magnitude of a single element.
-    """
+    """Return the standard deviation of finite elements, or a single element's magnitude."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
@@ -332,7 +330,7 @@ def _spread(tensor: Tensor) -> float:
 # --------------------------------------------------------------------------------------------------
 
 # exp overflows float32 at 89 and float64 at 710, so steps of less than a factor of 8 hit between.
-RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # o 1000
+RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
 LOW = -50.0  # for an exponential this equals -inf, but without underflow
 
 
@@ -354,8 +352,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
 def _ladder(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the first magnitude of one input at which float32 returns numbers that are not finite.
-    """
+    """Yield the first magnitude of one input for which float32 is not finite."""
     largest = size(example[position])
     rungs = [rung for rung in RUNGS if rung > largest > 0]
 

@@ -73,8 +73,7 @@ Row = list[float | None]
 
 @dataclass(frozen=True)
 class Projection:
-    """Weights for the elements of every gradient, and a direction for each input and grad_output.
-    """
+    """Weights for every gradient, and directions for each input and grad_output."""
 
     weights: tuple[Tensor, ...]  # all flat and real
     directions: tuple[Tensor, ...]
@@ -215,8 +214,7 @@ class _Question:
             yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
 
     def _precision(self) -> float:
-        """Return the rounding error of an output's dtype, which is also the dtype of its gradient.
-        """
+        """Return the rounding error of an output's dtype, which its gradient shares."""
         return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
@@ -296,7 +294,7 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         found = constants.explaining(wrong)
         if found:
             return _named(node, found)
-        if constants.found:  # hese are part of the cause, but not all of it
+        if constants.found:  # these are part of the cause, but not all of it
             return None
     return _cut(node._forward_cls)
 

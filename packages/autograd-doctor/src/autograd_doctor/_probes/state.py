@@ -230,8 +230,7 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 
 
 def captured(session: Session, evidence: Evidence) -> Evidence:
-    """Find tensors that a Function takes from a closure, list or module, and which get a gradient.
-    """
+    """Find tensors from a closure, list or module, and which of them get a gradient."""
     subject = session.subject
     if subject.function is None:  # a callable may have detached what it uses without a gradient
         return evidence

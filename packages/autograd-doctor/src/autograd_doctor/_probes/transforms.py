@@ -41,7 +41,7 @@ from autograd_doctor.formatting import listed
 
 ROUNDING = 1e-6  # relative to the terms: one float32 step inside forward is not a mistake
 
-ByPosition = Mapping[int, Tensor | None]  # angents or gradients, by position in the call
+ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
 
 
 def forward_mode(session: Session, evidence: Evidence) -> Evidence:
@@ -238,7 +238,7 @@ def _differentiated(
 # Compare torch.func.vmap over a stack of inputs with a loop.
 # --------------------------------------------------------------------------------------------------
 
-COTANGENTS = (1.0, -0.5, 2.0)  # he factors of grad_output for each slice
+COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
 # A batched kernel may add in another order, and a rule may compute in float32.
 VMAP_TOLERANCE = 1e-6
 
@@ -352,7 +352,7 @@ def _stacked(
         return Pass(failure=run, stage="forward")
     outputs = tuple(out.detach().clone() for out in run.floats)
     if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
-        return Pass(outputs, expected.grads)  # he shape is enough
+        return Pass(outputs, expected.grads)  # the shape is enough
     gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
     grads = attempt(lambda: gradients(run, gs))
     if isinstance(grads, Failure):
@@ -380,7 +380,7 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 # caller, so nothing is stored on it.
 # --------------------------------------------------------------------------------------------------
 
-COMPILE_TOLERANCE = 1e-6  # racing may replace an operation by others with other rounding errors
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others with other rounding errors
 LONGEST = 200  # characters of a reason
 
 Call = Callable[..., Any]

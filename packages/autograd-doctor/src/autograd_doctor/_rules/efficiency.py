@@ -10,7 +10,9 @@ from autograd_doctor.evidence import PLAIN_AUTOGRAD, Comparison, Evidence
 from autograd_doctor.formatting import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
-IN_FLOAT64 = "in float64"  # he doctor examines Functions in this dtype, whatever the caller's dtype
+IN_FLOAT64 = (
+    "in float64"  # the doctor examines Functions in this dtype, whatever the caller's dtype
+)
 
 
 @rule(

@@ -27,9 +27,7 @@ from autograd_doctor.evidence import (
 )
 from autograd_doctor.formatting import element, number, plain, unraveled
 
-ROUNDING = (
-    1e-6  # relative to a gradient: float32 rounding in a linear backward is smaller
-)
+ROUNDING = 1e-6  # relative to a gradient: float32 rounding in a linear backward is smaller
 
 INEXACT = 0.05  # relative to a gradient, if a solver stops as soon as its result is close enough
 

@@ -59,7 +59,7 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
     """
     outputs = len(call.double) - len(evidence.wanted)
     if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
-        return  # he reference has no value there either
+        return  # the reference has no value there either
     for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
         if mine is None or right is None:
             continue
@@ -145,7 +145,7 @@ OTHERWISE = 0.5  # relative to a straight line
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
-    if evidence.values.inexact:  # he remaining error of an iteration is not a loss of digits
+    if evidence.values.inexact:  # the remaining error of an iteration is not a loss of digits
         return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 

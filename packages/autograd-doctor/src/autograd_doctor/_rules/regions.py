@@ -305,8 +305,7 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Return on which side of a bound all wrong elements are, or that all of them are equal to it.
-    """
+    """Return on which side of a bound all wrong elements are, or that all equal it."""
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"

@@ -26,8 +26,7 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """The result of a rule: the message and its evidence, and the severity and hint if they differ.
-    """
+    """The result of a rule: message, evidence, and severity and hint if they differ."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -171,8 +170,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient of the wrong shape is the expected one with its last two dims swapped.
-    """
+    """Whether a raw gradient is the expected one with its last two dims swapped."""
     if (
         evidence.contract.direct is None
         or position not in evidence.wanted

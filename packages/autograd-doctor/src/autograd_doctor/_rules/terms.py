@@ -27,10 +27,10 @@ from autograd_doctor.formatting import listed
 LARGEST_DENOMINATOR = 64
 # denominator of a fraction: beyond it, every number is close to a fraction
 LARGEST_NUMERATOR = 1000
-TELLING = 100.0  # imes the tolerance: a smaller element has nearly any ratio
+TELLING = 100.0  # times the tolerance: a smaller element has nearly any ratio
 TELLING_OF_FEW_DIGITS = 10.0
 
-Key = tuple[str, str, int]  # he origin of a number in a call: its kind, its object, and its dim
+Key = tuple[str, str, int]  # the origin of a number in a call: its kind, its object, and its dim
 
 
 def constant_factor(m: Mismatch) -> str | None:
@@ -127,8 +127,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
 def _numbers(
     known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
 ) -> Iterator[tuple[Key, float, str]]:
-    """Yield the numbers of a call that may be a factor: the origin, the value, and a description.
-    """
+    """Yield possible factors in a call: the origin, the value, and a description."""
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
@@ -345,7 +344,7 @@ def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[P
     for count in range(1, MOST_FACTORS + 1):
         for chosen in combinations_with_replacement(fitting, count):
             names, tensors = zip(*chosen, strict=True)
-            if not any(f"1/{name}" in names for name in names):  # hese would cancel
+            if not any(f"1/{name}" in names for name in names):  # these would cancel
                 yield Product(names, torch.stack(tensors).prod(0))
 
 

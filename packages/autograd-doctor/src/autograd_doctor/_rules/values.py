@@ -175,8 +175,7 @@ def wrong_dim(m: Mismatch) -> str | None:
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """The gradient is right for every slice along dim 0 alone, and wrong for all slices together.
-    """
+    """The gradient is right for each slice along dim 0, and wrong for all together."""
     how = _right_when(m, "batch")
     return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
@@ -362,8 +361,7 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """The gradient is right up to a complex conjugation of the result or of the local derivative.
-    """
+    """The gradient is right up to conjugating the result or the local derivative."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
@@ -505,8 +503,7 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether forward returns the input itself, and not only because 0 and 1 equal their squares.
-    """
+    """Whether forward returns its input, and not because 0 and 1 are their own squares."""
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
@@ -851,8 +848,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other inputs of a quantizer, such as a learned step, which the surrogate affects.
-    """
+    """Yield a quantizer's other inputs, such as a learned step, that the surrogate affects."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
