@@ -30,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-# Nothing is wrapped, colored or read as markup, so that URLs and file names stay in one piece.
+# Do not wrap, color or interpret the text, so that URLs and file names stay intact.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 
 

@@ -17,7 +17,7 @@ MOST = 5  # rules that are shown
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which exercises that are not passed."""
+    """A rule that answers broke: how often, and in which exercises that are not passed yet."""
 
     rule: str
     times: int
@@ -31,7 +31,7 @@ class Missed:
 
     @property
     def told(self) -> str:
-        """How often and where answers broke it, and how to read more."""
+        """How often answers broke it and where, and where to read more."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 
