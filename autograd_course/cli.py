@@ -83,7 +83,7 @@ def lab(
         ),
     ] = False,
 ) -> None:
-    """Open the course in JupyterLab. The server accepts connections from this machine only."""
+    """Open the course in JupyterLab. The server accepts connections only from this machine."""
     if find_spec("jupyterlab") is None:
         end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve

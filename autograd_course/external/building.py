@@ -49,7 +49,7 @@ def compiler() -> str:
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment, with the programs that pip installed beside this Python on the path.
+    """Return the environment, with the programs that pip installed for this Python on the path.
 
     A notebook's kernel has them there only where the environment was activated: ninja is one.
     """
@@ -72,8 +72,8 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 class BuildError(CourseError, RuntimeError):
     """C++ that cannot be built: no compiler, or a source that does not compile.
 
-    ``message`` says what is wrong in one line, ``line`` is the line of the author's source that it
-    is about, or ``None``; ``log`` is all that the compiler said.
+    ``message`` says what is wrong in one line. ``line`` is the affected line of the author's
+    source, or ``None``. ``log`` is the complete output of the compiler.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
 
 def _as_file(source: str | Path) -> tuple[str, str]:
-    """Return a file name and the text that belongs into it."""
+    """Return a file name and the text for this file."""
     if isinstance(source, Path):
         return source.name, source.read_text(encoding="utf-8")
     return "source.cpp", source

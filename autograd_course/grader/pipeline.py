@@ -5,7 +5,7 @@ of lines, or change global state. The grader may also fail. A learner should see
 the first thing to change, and should never be blamed for a problem of the grader or the machine. So
 an answer goes through these steps:
 
-1. **Find the exercise.** The catalogue imports the module of this exercise only. A call without a
+1. **Find the exercise.** The catalogue imports only the module of this exercise. A call without a
    known exercise, or without an answer, ends here with a result and not with an exception.
 2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
    state, the default dtype, the grad mode and the warning filters are restored afterwards. What the
@@ -92,8 +92,8 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
-        and a missing argument give a result too. After a second wrong answer, the result says more.
-        After the third hint, it shows the change that repairs the answer.
+        and a missing argument also give a result. After a second wrong answer, the result says
+        more. After the third hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade

@@ -20,14 +20,19 @@ _PACKAGES = (
 )
 _PAGES = ("*.md", ".github/**/*.md", "docs/**/*.md", "packages/*/*.md")
 _BUILT = {"docs/rules.md", "docs/error_messages.md", "docs/command_line.md"}
+_RULES = Path("tools", "prose", "wording.py")  # whose examples break the rules
 _WORDS_OF_A_MESSAGE = 5  # a string with fewer words is a name, a label or a key
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _HEADER = re.compile(r"\A\+\+\+\n.*?^\+\+\+\n", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes):$", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(?=\*{0,2}\w+: )", re.MULTILINE)
-_ENDS = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[\"')*]*\s+(?=[\W_]*[A-Z`…])")
-_CODE = re.compile(r"(?<=`)[^`]+(?=`)")
+_ENDS = re.compile(
+    r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[\"')*]*\s+(?=[\W_]*[A-Z`…:])"
+    r"|(?<=[\w\]]{4}[.?])\s+(?=[a-z])"  # a name in lower case may begin a sentence
+)
+_TABLE = re.compile(r"^=+ +=+$.*^=+ +=+$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`]+)`")
 _PARTS = re.compile(r"\n\s*\n|\n(?= )")
 _EXAMPLE = re.compile(r"^\s*>>>.*", re.MULTILINE | re.DOTALL)
 
@@ -53,7 +58,7 @@ def sentences(root: Path) -> Iterator[Sentence]:
         modules |= set((root / package).rglob("*.py"))
     for path in sorted(pages - {root / built for built in _BUILT}):
         yield from of_markdown(path.read_text(encoding="utf-8"), path.relative_to(root))
-    for path in sorted(modules):
+    for path in sorted(modules - {root / _RULES}):
         yield from of_python(path.read_text(encoding="utf-8"), path.relative_to(root))
 
 
@@ -95,6 +100,8 @@ def _strings(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
 
 
 def _is_code(text: str) -> bool:
+    if text.lstrip().startswith(("<", "import ", "from ")):
+        return True
     try:
         ast.parse(textwrap.dedent(text))
     except SyntaxError:
@@ -104,7 +111,7 @@ def _is_code(text: str) -> bool:
 
 def _as_markdown(docstring: str) -> str:
     """Return a docstring in which each described argument is an item of a list."""
-    said = _EXAMPLE.sub("", inspect.cleandoc(docstring))
+    said = _TABLE.sub("", _EXAMPLE.sub("", inspect.cleandoc(docstring)))
     return _ENTRY.sub("- ", _SECTION.sub("", said)).replace("``", "`")
 
 
@@ -129,7 +136,7 @@ def _of_text(text: str, path: Path, line: int) -> Iterator[Sentence]:
 
 
 def _split(text: str, path: Path, line: int) -> Iterator[Sentence]:
-    masked = _CODE.sub(lambda code: "x" * len(code[0]), text)
+    masked = _CODE.sub(lambda code: f"`{'x' * len(code[1])}`", text)
     ends = [match.end() for match in _ENDS.finditer(masked)]
     for begin, end in zip([0, *ends], [*ends, len(text)], strict=True):
         if said := " ".join(text[begin:end].split()):

@@ -1,8 +1,8 @@
 """Grade a routine, which is a plain function: run it, check its results, run the trials.
 
 As for Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` asks the witness until it finds a mistake: first for the results on each
-sample, then for the trials of the exercise.
+:class:`RoutineOrder` asks the witness first for the results on each sample and then for the trials
+of the exercise, until it finds a mistake.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ checks are reliable. There are three kinds of lines:
 - The line is *forbidden*: it accesses the process itself, or uses something that the learner is
   meant to write. An answer with such a line earns no points, and the message quotes the line and
   the reason.
-- The line is neither. The answer keeps its verdict, and the instructor gets a remark about the line.
+- The line is neither. The answer keeps its verdict, and the instructor gets a remark about it.
 """
 
 from autograd_course.grader.reading.reader import Reading, read

@@ -148,7 +148,7 @@ def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
 
 
 def _first(thing: "_Branch | int", computed: set[int]) -> int:
-    """Return the first node that a thing computes; a leaf stands for itself."""
+    """Return the first node that an object computes. For a leaf, this is the leaf."""
     if isinstance(thing, int):
         return thing
     nodes = [_first(part, computed) for part in thing.inside]
@@ -203,10 +203,10 @@ Owner = tuple[bool, int]  # whether it is a group, and the number of the group o
 
 
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
-    """Return the groups to open: all that lie less than ``depth`` deep.
+    """Return the groups to open, which are all groups less than ``depth`` deep.
 
     Without a depth, level by level from outside, as many as leave at most sixty cards. Groups of
-    one kind that lie equally deep are opened together or not at all: layers that are alike look so.
+    the same kind and depth are opened together or not at all, so that similar layers look the same.
     """
     if depth is not None:
         deep = range(len(trace.groups))
@@ -273,7 +273,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """Return when each begins in forward; the parameters in a group stand before everything."""
+    """Return when each begins in forward. The parameters in a group come before everything."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":

@@ -1,4 +1,4 @@
-"""Where everything stands: a layered drawing, shared by the pictures and the widget."""
+"""The positions of everything in a layered drawing, which the pictures and the widget share."""
 
 import math
 from collections import Counter
@@ -190,7 +190,8 @@ _LEAF = 0.1  # how much less an input stands in the way, and pulls, than what is
 
 @dataclass(frozen=True)
 class Room:
-    """What a rank's places need: the size of each node's card, and the distance beside a card."""
+    """The sizes that determine a rank's positions: those of the cards, and the distance between
+    cards."""
 
     sizes: Sequence[float]
     beside: float
@@ -586,7 +587,7 @@ _HALF_LABEL = 9.0
 
 @dataclass(frozen=True)
 class Column:
-    """The part of a drawing that stands in one column."""
+    """The part of a drawing in one column."""
 
     left: float
     top: float
@@ -604,11 +605,11 @@ class Column:
         return self.bottom - self.top
 
     def holds(self, box: Box) -> bool:
-        """Whether a card stands in it."""
+        """Whether it contains a card."""
         return self.top <= box.y < self.bottom
 
     def labels(self, curve: Curve) -> bool:
-        """Whether an edge's label stands in it."""
+        """Whether it contains the label of an edge."""
         return self.top <= curve.label[1] < self.bottom
 
     def meets(self, curve: Curve) -> bool:
@@ -637,7 +638,7 @@ class Sheet:
 
     @property
     def placed(self) -> Iterator[tuple[float, Column]]:
-        """Each column, and where its left side stands."""
+        """Each column, and the position of its left side."""
         left = 0.0
         for column in self.columns:
             yield left, column
@@ -645,7 +646,7 @@ class Sheet:
 
     @property
     def turns(self) -> list[float]:
-        """Where the middle between a column and the next one stands."""
+        """The position of the middle between a column and the next one."""
         return [left - BETWEEN / 2 for left, _ in self.placed][1:]
 
     @property
@@ -655,7 +656,7 @@ class Sheet:
 
     @property
     def height(self) -> float:
-        """The height of the longest column, and of what stands below several."""
+        """The height of the longest column, and of the parts below several columns."""
         foot = FOOT if len(self.columns) > 1 else 0.0
         return max(column.height for column in self.columns) + foot
 

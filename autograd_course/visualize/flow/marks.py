@@ -45,7 +45,7 @@ def thickness(written: str) -> float:
 
 
 def flag(gradient: Summary | None, unit: float) -> str:
-    """Return a warning about the norm of a gradient in a word or two, or ``""``."""
+    """Return a warning about the norm of a gradient in one or two words, or ``""``."""
     if not isinstance(gradient, Reading):
         return ""
     if gradient.sign == "!":

@@ -62,8 +62,8 @@ from autograd_course.visualize.kit.inputs import (
 class ForwardValues(DispatchMode):
     """Notes every differentiable tensor that an operation reads, by the node that made it.
 
-    A tensor between two nodes is read by the second one's forward, whoever wrote that; at this
-    moment it still has the value that the graph means, whatever is done in place later. ``born``
+    The forward of the second node reads the tensor between two nodes. At this moment, the tensor
+    still has the value that belongs to the graph, even if it is changed in place later. ``born``
     tells which of autograd's numbers was next when a storage was filled (:func:`saved_tensors`).
     """
 
@@ -128,7 +128,7 @@ class BackwardGradients:
     """Notes, by hooks on every node, what each receives and sends, and who comes when.
 
     ``before`` has an entry where what a node receives is not what its consumers sent: a hook came
-    between. PyTorch lists no node's hooks; this finds all that change something.
+    between. PyTorch does not list a node's hooks. This finds those that change something.
     """
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ class ModuleCalls:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hook all modules for the duration of a ``with`` block."""
+        """Hook all modules during a ``with`` block."""
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -282,7 +282,7 @@ def _next_number() -> int:
 
 
 def innermost(calls: Sequence[ModuleCall], number: int) -> int | None:
-    """Return the innermost call that made the node of this number; calls stand as they began."""
+    """Return the innermost call that created the node with this number."""
     return max((i for i, c in enumerate(calls) if c.begin <= number < c.end), default=None)
 
 
@@ -638,7 +638,7 @@ def _collected(
     leaves: Mapping[Any, Tensor],
     gradients: BackwardGradients,
 ) -> dict[Any, Tensor | None]:
-    """Return the gradient of each leaf; it arrives there, after all that backward has passed."""
+    """Return the gradient of each leaf, where it arrives at the end of backward."""
     try:
         # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
         found = run_backward(outputs, seeds, list(leaves.values()), retain_graph=True)

@@ -132,7 +132,7 @@ def live_svg(words: Script, drawn: Layout) -> str:
 def svg(words: Script, drawn: Layout, account: str) -> str:
     """Return the picture as an SVG file that needs nothing else; ``account`` is its description.
 
-    A tall one stands in columns, as the PNG does.
+    A tall one is drawn in columns, like the PNG.
     """
     sheet, style = Sheet(drawn), (HERE / "picture.css").read_text(encoding="utf-8")
     ground = f'<rect class="agf-ground" width="{sheet.width:g}" height="{sheet.height:g}"/>'

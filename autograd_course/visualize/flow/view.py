@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values and the given one; the present one is mostly among them."""
+        """Return round values and the given one, which usually include the current one."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places

@@ -166,7 +166,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
             "Pass `reference=f`, where `f` is a differentiable function that computes the same."
         )
     if not (evidence.is_function or evidence.forward.custom_node):
-        return "The callable uses no custom Function, so there is no `backward` of yours to check."
+        return "The callable uses no custom Function, so there is no custom `backward` to check."
     if evidence.values.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (

@@ -461,7 +461,7 @@ def recheck_gradients(
         A finding ``gradient-mismatch``, or ``None`` if the gradients are right.
 
     Raises:
-        UnfitEvidenceError: Gradients that were asked for are missing.
+        UnfitEvidenceError: Requested gradients are missing.
     """
     own = replace(
         _with_own_cotangents(example, reference, seed),
@@ -488,7 +488,7 @@ def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed:
     asked = dict(cotangents(sample_cotangents(outputs, rng), sample_cotangents(outputs, rng)))
     vjps = {name: vjp for name, vjp in example.values.vjps.items() if not vjp.failure}
     if example.values.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
-        raise UnfitEvidenceError("leaves out gradients that were asked for")
+        raise UnfitEvidenceError("leaves out requested gradients")
     own = {name: replace(vjp, grad_outputs=asked[name]) for name, vjp in vjps.items()}
     return replace(example, values=replace(example.values, vjps=own))
 

@@ -122,7 +122,7 @@ def diagnose(
         seed: The seed of all random numbers that ``diagnose`` draws.
         level: ``"full"`` also examines what takes longer or is only worth knowing, such as
             ``torch.compile`` and autocast.
-        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 is no limit.
+        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 means no limit.
         repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you look at it.
 
     Returns:
@@ -315,7 +315,7 @@ def collect_evidence(
         fn: As for :func:`diagnose`.
         inputs: The arguments of one example call.
         double_backward: As for :func:`diagnose`.
-        thorough: ``False`` examines gradients and their values only.
+        thorough: ``False`` examines only gradients and their values.
         seed: As for :func:`diagnose`.
         time_limit: As for :func:`diagnose`.
 

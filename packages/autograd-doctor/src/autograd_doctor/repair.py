@@ -58,8 +58,8 @@ class Repair:
         file: The path of the file, or what Python calls a notebook cell.
         changes: One change, or two that are needed together.
         checked_on: In words, the inputs on which every gradient was right afterwards.
-        removes: The rule of what the changes remove, where that is a warning or not all that is
-            wrong; else ``""``.
+        removes: The rule of the finding that the changes remove, if it is a warning or one of
+            several errors; else ``""``.
         summary: What the changes replace by what, in words that fit the same mistake in other code.
         holds: What is right on these inputs, as the beginning of a sentence.
         left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.

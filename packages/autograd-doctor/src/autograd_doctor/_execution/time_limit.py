@@ -37,7 +37,7 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     limit, this one has no effect, because the outer one applies.
 
     Args:
-        seconds: The limit; 0 is no limit.
+        seconds: The limit; 0 means no limit.
         patience: How many times the limit may pass on the clock.
 
     Yields:

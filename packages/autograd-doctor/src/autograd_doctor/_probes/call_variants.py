@@ -361,7 +361,7 @@ def _length(outputs: Sequence[Tensor]) -> int:
 
 
 def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
-    """Yield which inputs to cut: all that have this length in dim 0, or one of them."""
+    """Yield which inputs to cut: all inputs with this length in dim 0, or one of them."""
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
     )

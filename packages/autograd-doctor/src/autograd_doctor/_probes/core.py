@@ -261,7 +261,7 @@ RIGHT = 1e-3  # relative to a gradient, for example a solver's
 
 
 def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
-    """Whether the gradient agrees with the slope of ``forward``, for these cotangents only.
+    """Whether, for these cotangents, the gradient agrees with the slope of ``forward``.
 
     ``grad_outputs`` contains one cotangent for each tensor that ``forward`` returns.
     """

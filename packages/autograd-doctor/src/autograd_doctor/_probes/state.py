@@ -40,7 +40,7 @@ from autograd_doctor.evidence import (
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
-    """Repeat the same call with all changes that must not matter, all at once.
+    """Repeat a call with all changes that must not matter, all at once.
 
     Only if a result differs is each change tried alone, to find out which one matters. One random
     number may decide whether others are drawn, so a call that draws is repeated with several seeds.

@@ -350,7 +350,7 @@ class ByOutcome:
 
     Attributes:
         code: A Function class or a function.
-        is_right: Whether what stands in its place returns what it should.
+        is_right: Whether the edited code returns the right result.
         passes: Tells on what that is right, by trying it on more.
     """
 

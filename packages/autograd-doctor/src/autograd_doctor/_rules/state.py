@@ -103,9 +103,9 @@ COMPARISONS = (
     "state",
     "error",
     "two runs of the same call differ",
-    hint="Find a value that changes from call to call although the arguments and the seeds stay "
-    "the same, such as uninitialized memory, a counter, the time, or a random number from a "
-    "generator that is not seeded.",
+    hint="Find a value that changes although the arguments and the seeds stay the same, such as "
+    "uninitialized memory, a counter, the time, or a random number from a generator that is not "
+    "seeded.",
     lesson="04_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),

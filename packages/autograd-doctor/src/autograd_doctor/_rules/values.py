@@ -875,7 +875,7 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
 
 
 LEAVES_OUT = (
-    "Derive the formula once more. Look for the factor or the term that contains this argument. "
+    "Derive the formula again. Look for the factor or the term that contains this argument. "
     "`backward` leaves out this factor or term."
 )
 ADD_SLICES = (
