@@ -96,7 +96,7 @@ class RemoteFunction:
         except CannotDiagnoseError:
             if any(example.forward.requires_grad):
                 raise UnansweredError(
-                    "the answer leaves out gradients that were asked for."
+                    "the answer leaves out requested gradients."
                 ) from None
             raise
         if done.has_error:
