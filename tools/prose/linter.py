@@ -35,7 +35,6 @@ _PROSELINT = dict.fromkeys(
         "redundancy",
         "spelling",
         "terms",
-        "uncomparables",
     ),
     True,
 )

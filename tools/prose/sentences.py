@@ -73,30 +73,29 @@ def of_markdown(text: str, path: Path, first: int = 1) -> Iterator[Sentence]:
 
 def of_python(text: str, path: Path) -> Iterator[Sentence]:
     """Yield the sentences of a module's docstrings, and of its strings that are sentences."""
-    tree = ast.parse(text)
-    docstrings = set[ast.expr]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            match node.body:
-                case [ast.Expr(ast.Constant(str(said)) as own), *_]:
-                    docstrings.add(own)
-                    yield from of_markdown(_as_markdown(said), path, own.lineno)
-    for node, said in _strings(tree):
-        if node not in docstrings and len(said.split()) >= _WORDS_OF_A_MESSAGE:
-            yield from () if _is_code(said) else _of_text(said, path, node.lineno)
+    docstrings, strings = set[ast.expr](), dict[ast.expr, str]()
+    parts = set[ast.expr]()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                match node.body:
+                    case [ast.Expr(ast.Constant(str()) as own), *_]:
+                        docstrings.add(own)
+            case ast.JoinedStr(values):
+                parts.update(values)
+                strings[node] = "".join(map(_inserted, values))
+            case ast.Constant(str(said)) if node not in parts:
+                strings[node] = said
+    for node, said in sorted(strings.items(), key=lambda found: found[0].lineno):
+        if node in docstrings:
+            yield from of_markdown(_as_markdown(said), path, node.lineno)
+        elif len(said.split()) >= _WORDS_OF_A_MESSAGE and not _is_code(said):
+            yield from _of_text(said, path, node.lineno)
 
 
-def _strings(tree: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    """Yield each string, where ``…`` stands for what an f-string inserts."""
-    for child in ast.iter_child_nodes(tree):
-        match child:
-            case ast.JoinedStr(parts):
-                said = (p.value if isinstance(p, ast.Constant) else "…" for p in parts)
-                yield child, "".join(map(str, said))
-            case ast.Constant(str(said)):
-                yield child, said
-            case _:
-                yield from _strings(child)
+def _inserted(part: ast.expr) -> str:
+    """Return a part of an f-string, where ``…`` stands for what is inserted."""
+    return str(part.value) if isinstance(part, ast.Constant) else "…"
 
 
 def _is_code(text: str) -> bool:

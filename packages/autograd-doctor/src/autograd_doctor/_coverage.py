@@ -163,7 +163,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     ):
         return (
             "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
-            "Pass `reference=f`, where `f` is a differentiable function that computes the same."
+            "Pass `reference=f`, where `f` is a differentiable function with the same values."
         )
     if not (evidence.is_function or evidence.forward.custom_node):
         return "The callable uses no custom Function, so there is no custom `backward` to check."

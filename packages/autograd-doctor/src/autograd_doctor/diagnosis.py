@@ -85,7 +85,7 @@ class Diagnosis:
         if self.ok is None:
             wrong.add_note("Nothing wrong was found, but the gradients were not all examined.")
         elif self.ok:
-            wrong.add_note("With warnings=True, a warning fails as an error does.")
+            wrong.add_note("With warnings=True, a warning also fails.")
         raise wrong
 
     def __str__(self) -> str:
