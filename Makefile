@@ -2,7 +2,7 @@
 # make test         run the tests, every notebook and JupyterLab in a browser
 # make thorough     run what `make test` leaves out: the rest of long tables, Colab, nbgrader, fuzzing
 # make quick        run a part of the tests in a few minutes, without processes and browser
-# make check        check lint, formatting, types, import layers, configuration and built files
+# make check        check lint, formatting, types, import layers, configuration, prose and built files
 # make hooks        run the parts of `make check` when you commit and push
 # make notebooks    build everything that is derived from a source        (ONLY="01 02"  FORCE=1)
 # make pictures     take the pictures of the README in JupyterLab in Chromium
@@ -37,7 +37,7 @@ BOOK_PINS := docs/book/requirements.txt
 VERSIONS := build/versions
 MUTANTS := build/mutants
 NOTEBOOKS := notebooks solutions exercises
-CHECKS := check-lint check-format check-types check-layers check-schemas check-built
+CHECKS := check-lint check-format check-types check-layers check-schemas check-prose check-built
 
 # A test run starts a hundred Python processes. With bytecode files, Python compiles each import once.
 unexport PYTHONDONTWRITEBYTECODE
@@ -122,6 +122,9 @@ check-schemas: $(INSTALLED)
 	$(SCHEMA) vendor.citation-file-format CITATION.cff
 	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
 	$(BIN)/validate-pyproject pyproject.toml packages/*/pyproject.toml
+
+check-prose: $(INSTALLED)
+	$(BIN)/python -m tools.prose
 
 check-built: $(INSTALLED)
 	$(BIN)/python -m tools check

@@ -1,6 +1,7 @@
 """Write, test and trust custom autograd Functions in PyTorch.
 
-The public calls, each imported on first use so that ``import autograd_course`` stays light:
+These are the public functions. Each one is imported on first use, so that ``import
+autograd_course`` is fast:
 
 ``diagnose(fn, inputs)``
     says what is wrong with a Function, by name.

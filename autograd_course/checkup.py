@@ -14,9 +14,9 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: what was found, and the repair if there is a problem.
+    """The result of one check: what was found, and how to fix it if there is a problem.
 
-    The course works without what is ``optional``; its repair says what needs it.
+    The course works without ``optional`` parts; the repair says what needs them.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Checkup:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs a repair."""
+        """Whether everything works."""
         return not any(check.repair and not check.optional for check in self.checks)
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-# Nothing is wrapped, colored or read as markup, so that URLs and file names stay in one piece.
+# Do not wrap, color or interpret the text, so that URLs and file names stay intact.
 _out = Console(soft_wrap=True, highlight=False, markup=False)
 
 
@@ -83,7 +83,7 @@ def lab(
         ),
     ] = False,
 ) -> None:
-    """Open the course in JupyterLab. The server accepts connections from this machine only."""
+    """Open the course in JupyterLab. The server accepts connections only from this machine."""
     if find_spec("jupyterlab") is None:
         end("JupyterLab is not installed. Run: pip install 'autograd-course[lab]'")
     from autograd_course.lab.launcher import serve

@@ -29,7 +29,7 @@ class Digits(NamedTuple):
 def load_digits() -> tuple[Tensor, Tensor]:
     """Return all images and labels.
 
-    Neighbors were written by the same person, so shuffle the images before you split them.
+    Neighboring images were written by the same person, so shuffle them before you split them.
 
     Returns:
         images: shape ``(1797, 64)``, dtype float64. Each row holds the pixels of one image, row by

@@ -1,4 +1,4 @@
-"""The names of :mod:`autograd_doctor` that the lessons import from here."""
+"""Names of :mod:`autograd_doctor` that the lessons import from this module."""
 
 from autograd_doctor import (
     RULES,

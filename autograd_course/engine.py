@@ -1,4 +1,4 @@
-"""Run backward without what ``torch.autograd.grad`` imports for it."""
+"""Run backward without the slow imports of ``torch.autograd.grad``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def run_backward(
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
 
-    It does what ``torch.autograd.grad`` does, or what ``torch.autograd.backward`` does if
-    ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``: PyTorch's check
-    imports sympy, which takes longer than to draw a picture or to grade an answer.
+    This function does the same as ``torch.autograd.grad``, or as ``torch.autograd.backward`` if
+    ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``, because PyTorch's
+    check imports sympy. This import takes longer than drawing a picture or grading an answer.
 
     Args:
         outputs: Tensors that have a graph.

@@ -11,7 +11,7 @@ from autograd_course import messages
 from autograd_course.errors import OneSentenceError
 from autograd_course.index import id_typed, named
 
-LONGEST_NAME = 4  # words; what is longer is the text of an error
+LONGEST_NAME = 4  # words; a longer text is the text of an error
 
 
 class NothingToExplainError(OneSentenceError, LookupError):

@@ -1,4 +1,4 @@
-"""Where the code of the course and of the doctor lies; both are code that no learner wrote."""
+"""The folders with the code of the course and of the doctor, which no learner wrote."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""What exercises there are: all that a command needs to know of them without importing one.
+"""The index of exercises: what a command needs to know about them without importing them.
 
-``make notebooks`` builds ``exercises/index.json`` from the modules of the exercises, so this module
-imports nothing that is large, and shell completion is fast.
+``make notebooks`` builds ``exercises/index.json`` from the modules of the exercises. This module
+imports nothing large, so shell completion is fast.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from autograd_course.errors import OneSentenceError
 
 STAR = "★"  # marks an exercise that needs an extra section
-LAST_OF_THE_CORE_PATH = "08"  # the lessons with higher numbers are electives
+LAST_OF_THE_CORE_PATH = "08"  # lessons with higher numbers are electives
 
 
 class Entry(NamedTuple):
-    """What the index says of an exercise; ``answer`` is the name that is handed to ``grade``.
+    """The index entry of an exercise; ``answer`` is the name that is passed to ``grade``.
 
     ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is how long it takes a
-    learner who has just read the lesson. ``needs`` are the extra sections that it needs: if there
-    is one, the exercise has a star. An ``optional`` exercise is for more practice.
+    learner who has just read the lesson. ``needs`` contains the extra sections that it needs. If
+    there is one, the exercise has a star. An ``optional`` exercise is for more practice.
     """
 
     id: str
@@ -58,7 +58,7 @@ INDEX: Mapping[str, Entry] = MappingProxyType(
 
 
 def exercises_of(lesson: str) -> list[Entry]:
-    """Return the exercises of a lesson in order, none where there is no such lesson."""
+    """Return the exercises of a lesson in order, or none if there is no such lesson."""
     return [entry for entry in INDEX.values() if entry.lesson == lesson]
 
 
@@ -68,17 +68,17 @@ def lesson_with(exercise_id: str) -> str:
 
 
 def shares_its_answer(exercise_id: str) -> bool:
-    """Whether other exercises of the lesson ask for the same name, so that it tells nothing."""
+    """Whether other exercises of the lesson use the same name, so that it is ambiguous."""
     asked = INDEX[exercise_id]
     return [entry.answer for entry in exercises_of(asked.lesson)].count(asked.answer) > 1
 
 
 class UnknownExerciseError(OneSentenceError, LookupError):
-    """There is no exercise of that id; the message is one sentence that names the closest ids."""
+    """There is no exercise with this id; the message suggests the closest ids."""
 
 
 def known(exercise_id: Any) -> Entry:
-    """Return what the index says of an id, in any case and typed with ``_``, ``-`` or spaces.
+    """Return the index entry of an id, which may contain capitals, ``_``, ``-`` or spaces.
 
     Raises :class:`UnknownExerciseError`.
     """
@@ -97,22 +97,22 @@ def known(exercise_id: Any) -> Entry:
 
 
 def similar(typed: str, names: Iterable[str], cutoff: float = 0.65) -> list[str]:
-    """Return up to three of ``names`` that resemble what was typed, the closest first."""
+    """Return up to three of ``names`` that resemble the typed text, the closest first."""
     from difflib import get_close_matches  # here, so that shell completion does not import it
 
     return get_close_matches(typed, [*names], n=3, cutoff=cutoff)
 
 
 def id_typed(text: str) -> str:
-    """Normalize an id or name that was typed in any case, with ``_``, ``-`` or spaces."""
+    """Normalize an id or name that the user typed with capitals, ``_``, ``-`` or spaces."""
     return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
 
 
 def named(typed: str, names: Iterable[str]) -> str:
-    """Return the one of ``names`` that was typed in another way, empty where none or several were.
+    """Return the only one of ``names`` that matches the typed text, or an empty text.
 
-    Capitals, spaces, hyphens and underscores make no difference, so that a class's name stands for
-    the id of its exercise: ``ScaledSigmoid`` for ``scaled-sigmoid``.
+    Capitals, spaces, hyphens and underscores make no difference. For this reason, the name of a
+    class also identifies its exercise: ``ScaledSigmoid`` for ``scaled-sigmoid``.
     """
     meant = [name for name in names if _letters(name) == _letters(typed)]
     return meant[0] if len(meant) == 1 else ""

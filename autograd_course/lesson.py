@@ -1,4 +1,4 @@
-"""What the lessons use besides the package itself.
+"""Helpers for the lessons that are not part of the package itself.
 
 A lesson imports from four modules. ``autograd_course`` contains what you use in your own projects,
 such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
@@ -36,7 +36,7 @@ Ship (lesson 15)
     ``require_packages`` says which packages are missing. ``quiet`` suppresses warnings of the
     exporters. ``check_onnx`` and ``run_onnx`` check and run an ONNX file.
 
-Each name is imported when it is first used, so that importing this module takes no time.
+Each name is imported when it is first used, so importing this module is fast.
 """
 
 from __future__ import annotations

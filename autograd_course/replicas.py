@@ -1,6 +1,7 @@
-"""A layer trained by several processes on this machine, as DistributedDataParallel does it.
+"""A layer that several processes on this machine train with DistributedDataParallel.
 
-What a process runs has to be importable, which the cells of a notebook are not. Hence this module.
+A process can only run code that it can import, and it cannot import the cells of a notebook. For
+this reason, this code is in a module.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from autograd_course.functions import Linear
 
-LIMIT = 90.0  # seconds for everything: the start of the processes is most of it
-LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the network interface that leads nowhere else
+LIMIT = 90.0  # seconds for everything, mainly for starting the processes
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the loopback network interface
 
 
 class Returned(nn.Module):
-    """y = (gain·x) wᵀ by a Function that takes the weight and returns its gradient."""
+    """y = (gain·x) wᵀ, with a Function that takes the weight and returns its gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +40,15 @@ class Returned(nn.Module):
 
 
 class Written(Returned):
-    """The same numbers, but backward reaches for the weight and writes its ``.grad`` by itself."""
+    """The same numbers, but backward accesses the weight and writes to its ``.grad`` itself."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(gain·x) wᵀ``; autograd does not hear of the weight."""
+        """Return ``(gain·x) wᵀ``; autograd does not know about the weight."""
         return _Writing.apply(self.gain * x, self)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Writing(torch.autograd.Function):
-    """y = x wᵀ, wrong by design: ∂L/∂w goes past autograd."""
+    """y = x wᵀ, wrong by design: ∂L/∂w does not go through autograd."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, owner: Returned) -> Tensor:
@@ -63,12 +64,12 @@ class _Writing(torch.autograd.Function):
 
 
 def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[Tensor]]:
-    """Return for each layer the gradient of its weight in each process, after one step there.
+    """For each layer, return the gradient of its weight in each process after one step.
 
-    There is one process for each shard of the batch, and DistributedDataParallel between them; the
-    loss is mean(y²) of the shard. A layer is a class with a parameter ``weight`` that can be
-    imported. Raises RuntimeError where a process fails, or where they have not finished after
-    ``LIMIT``; no process outlives the call.
+    There is one process for each shard of the batch, connected by DistributedDataParallel. The loss
+    is mean(y²) of the shard. A layer is an importable class with a parameter ``weight``. Raises
+    RuntimeError if a process fails, or if they have not finished after ``LIMIT``. No process
+    outlives the call.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = (folder, layers, shards)
@@ -79,7 +80,7 @@ def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[
 
 
 def step(layer: type[nn.Module], shard: Tensor) -> Tensor:
-    """Return the gradient of ``layer().weight`` after one step, in one process of several."""
+    """Return the gradient of ``layer().weight`` after one step, in one of several processes."""
     model = DistributedDataParallel(layer())
     model(shard).square().mean().backward()
     gradient: Tensor = model.module.weight.grad

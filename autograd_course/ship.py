@@ -1,6 +1,7 @@
-"""What lesson 15 needs of packages that the rest of the course does without.
+"""What lesson 15 needs from packages that the rest of the course does not need.
 
-A missing package is named, ONNX files are checked and run, and exporters are kept quiet.
+This module reports missing packages, checks and runs ONNX files, and suppresses warnings of
+exporters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ INSTALL = 'pip install "autograd-course[ship]"'
 
 
 class MissingExtraError(CourseError, ImportError):
-    """A package of the extra ``ship`` is not installed; the message says what installs it."""
+    """A package of the extra ``ship`` is not installed; the message says how to install it."""
 
 
 def missing(*names: str) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ def require_packages(*names: str) -> None:
 
 
 def check_onnx(model: Any) -> Any:
-    """Check a model by ``onnx.checker``, with the shapes that it infers.
+    """Check a model with ``onnx.checker``, including the shapes that it infers.
 
     Args:
         model: What ``torch.onnx.export`` returns, an ``onnx.ModelProto``, or the path of a file.
@@ -106,31 +107,31 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
     return outputs[0] if len(outputs) == 1 else outputs
 
 
-# Message (a regular expression, from its beginning), category, and why it says nothing to the user.
+# Message (a regular expression, from its beginning), category, and why users can ignore it.
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx, about a comparison in their own code
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
-    # torch's own helpers are compiled by its deprecated torch.jit, at the first import of them; it
-    # is a DeprecationWarning, or from PyTorch 2.14 on a FutureWarning
+    # PyTorch compiles its own helpers with its deprecated torch.jit when they are first imported.
+    # This gives a DeprecationWarning, or from PyTorch 2.14 on a FutureWarning.
     (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
-    # torch.export.load of PyTorch 2.11, about the bytes that it has just read from the file
+    # torch.export.load in PyTorch 2.11, about the bytes that it has just read from the file
     ("The given buffer is not writable", UserWarning),
-    # the compiler's front end, about a cache that Python 3.13.0 alone lacks
+    # the compiler's front end, about a cache that only Python 3.13.0 lacks
     (r"Guards may run slower on Python 3\.13\.0", RuntimeWarning),
-    # the compiler's front end makes one to read a Function's code (strict=True)
+    # the compiler's front end, which creates one to read a Function's code (strict=True)
     (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
 )
 _LOGGERS = (
-    "torchao",  # compiled for other GPUs and Pythons too, it names each library that does not fit
-    "torch.utils._pytree",  # torchao registers enumerations in a way that torch no longer needs
-    "torch.onnx._internal.exporter._registration",  # torchvision's operators are not there
-    "torch.fx.experimental.symbolic_shapes",  # says first what the error then says
+    "torchao",  # a library for other GPUs and Pythons, which names each file that does not fit
+    "torch.utils._pytree",  # torchao registers enums in a way that torch no longer needs
+    "torch.onnx._internal.exporter._registration",  # torchvision's operators are missing
+    "torch.fx.experimental.symbolic_shapes",  # says the same as the error that follows
 )
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress what PyTorch and torchao say about their own code inside a ``with`` block.
+    """Suppress warnings about PyTorch's and torchao's own code inside a ``with`` block.
 
     The source of this function lists each suppressed warning with the reason. You see every other
     warning, and every error.

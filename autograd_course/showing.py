@@ -12,7 +12,7 @@ from traceback import clear_frames, format_exception_only
 WIDTH = 100
 CUT = " […]"
 
-# What differs between machines, and what is left of it.
+# What differs between machines, and its replacement.
 _VOLATILE = (
     (re.compile(r" ?\(Triggered internally at .*?\)\.?", re.DOTALL), ""),
     (re.compile(r"\n?Exception raised from .*", re.DOTALL), ""),  # the C++ stack
@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 @contextmanager
 def show_error(characters: int = 300) -> Iterator[None]:
-    """Print the error that a block raises, and go on.
+    """Print the error that a block raises, and continue.
 
     A long message ends in ``[…]``. Addresses and folders are left out, because they differ between
     machines. Only an ``Exception`` is caught, so you can still interrupt the cell.
@@ -55,9 +55,9 @@ def show_error(characters: int = 300) -> Iterator[None]:
 
 @contextmanager
 def show_warning(characters: int = 300) -> Iterator[None]:
-    """Print the warnings that a block gives, as :func:`show_error` prints an error.
+    """Print the warnings from a block in the same form as :func:`show_error` prints an error.
 
-    An error that the block raises is not caught.
+    If the block raises an error, it is not caught.
 
     Args:
         characters: The longest message that is printed in full.
@@ -88,7 +88,7 @@ def _shown(message: str, characters: int) -> str:
 
 
 def _shortened(message: str, characters: int) -> str:
-    """Cut a long message behind its last whole sentence, or else behind its last whole word."""
+    """Cut a long message after its last whole sentence, or else after its last whole word."""
     if len(message) <= characters:
         return message
     kept = message[: characters + 1]

@@ -509,6 +509,9 @@ for function in (Branching, Printing, Counting, AskingAutograd):
 # the same time. `diagnose(F, inputs, level="full")` runs the same test and reports
 # `compile-mismatch`.
 #
+# A debugger does not stop in compiled code, so the page [A breakpoint in
+# backward](../docs/breakpoints.md#compiled-code) shows how to turn compilation off.
+#
 # ### Exercise 1: repair-graph-breaks
 #
 # The Huber loss is $x^2/2$ for $|x| \le \delta$ and $\delta\,(|x| - \delta/2)$ beyond. The next
@@ -742,6 +745,10 @@ with show_error():
 # | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque operation |
 # | both, and `torch.func` too | a Function that calls a `custom_op` | each does its part |
 # | an old combined Function that only trains | leave it as it is | compile and DDP accept it |
+#
+# The page [Function, custom operator, hook or torch.func](../docs/function_or_operator.md) runs an
+# example of each choice. [What survives](../docs/what_survives.md) shows what each kind of Function
+# does under compile, export, ONNX, DDP, autocast and checkpoint.
 
 # %% [markdown]
 # ## More about operators

@@ -51,7 +51,7 @@ from torch.export import Dim
 from torch.nn.functional import cross_entropy
 
 from autograd_course import diagnose, grade, hint  # noqa: F401
-from autograd_course.functions import RoundSTE
+from autograd_course.functions import GradientReversal
 from autograd_course.lesson import (
     BLUE,
     ORANGE,
@@ -63,7 +63,6 @@ from autograd_course.lesson import (
     require_packages,
     run_onnx,
     show_error,
-    show_warning,
     split_digits,
     stored_bytes,
     vote,
@@ -154,15 +153,20 @@ folder = Path(shelf.name)
 # code. `Dim("batch")` declares that the first dim of the images may have any size. (`quiet()` hides
 # a fixed list of warnings about PyTorch's own code.)
 
+
 # %%
+def ship(model):
+    """Export the model, save it, and return what a user loads."""
+    with quiet():
+        any_batch = ({0: Dim("batch")},)
+        program = torch.export.export(model, (shown.images[:8],), dynamic_shapes=any_batch)
+        torch.export.save(program, folder / "net.pt2")
+        return torch.export.load(folder / "net.pt2").module()
+
+
 net = Net(Levels.apply).double()
 train(net, *shown)
-
-with quiet():
-    program = torch.export.export(net, (shown.images[:8],), dynamic_shapes=({0: Dim("batch")},))
-    torch.export.save(program, folder / "net.pt2")
-    shipped = torch.export.load(folder / "net.pt2").module()
-
+shipped = ship(net)
 print("largest difference:", (shipped(held_out.images) - net(held_out.images)).abs().max().item())
 print(f"accuracy on held-out digits: {accuracy(shipped, *held_out):.0%}")
 
@@ -214,15 +218,6 @@ for place, model in (("lab", in_the_lab), ("sorter", shipped)):
 
 
 # %%
-def ship(model):
-    """Export the model, save it, and return what a user loads."""
-    with quiet():
-        any_batch = ({0: Dim("batch")},)
-        program = torch.export.export(model, (shown.images[:8],), dynamic_shapes=any_batch)
-        torch.export.save(program, folder / "model.pt2")
-        return torch.export.load(folder / "model.pt2").module()
-
-
 def straight(x, n):
     h = x.clamp(0, 1)
     q = (h * (n - 1)).round() / (n - 1)
@@ -280,25 +275,20 @@ def operations(program):
     return [str(target).split(".")[1] for target in called]
 
 
-print("with the Function: ", *operations(program))
+print("with the Function: ", *operations(export(net)))
 print("in plain autograd: ", *operations(export(plain_net)))
 
 # %% [markdown]
 # Export executed the forward of the Function, so its operations are in the list. They even include
 # the mask (`ge le __and__`), which the program never uses. But `ctx` and `backward` are Python code
 # and not operations, so they are not in the list. If you differentiate the loaded program, autograd
-# applies its own rules to the operations. With $q$ for the rounded value and $h$ for the clamp,
+# applies its own rules to the operations, and the derivative of the rounding is 0. `detach` is an
+# operation, so the second list contains it, and it works in the program as in eager mode. (It is
+# the *stop-gradient* of JAX.)
 #
-# $$\text{eager:}\quad \frac{\partial L}{\partial x} := h'(x)\,\frac{\partial L}{\partial y}
-# \qquad\qquad\text{exported:}\quad \frac{\partial L}{\partial x} = q'(x)\,\frac{\partial L}
-# {\partial y} = 0 .$$
-#
-# `detach` is an operation, so the second list contains it, and it works in the program as in eager
-# mode. (It is the *stop-gradient* of JAX.)
-#
-# A hook is Python code as well. Export drops a hook that forward registers on a tensor, also
-# silently. A hook on a parameter still works in `program.module()`, which shares the parameters of
-# your model, so a test in the same process passes. It is lost when you save the program.
+# A hook is Python code as well, so export also drops hooks on tensors. A hook on a parameter still
+# works in `program.module()`, which shares the parameters of your model. It is lost when you save
+# the program.
 #
 # The next picture shows both graphs for the loss $(\text{levels}(x) \cdot w)^2$. Step through them
 # with → and ←.
@@ -330,8 +320,6 @@ for strict in (False, True):
     leaf = x.clone().requires_grad_()
     (found,) = grad(exported_loss(leaf, w), leaf)
     print(f"strict={strict!s:6} gradient of x: {found.item():.0f}")
-leaf = x.clone().requires_grad_()
-print(f"eager         gradient of x: {grad(Loss()(leaf, w), leaf)[0].item():.0f}")
 
 # %% [markdown]
 # Strict mode drops `backward`, too. Does this matter if your `backward` is not a surrogate but the
@@ -373,10 +361,9 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
     print(f"{name:9} {[[round(v, 1) for v in row] for row in found.tolist()]}")
 
 # %% [markdown]
-# In exact arithmetic both gradients are the same. But people write Functions where autograd's own
-# gradient is *not good enough*, for example at a kink, or to avoid $0 \cdot \infty$. Here a single
-# point at the origin is enough: after the next optimizer step, all weights before the norm are
-# `nan`.
+# In exact arithmetic, both gradients are the same. But here a single point at the origin is enough:
+# after the next optimizer step, all weights before the norm are `nan`. The page [The gradient at a
+# kink](../docs/kinks.md) explains this case.
 #
 # ### Checkpoint 1
 #
@@ -386,23 +373,9 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
 
 
 # %%
-class Reverse(Function):
-    @staticmethod
-    def forward(x):
-        return x.view_as(x)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, grad_output):
-        return -grad_output
-
-
 class Reversed(nn.Module):
     def forward(self, x):
-        return 3 * Reverse.apply(x)
+        return 3 * GradientReversal.apply(x, 1.0)
 
 
 leaf = torch.tensor([1.0], requires_grad=True)
@@ -414,7 +387,7 @@ predict(..., grad(exported_reversal(leaf), leaf)[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# 3. The program contains a view and a product with the derivative 3. The sign was in `backward` and
+# 3. The program contains a copy and a product with the derivative 3. The sign was in `backward` and
 # is lost. The features now learn to *help* the domain classifier.
 #
 # </details>
@@ -459,7 +432,7 @@ for name, spelling in spellings.items():
 vote("15", "operator-elsewhere")
 
 # %%
-path = folder / "model.pt2"  # the last file, with the custom operator
+path = folder / "net.pt2"  # the last file, with the custom operator
 code = f"""
 import torch
 from autograd_course.lesson import show_error
@@ -471,14 +444,11 @@ print(elsewhere.stdout)
 print("in the log:", *re.findall(r"failed to resolve \S+", elsewhere.stderr)[:1])
 
 # %% [markdown]
-# | | values | gradient | what the user needs |
-# | --- | --- | --- | --- |
-# | Function | kept | autograd's own, of the recorded forward | nothing |
-# | plain autograd, `detach` | kept | kept | nothing |
-# | custom operator | kept | kept, as registered | the registration, or a translation |
-#
 # If a program is used only for *inference*, the Function is the simplest choice, and it is right.
-# If somebody will train the program, use one of the other two.
+# If somebody will train the program, use plain autograd or a custom operator. With an operator, the
+# user also needs its registration or a translation. The page [What
+# survives](../docs/what_survives.md) shows what export, `torch.compile`, DDP and other tools do
+# with each kind of Function.
 #
 # ### Exercise 1: a reversal that travels
 #
@@ -569,9 +539,7 @@ with show_error(150):
 # <details><summary>Why</summary>
 #
 # `images = torch.where(images.max() > 1, images / 127.5 - 1, images)`. The program computes both
-# sides and chooses one, so Python does not have to decide. If one side is expensive, `torch.cond`
-# records both branches and runs only one. It is better to require one range of values from the
-# caller, because this test fails for a dark image.
+# sides and chooses one. If one side is expensive, `torch.cond` runs only the branch that is needed.
 #
 # </details>
 
@@ -616,8 +584,7 @@ print("before:", [f"{v:.7f}" for v in h.tolist()])
 print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 
 # %% [markdown]
-# So decide in advance what "equal" means for such a network: a share of the images, or equal
-# predicted classes. The largest difference over all inputs is the wrong measure here.
+# So compare a share of the images or the predicted classes, and not the largest difference.
 
 # %% [markdown]
 # ## An operator of your own in ONNX
@@ -696,9 +663,8 @@ with show_error():
     run_onnx(named, images)
 
 # %% [markdown]
-# The checker knows only the operators of the standard. The runtime needs a kernel with this name,
-# from a C++ library, or a *definition* in the file: an ONNX function. A runtime that has the kernel
-# uses it, and every other runtime expands the function.
+# The checker knows only the operators of the standard. The runtime needs a C++ kernel with this
+# name, or a *definition* in the file, which is an ONNX function:
 
 # %%
 definition = onnx.parser.parse_function("""
@@ -727,9 +693,8 @@ print(f"at least 99% agree: {share >= 0.99}")
 # $$q = \operatorname{clamp}\!\bigl(\operatorname{round}(x / s) + z,\; q_{\min},\; q_{\max}\bigr),
 # \qquad x \approx s\,(q - z) .$$
 #
-# The *zero point* $z$ is the integer for 0. For weights it is usually 0 (*symmetric*). Lesson 05
-# computed the same values as fake quantization, but here we store the integers. The methods differ
-# in how they choose the scales of the *activations*:
+# Lesson 05 computed the same values as fake quantization, but here we store the integers. The
+# methods differ in how they choose the scales of the *activations*:
 #
 # | | scales of the weights | scales of the activations |
 # | --- | --- | --- |
@@ -766,8 +731,7 @@ for name, config in configs.items():
 # %% [markdown]
 # The model is still Python, so the Function works as before. Eight bits take less than a third of
 # the memory and cost no accuracy here. Four bits and two bits take no less than eight, because an
-# unpacked value occupies a whole byte. So measure bytes and not bits. Measure the time as well:
-# eager PyTorch converts the integers back before each product, so fewer bits are faster only with a
+# unpacked value occupies a whole byte. Measure the time as well: fewer bits are faster only with a
 # backend that computes in integers.
 #
 # For an exported program, the tool is *pt2e* ("PyTorch 2 export", now in torchao). `prepare_pt2e`
@@ -793,8 +757,7 @@ for name in ("Function", "plain autograd"):
     print(f"{name:15} norm of the gradient, first layer: {size:.1f}")
 
 # %% [markdown]
-# With the Function, the first layer gets no gradient, as in the sorter. This tool exists to train,
-# and it does not warn you either.
+# With the Function, the first layer gets no gradient, and this tool does not warn you either.
 
 # %% [markdown]
 # ## Names and versions
@@ -814,47 +777,15 @@ for name in ("Function", "plain autograd"):
 # | PyTorch 2.11 | `backward` raises an error after a strict export with a hook on a tensor |
 # | PyTorch 2.11 | `convert_pt2e` of torchao 0.18 quantizes nothing and gives no message |
 # | PyTorch 2.14 | `torch.jit.script` raises an error for a Function; before, it calls Python |
-#
-# Older code uses `torch.jit`, which is deprecated. A trace keeps the branch that its example took,
-# and it cannot be saved if it contains a Function:
-
-
-# %%
-class Scaled(nn.Module):
-    def forward(self, x):
-        if x.max() > 1:
-            x = x / 255
-        return RoundSTE.apply(3 * x.clamp(0, 1)) / 3
-
-
-with show_warning(160):
-    traced = torch.jit.trace(Scaled(), torch.tensor([0.2, 0.6]), check_trace=False)  # x.max() ≤ 1
-bright = torch.tensor([51.0, 102.0, 255.0])
-print("eager: ", [round(v, 2) for v in Scaled()(bright).tolist()])
-print("traced:", [round(v, 2) for v in traced(bright).tolist()])
-with show_error(160):
-    traced.save(folder / "script.pt")
 
 # %% [markdown]
 # ## Without Python
 #
 # *Reference: look here when you want to run a model from C++.*
 #
-# *AOTInductor* compiles an exported program in advance, with the compiler of `torch.compile`. This
-# takes a C++ compiler and from twenty seconds to minutes:
-#
-# ```python
-# torch._inductor.aoti_compile_and_package(program, package_path="net.pt2")
-# ```
-#
-# A C++ program loads the result and needs `libtorch`, but no Python:
-#
-# ```cpp
-# #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
-#
-# torch::inductor::AOTIModelPackageLoader net("net.pt2");
-# std::vector<torch::Tensor> scores = net.run({images});
-# ```
+# *AOTInductor* compiles an exported program in advance, with the compiler of `torch.compile`. Call
+# `torch._inductor.aoti_compile_and_package(program, package_path="net.pt2")`. A C++ program loads
+# the result and needs `libtorch`, but no Python.
 #
 # The library contains the operations of a Function's forward, and no backward. It calls the kernel
 # of a custom operator, so you must write this kernel in C++ (lesson 14).
@@ -906,9 +837,8 @@ knowledge_check("15")
 # [The exercises of this lesson](../exercises/15_ship_it.ipynb): you ship a model that contains a
 # Function, and you prove that its values and gradients are right.
 #
-# This was the last lesson. Now take a Function of your own, or one from a library that you use, and
-# run `autograd-course check module:Function` on it. Add `assert_gradients` to its test suite, so
-# that a later change cannot break the gradient unnoticed.
+# This was the last lesson. Now run `autograd-course check module:Function` on your own Function.
+# The page [From a formula to CI](../docs/from_formula_to_ci.md) shows how to test it.
 
 # %% [markdown]
 # ## The whole course

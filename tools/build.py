@@ -27,8 +27,8 @@ def build(
 
     A notebook is executed if its code differs from that of the built one, or with ``force``; a
     notebook of which only text differs keeps its outputs. ``only`` keeps the executing to those
-    whose number is given ("01"). ``run`` executes a notebook that belongs at a path; ``say`` is
-    told each file that is written.
+    whose number is given ("01"). ``run`` executes the notebook for a path, and ``say``
+    receives the path of each file that is written.
     """
     # The minutes of a lesson depend on its outputs, and its text and README state them.
     while _build(root, only, force, run, say):

@@ -2,8 +2,8 @@
 
 Jupyter gives a widget's script to the browser as text without an address, so the script cannot
 import another file. The bundle of a widget contains its ``widget.js`` and the files that this file
-imports, each of them in a function of its own: as in real modules, a file knows only the names that
-it imports. Each line of a source is a line of the bundle, below the name of its file.
+imports, each in a separate function. As in real modules, a file knows only the names that it
+imports. Each line of a source is a line of the bundle, below the name of its file.
 
 The widgets use a small part of JavaScript's modules, and the bundler knows only this part::
 
@@ -59,7 +59,7 @@ def bundles(root: Path) -> dict[Path, str]:
 
 
 def bundle_script(entry: Path, home: Path) -> str:
-    """Return one ES module in place of ``entry`` and all that it imports, below ``home``."""
+    """Return one ES module for ``entry`` and everything that it imports below ``home``."""
     scripts = _Scripts(home)
     scripts.include(entry, entry, 1)
     *imported, (_, last) = scripts.texts.items()

@@ -55,7 +55,7 @@ def _notebook_problem(built: NotebookNode | None, expected: NotebookNode) -> str
     if built is None:
         return "is missing, or no notebook"
     if not same_inputs(built, expected):
-        return f"differs from the .py beside it{_first_difference(built, expected)}"
+        return f"differs from the .py next to it{_first_difference(built, expected)}"
     return "" if is_executed(built) else "was not executed from top to bottom"
 
 

@@ -35,7 +35,7 @@ FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 class Derived:
     """The derived files of a course: texts, and notebooks without their outputs, by path.
 
-    The sources stand among the texts: their badge, their setup cell and their layout are derived.
+    The texts include the sources, because their badge, setup cell and layout are derived.
     """
 
     texts: Mapping[Path, str]

@@ -67,7 +67,7 @@ def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
 
 
 def _build_environment(scratch: Path) -> dict[str, str]:
-    """What is built is built on the CPU; tested it is on an accelerator too, where there is one."""
+    """The build runs on the CPU. The tests also use an accelerator if there is one."""
     return {**os.environ, **notebook_environment(scratch), "CUDA_VISIBLE_DEVICES": ""}
 
 

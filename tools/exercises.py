@@ -58,9 +58,9 @@ def _refuse_broken(stub: str, cell: Cell, solution: Source) -> None:
 
 
 def _refuse_survivors(kept: list[Cell], stubbed: tuple[Cell, ...], solution: Source) -> None:
-    """Raise if a solution of three lines or more still stands, word for word, in the exercise.
+    """Raise if the exercise still contains a solution of three lines or more, word for word.
 
-    Shorter ones may stand in given code with every right: ``return grad_output`` is no secret.
+    Given code may contain shorter ones: ``return grad_output`` is not a secret.
     """
     published = "\n".join(_essence(cell.source) for cell in stubbed)
     for cell in kept:
@@ -72,7 +72,7 @@ def _refuse_survivors(kept: list[Cell], stubbed: tuple[Cell, ...], solution: Sou
                 raise AuthoringError(
                     solution.path,
                     cell.line + region.begin,
-                    "this solution's text also stands outside its region",
+                    "this solution's text also occurs outside its region",
                     "remove the other copy, or tag its cell 'solution-only'",
                 )
 

@@ -12,7 +12,7 @@ from tools.errors import AuthoringError
 def formatted(text: str, path: Path) -> str:
     """Return ``text``, which belongs at ``path``, as ``ruff format`` lays it out.
 
-    Raises AuthoringError where it is no Python.
+    Raises AuthoringError if it is not Python.
     """
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--stdin-filename", str(path)]
     done = subprocess.run([*command, "-"], input=text, capture_output=True, encoding="utf-8")

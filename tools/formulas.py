@@ -78,7 +78,7 @@ def _group(tokens: list[str], formula: str) -> str:
 
 
 def _index(tokens: list[str], formula: str) -> str:
-    """Return which root is meant, the 3 of ``\\sqrt[3]{x}``, as it stands before the sign."""
+    """Return which root is meant, the 3 of ``\\sqrt[3]{x}``, as written before the sign."""
     if not tokens or tokens[0] != "[":
         return ""
     if "]" not in tokens:

@@ -1,4 +1,4 @@
-"""The index of the exercises: what their modules declare, in the order in which they are asked for.
+"""The index of the exercises: the declarations of their modules, in the order of the notebooks.
 
 A module is read and not imported, so an index can be built whatever the old one says.
 """

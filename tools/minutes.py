@@ -1,6 +1,6 @@
 """How long a lesson takes to read and an exercise takes to solve, by a model.
 
-The model of a lesson goes by what stands in the saved notebook:
+The model of a lesson counts the contents of the saved notebook:
 
 - prose, and what a knowledge check asks: 150 words a minute;
 - code: 10 lines a minute; none for blank lines, imports, the setup cell and hidden sources;
@@ -12,7 +12,7 @@ The model of an exercise goes by its cells in the solved notebook, from its head
 
 - its statement: 150 words a minute;
 - given code: 10 lines a minute; none for the setup cell and hidden sources;
-- each line of the solution that does not stand in the given code: 1 minute. Most of a repair is
+- each line of the solution that is not in the given code: 1 minute. Most of a repair is
   given code with one line changed, so it is read and not written;
 - thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
   medium one and 10 for a hard one.
@@ -159,7 +159,7 @@ def account(notebook: NotebookNode) -> str:
 
 
 def split(markdown: str) -> list[tuple[int, str, str]]:
-    """Return level, heading and text below it; first what stands before any heading, level 0."""
+    """Return level, heading and text below it; first the text before any heading, level 0."""
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
     fenced = False
     for line in markdown.splitlines():

@@ -64,7 +64,7 @@ class Source:
 
 
 def parse(text: str, path: Path) -> Source:
-    """Split ``text`` into cells; raise AuthoringError where a text stands outside every cell."""
+    """Split ``text`` into cells; raise AuthoringError if a text is outside every cell."""
     nodes = jupytext.reads(text, fmt="py:percent").cells
     headers = [n for n, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
     if len(nodes) != len(headers):

@@ -31,7 +31,7 @@ def find_chromium() -> str | None:
 
 
 def print_pdf(html: str, pdf: Path) -> bool:
-    """Print a page to a file; return ``False``, and leave the file, where there is no Chromium."""
+    """Print a page to a file. Without Chromium, return ``False`` and leave the file unchanged."""
     executable = find_chromium()
     if executable is None:
         return False

@@ -7,8 +7,8 @@ A region is replaced by a stub at the indentation of its markers::
         return 2 * x * grad_output      →       raise NotImplementedError
         ### END SOLUTION
 
-At the top level of a cell only the comment stays, since the cell must run: what the learner is to
-replace there stands before the region, as in ``rule = ...``.
+At the top level of a cell, only the comment stays, because the cell must run. The text that the
+learner replaces comes before the region, as in ``rule = ...``.
 """
 
 from __future__ import annotations
@@ -113,6 +113,6 @@ def _region(begin: _Marker | None, end: _Marker, lines: Sequence[str], fail: _Fa
     if not body:
         raise fail(end.index, "an empty solution", "write it, or remove both markers")
     if begin.indent != end.indent or not all(line.startswith(end.indent) for line in body):
-        repair = "indent BEGIN, END and the solution's first line alike"
+        repair = "indent BEGIN, END and the solution's first line equally"
         raise fail(end.index, "the solution is not indented as its markers are", repair)
     return Region(begin.index, end.index, end.indent)

@@ -1,8 +1,8 @@
 """``python -m tools.release [TAG]``: build the distributions, and try them as a user does.
 
 The files are written to ``dist/NAME``. A wheel is built from its source distribution, so that this
-is complete, too. The trial takes place in a temporary folder, in a new environment that knows
-nothing of the checkout.
+is complete, too. The trial takes place in a temporary folder, in a new environment outside the
+checkout.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class NoVerdictError(CourseError):
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
-    """Show the code, the seed and the verdict made anew; return whether it is the recorded one.
+    """Show the code, the seed and the new verdict; return whether it is the recorded one.
 
     Raises NoVerdictError, GradebookError, NoSandboxError.
     """
@@ -70,7 +70,7 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """Return the first few names with what was asked for in them; of all, where it is in none."""
+    """Return the first few names that contain the text, or the first few names if none does."""
     alike = [name for name in names if asked.lower() in name.lower()] or names
     more = f" and {len(alike) - most} more" if len(alike) > most else ""
     return ", ".join(alike[:most]) + more

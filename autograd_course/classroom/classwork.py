@@ -96,8 +96,8 @@ def report(
 ) -> bool:
     """Show how a class did, and write reports where a folder, or a format, is named.
 
-    They are written beside the gradebook if no folder is named, and all if no format is. Returns
-    whether everybody has passed all that is required, and somebody has handed it in.
+    They are written next to the gradebook if no folder is given, and all if no format is given.
+    Returns whether all students have passed the required exercises, and at least one has submitted.
     """
     with Gradebook.existing(gradebook) as book:
         about.keep(book)

@@ -123,7 +123,7 @@ def again(
 
 
 def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
-    """Return the exercises that are asked for; where one is unknown the command ends."""
+    """Return the requested exercises. If one is unknown, the command ends."""
     from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:

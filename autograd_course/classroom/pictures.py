@@ -30,7 +30,7 @@ def as_data(pair: Jacobians) -> dict[str, Any]:
 
 
 def from_data(data: Any) -> Jacobians | None:
-    """Return what was stored; ``None`` for anything that is no picture."""
+    """Return what was stored; ``None`` for anything else."""
     if not isinstance(data, Mapping):
         return None
     try:

@@ -22,7 +22,7 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return what was asked for, else a folder beside the submissions. Raises PlaceError."""
+        """Return the requested folder, else one next to the submissions. Raises PlaceError."""
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
         places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)

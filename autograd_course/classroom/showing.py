@@ -83,7 +83,7 @@ def say(text: str = "") -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table to standard output, as wide as it is where that is no terminal."""
+    """Print a table to standard output, in full width unless that is a terminal."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

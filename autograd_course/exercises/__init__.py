@@ -1,4 +1,4 @@
-"""The exercises of the course: one module each, with all that belongs to one exercise.
+"""The exercises of the course. Each module contains everything about one exercise.
 
 The name of the file is the id, and the folder is the lesson: ``lesson_01_template/square.py`` is
 ``square`` of lesson ``01_template``, in a folder whose name Python can import. The docstring has

@@ -1,4 +1,4 @@
-"""Code that is not PyTorch's: C++ built on the spot, GPU kernels, figures measured elsewhere."""
+"""Code outside PyTorch: C++ that is compiled in a lesson, GPU kernels, and stored timings."""
 
 from autograd_course.external.building import SOURCES, BuildError, build, compiler_missing
 

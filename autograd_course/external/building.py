@@ -1,4 +1,4 @@
-"""Compile C++ when a lesson runs, and say what goes wrong about the author's own source."""
+"""Compile C++ when a lesson runs, and report errors in the author's own source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _INSTALL = {
 
 
 def compiler_missing() -> str | None:
-    """Return the sentence that says what a build lacks here, or ``None`` where one can build."""
+    """Return a sentence about what a build lacks on this machine, or ``None`` if it can build."""
     path = with_tools()["PATH"]
     if not shutil.which(compiler(), path=path):
         how = _INSTALL.get(sys.platform, "your system's C++ compiler")
@@ -43,15 +43,16 @@ def compiler_missing() -> str | None:
 
 
 def compiler() -> str:
-    """Return the program that compiles C++: the one that ``CXX`` names, else the system's."""
+    """Return the C++ compiler: the one in ``CXX``, else the system's."""
     usual = "cl" if sys.platform == "win32" else "c++"
     return (shlex.split(os.environ.get("CXX", "")) or [usual])[0]
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment, with the programs that pip installed beside this Python on the path.
+    """Return the environment, with the programs that pip installed for this Python on the path.
 
-    A notebook's kernel has them there only where the environment was activated: ninja is one.
+    The kernel of a notebook finds such programs, for example ninja, only if the environment was
+    activated.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
     return os.environ | {"PATH": path}
@@ -64,7 +65,8 @@ _ERROR = re.compile(
 _FROM_HERE = re.compile(
     r"^(?P<file>.+?)[:(](?P<line>\d+)[:)].*\b(?:required from|in instantiation of)"
 )
-# PyTorch 2.11 says so, leaves the operator out and goes on; later ones end the process.
+# PyTorch 2.11 prints this message, omits the operator and continues. Later versions end the
+# process.
 REFUSED = "Exception in aoti_torch"
 _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s]+)")
 
@@ -72,8 +74,8 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 class BuildError(CourseError, RuntimeError):
     """C++ that cannot be built: no compiler, or a source that does not compile.
 
-    ``message`` says what is wrong in one line, ``line`` is the line of the author's source that it
-    is about, or ``None``; ``log`` is all that the compiler said.
+    ``message`` says what is wrong in one line. ``line`` is the affected line of the author's
+    source, or ``None``. ``log`` is the complete output of the compiler.
     """
 
     def __init__(
@@ -84,9 +86,9 @@ class BuildError(CourseError, RuntimeError):
 
 
 def explained(log: str, sources: list[Path]) -> BuildError:
-    """Return the error that a failed build's ``log`` is about.
+    """Return the error that explains the ``log`` of a failed build.
 
-    An error inside a header is put on the line of ``sources`` that led there.
+    An error inside a header is assigned to the line of ``sources`` that includes it.
     """
     found = _first_error(log.splitlines(), {str(path): path for path in sources})
     if found is None:
@@ -100,7 +102,7 @@ def explained(log: str, sources: list[Path]) -> BuildError:
 
 
 def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str] | None:
-    """Return file, line and message of the first error, placed in one of the files ``own``."""
+    """Return file, line and message of the first error, assigned to one of the files ``own``."""
     led_here: tuple[Path, int] | None = None
     elsewhere: str | None = None
     for text in lines:
@@ -132,9 +134,9 @@ def _after_compiling(log: str) -> BuildError:
 
 SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
-WAIT_SECONDS = 300.0  # for another process that builds the same
+WAIT_SECONDS = 300.0  # time to wait for another process that builds the same source
 
-# The stable interface of torch 2.11: what is built for it runs on every later version, and its
+# The stable interface of torch 2.11. Code that is built for it runs on every later version, and its
 # headers compile in two or three seconds. `torch/extension.h` takes most of a minute.
 _FLAGS = ["/O2" if sys.platform == "win32" else "-O2", "-DTORCH_TARGET_VERSION=0x020b000000000000"]
 
@@ -183,7 +185,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
 
 def _as_file(source: str | Path) -> tuple[str, str]:
-    """Return a file name and the text that belongs into it."""
+    """Return a file name and the text for this file."""
     if isinstance(source, Path):
         return source.name, source.read_text(encoding="utf-8")
     return "source.cpp", source
@@ -199,7 +201,7 @@ def _digest(texts: list[tuple[str, str]]) -> str:
 def _load(key: str, texts: list[tuple[str, str]]) -> None:
     folder = _builds() / key
     folder.mkdir(parents=True, exist_ok=True)
-    # Held by the operating system, so that a process that was killed holds nothing.
+    # A lock of the operating system, which ends with the process that holds it.
     with FileLock(folder.with_suffix(".lock"), timeout=WAIT_SECONDS):
         finished = folder / "finished"
         if not finished.exists():
@@ -214,13 +216,14 @@ def _builds() -> Path:
 
 
 def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
-    """Compile into ``folder``, and see that the result can be loaded."""
+    """Compile into ``folder``, and make sure that the result can be loaded."""
     if (missing := compiler_missing()) is not None:
         raise BuildError(missing)
     paths = [folder / name for name, _ in texts]
     for path, (_, text) in zip(paths, texts, strict=True):
         path.write_text(text, encoding="utf-8")
-    (folder / "lock").unlink(missing_ok=True)  # left by a killed build: PyTorch would wait forever
+    # a killed build leaves it, and PyTorch would wait for it forever
+    (folder / "lock").unlink(missing_ok=True)
     arguments = {
         "name": key,
         "sources": [str(path) for path in paths],

@@ -1,7 +1,7 @@
-"""Builds and loads C++ in a process of its own: what ends this one does not end a notebook.
+"""Builds and loads C++ in a separate process, so that a crash does not end the notebook.
 
 Its arguments are those of ``torch.utils.cpp_extension.load``, as JSON. A mistake in an operator's
-schema is thrown while the library is loaded, where nothing can catch it.
+schema raises a C++ exception while the library is loaded, where nothing can catch it.
 """
 
 import json

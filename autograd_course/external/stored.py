@@ -1,4 +1,4 @@
-"""Figures that were measured on other machines, and are kept with their device."""
+"""Timings that were measured on other machines and are stored with their device."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class Checkpoint(torch.autograd.Function):
         wanted = [it for it, need in zip([*given, *own], needs, strict=True) if need]
         if (lost := not_given(outputs, wanted)) is not None:
             raise RuntimeError(
-                f"checkpoint: the function reaches a tensor of shape {tuple(lost.shape)} that asks "
-                "for a gradient; make it an argument, or name its module in uses=[...]"
+                f"checkpoint: the function uses a tensor of shape {tuple(lost.shape)} that "
+                "requires grad; make it an argument, or name its module in uses=[...]"
             )
         found = iter(vector_jacobian_product(outputs, wanted, grad_outputs))
         return None, *(next(found) if need else None for need in needs)

@@ -12,11 +12,12 @@ from torch.utils._pytree import tree_leaves
 class Replay:
     """Run ``fn`` once, and again in backward with the same result.
 
-    ``first`` runs it and stores what would be different in a second run: the random states of the
-    CPU and of the GPUs of the arguments, if ``fn`` drew random numbers; autocast with its dtypes;
-    and the buffers of ``modules`` that ``fn`` wrote, such as the running mean of a batch norm.
-    ``again`` runs it under the same conditions. Afterwards the caller's random states and the
-    modules' buffers are what they were before, so that forward counts everything once.
+    ``first`` runs it and stores what would be different in a second run. It stores the random
+    states of the CPU and of the arguments' GPUs, if ``fn`` drew random numbers. It also stores
+    autocast with its dtypes, and the buffers of ``modules`` that ``fn`` wrote, such as the running
+    mean of a batch norm. ``again`` runs it under the same conditions. Afterwards the caller's
+    random states and the modules' buffers are what they were before, so that forward counts
+    everything once.
 
     Python's and NumPy's random states, and all other state of ``fn``, are not restored.
     """

@@ -15,7 +15,7 @@ def as_tuple(returned: Any) -> tuple[Any, ...]:
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is a tensor that can carry a gradient."""
+    """Whether a value is a tensor that can have a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
@@ -25,7 +25,7 @@ def takes_ctx(function: type[Function]) -> bool:
 
 
 def differentiated(inputs: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that require a gradient, or of all if none does."""
+    """Return the positions of the tensors that require grad, or of all tensors if none does."""
     floating = [place for place, value in enumerate(inputs) if is_float(value)]
     asking = [place for place in floating if inputs[place].requires_grad]
     return tuple(asking or floating)

@@ -37,7 +37,7 @@ CATALOGUE = Catalogue()
 
 
 def find(exercise_id: Any) -> Exercise:
-    """Return the exercise of an id, in any case and typed with ``_``, ``-`` or spaces.
+    """Return the exercise with an id, which may contain capitals, ``_``, ``-`` or spaces.
 
     Only the module of this exercise is imported. Raises
     :class:`~autograd_course.index.UnknownExerciseError`.

@@ -21,18 +21,18 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # outputs whose orders are tried
-RTOL, ATOL = 1e-7, 1e-9  # float64; another order of the same operations differs by far less
+MOST_ORDERED = 4  # outputs of which all orders are tried
+RTOL, ATOL = 1e-7, 1e-9  # in float64; another order of the same operations differs by far less
 
 
 def agrees(guess: float, outcome: float) -> bool:
-    """Whether the number that a learner expects is the outcome, to three significant digits."""
+    """Whether a predicted number agrees with the result, to three significant digits."""
     return math.isclose(guess, outcome, rel_tol=5e-3, abs_tol=1e-9)
 
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of results in a message, and the verb for their number."""
+    """The origin of results in a message, and a verb that agrees with their number."""
 
     name: str
     verb: Literal["returns", "has"]
@@ -43,7 +43,7 @@ FORWARD = Source("`forward`", "returns")
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence and a hint. For a value also its index and the two numbers."""
+    """A sentence and a hint. For a value, also its index and the two numbers."""
 
     message: str
     hint: str = BY_HAND
@@ -57,7 +57,7 @@ def difference(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference from the expected results, ``None`` without one."""
+    """Return the first difference from the expected results, or ``None`` if there is none."""
     what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
@@ -97,12 +97,12 @@ def recognized(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> str:
-    """Return the sentence on the first suspect that gives the same results, or ``""``.
+    """Return the sentence about the first suspect with the same results, or ``""``.
 
     Pass the tolerances with which the results are wrong. With larger tolerances, a suspect that is
     right on these inputs would match.
 
-    A suspect whose own results contain nan or infinity matches them too.
+    A suspect whose own results contain nan or infinity also matches such results.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:

@@ -1,4 +1,4 @@
-"""``torch.compile`` with a compiled call that raises where its graph would break."""
+"""``torch.compile`` with a compiled call that raises an error at a graph break."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ Call = Callable[..., Any]
 
 
 def compile_whole(call: Call) -> Call:
-    """Return the call compiled into one graph; if that is impossible, its first use raises."""
+    """Return the call compiled into one graph. If that is impossible, its first use raises an
+    error.
+    """
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
 def compile_unbroken(call: Call) -> Call:
-    """Return the call compiled by default options; a graph break raises at its first use.
+    """Return the call compiled with default options. A graph break raises an error at the first
+    use.
 
-    ``fullgraph=True`` is more lenient: it traces a size that depends on values. Within a Function,
-    PyTorch 2.11 does so too and 2.13 does not.
+    ``fullgraph=True`` is more lenient, because it traces a size that depends on values. Within a
+    Function, PyTorch 2.11 also does this, but 2.13 does not.
     """
     by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
 
@@ -34,7 +37,9 @@ def compile_unbroken(call: Call) -> Call:
 
 
 def _own(call: Call) -> Call:
-    """Return the call in a code object of its own: PyTorch caches what it compiles by code."""
+    """Return the call in a separate code object, because PyTorch caches compiled code by code
+    object.
+    """
 
     def caller(*args: Any) -> Any:
         return call(*args)
@@ -44,7 +49,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Let PyTorch log nothing: what it has to say is in the exception."""
+    """Suppress PyTorch's log, because the exception contains all information."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

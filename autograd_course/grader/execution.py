@@ -36,7 +36,7 @@ MOST_PRINTED = 2000  # characters of one pass that are kept
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Run a block as in a new process, drop what it prints, and restore all global state."""
+    """Run a block as in a new process, discard what it prints, and restore all global state."""
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
@@ -54,7 +54,7 @@ def isolated() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Raised:
-    """A call that raised.
+    """A call that raised an error.
 
     ``told`` is a sentence with the reason. If a stub raised, ``unwritten`` is the name of the
     method, or :data:`WHOLE`. ``separate`` says that ``setup_context`` is separate from forward.
@@ -115,7 +115,7 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
     leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
     rng = torch.Generator().manual_seed(0)
     try:
-        # A Function that works in place overwrites what it is given: never the leaf itself.
+        # An in-place Function overwrites its input, so it never gets the leaf itself.
         came = call(*(value.clone() if is_float(value) else value for value in given))
         outputs = [out for out in as_tuple(came) if out.requires_grad]
         arriving = [torch.randn(out.shape, generator=rng, dtype=out.dtype) for out in outputs]
@@ -127,7 +127,7 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a pass printed
+# The output of a pass
 # --------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +153,7 @@ class Bounded(io.StringIO):
 
 
 class Printed:
-    """The output of the latest pass on each sample, and of the latest pass of all."""
+    """The output of the latest pass on each sample, and of the latest pass overall."""
 
     def __init__(self) -> None:
         self._latest = Bounded()
@@ -161,30 +161,30 @@ class Printed:
 
     @contextlib.contextmanager
     def during(self, inputs: Any = None) -> Iterator[None]:
-        """Record what the block prints, in place of the earlier output for these inputs."""
+        """Record the output of the block, and replace the earlier output for these inputs."""
         self._latest = self._on[id(inputs)] = Bounded()
         with contextlib.redirect_stdout(self._latest):
             yield
 
     @property
     def latest(self) -> str:
-        """What the latest pass printed, even if it was stopped."""
+        """The output of the latest pass, even if the pass was stopped."""
         return self._latest.text
 
     def on(self, inputs: Any) -> str:
-        """Return what the latest pass on these inputs printed."""
+        """Return the output of the latest pass on these inputs."""
         return self._on[id(inputs)].text if id(inputs) in self._on else ""
 
 
 # --------------------------------------------------------------------------------------------------
-# What an exception says
+# The message of an exception
 # --------------------------------------------------------------------------------------------------
 
 
 def is_unfinished(error: BaseException, answer: Any) -> bool:
-    """Whether a stub raised ``error``, or PyTorch because of a missing method.
+    """Whether a stub raised ``error``, or PyTorch raised it because of a missing method.
 
-    A compiled operation may raise NotImplementedError too, but not with a ``raise`` statement.
+    A compiled operation may also raise NotImplementedError, but not with a ``raise`` statement.
     """
     if not isinstance(error, NotImplementedError):
         return False
@@ -219,7 +219,7 @@ def place(error: BaseException, answer: Any) -> str:
 
 
 def line_in(error: BaseException, filename: str) -> str:
-    """Return the last line of a file in the traceback, as :func:`place` does."""
+    """Return the last line of a file in the traceback, in the same form as :func:`place`."""
     return _last_line(error, lambda frame: frame.f_code.co_filename == filename)
 
 
@@ -260,7 +260,9 @@ def _is_base(frame: FrameType) -> bool:
 
 
 def _files(answer: Any) -> Iterator[str]:
-    """Yield the files, or notebook cells, of the answer: of a function, or a class's methods."""
+    """Yield the files, or notebook cells, that contain the answer: a function, or a class's
+    methods.
+    """
     for part in _parts(answer):
         code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
         if code:

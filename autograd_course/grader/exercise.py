@@ -1,4 +1,4 @@
-"""The kinds of exercises, and what an exercise declares."""
+"""The kinds of exercises, and their declarations."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | Non
 Trial = Callable[[Callable[..., Any]], Verdict | None]
 Difficulty = Literal["easy", "medium", "hard"]
 
-# Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
-# has the dtype and the shape of its input.
+# Rules that fail an answer even if the doctor only warns: a gradient must have the dtype and the
+# shape of its input.
 CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
-# Warnings that are never shown: exercises that want needs_input_grad to be used ask for it.
+# Warnings that are never shown. Exercises that need needs_input_grad require it explicitly.
 UNTOLD = ("wasted-gradient",)
 
 
@@ -48,20 +48,20 @@ class Exercise:
     """The fields of all exercises.
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
-    from a nudge to nearly the answer. These two, ``lesson`` and ``title`` are not declared. They
-    come from the path of the module and from its docstring (:func:`declared`).
+    from a nudge to nearly the answer. The module does not declare these two, the ``lesson`` and the
+    ``title``: they come from its path and from its docstring (:func:`declared`).
 
     ``answer`` is the name of what a learner writes and passes to ``grade``. An exercise is *easy*
-    if it applies one pattern of the lesson, *medium* if it needs an idea of the learner's own or
-    several conditions at once, and *hard* if it needs a derivation or a design of several steps.
-    ``minutes`` is how long a learner needs who has just read the lesson. It must agree with the
+    if it applies one pattern of the lesson. It is *medium* if it needs the learner's own idea or
+    several conditions at once, and *hard* if it needs a derivation or a design with several steps.
+    ``minutes`` is how long it takes a learner who has just read the lesson, and must agree with the
     model in ``tools/minutes.py``. ``section`` is the heading in the lesson to reread, and
     ``section_is_on_backward`` says that this section does not help with forward. ``needs_sections``
     are the other headings that the exercise needs, in its lesson or in an earlier one. An exercise
-    that needs an extra section gets a star, and an ``optional`` one is for more practice and not
-    part of the core path. ``constraints`` describes what the exercise requires in
-    addition to right values, as a sentence without its period. ``needs`` returns a sentence about
-    what this machine lacks, or ``None`` if an answer can be graded here.
+    that needs an extra section gets a star. An ``optional`` exercise is for more practice and is
+    not part of the core path. ``constraints`` describes in one sentence, without its period, what
+    the exercise requires in addition to right values. ``needs`` returns a sentence about what this
+    machine lacks, or ``None`` if it can grade an answer.
     """
 
     id: str = ""
@@ -81,7 +81,7 @@ class Exercise:
 
     @property
     def read(self) -> Section:
-        """What to reread."""
+        """The section to reread."""
         return Section(int(self.lesson[:2]), self.section)
 
 
@@ -89,12 +89,12 @@ class Exercise:
 class Sampled(Exercise):
     """An exercise whose answer is compared with a reference on random inputs.
 
-    ``reference`` has the same arguments as the answer. ``samplers`` draw the inputs. Each is
-    ``rng -> inputs`` for one kind of use (a shape, an optional argument left out …), and its key is
-    its name. The simplest comes first. ``suspects`` are common mistakes, each a callable with the
-    arguments of the reference. If an answer gives the same results as a suspect, the learner sees
-    its key, a sentence. ``seconds`` is the time limit for one sample or trial, or ``None`` for the
-    usual limit.
+    ``reference`` has the same arguments as the answer. ``samplers`` draw the inputs. Each one is
+    ``rng -> inputs`` for one kind of use, such as a shape or an omitted argument, and its key is
+    its name. The simplest sampler comes first. ``suspects`` are common mistakes, each of which is a
+    callable with the arguments of the reference. If an answer gives the same results as a suspect,
+    the learner sees the suspect's key, which is a sentence. ``seconds`` is the time limit for one
+    sample or trial, or ``None`` for the usual limit.
     """
 
     reference: Callable[..., Any]
@@ -122,15 +122,15 @@ class Sampled(Exercise):
 class FunctionExercise(Sampled):
     """The learner writes a ``torch.autograd.Function``.
 
-    The ground truth are the values of ``reference`` and its gradients by autograd. For a
-    straight-through estimator, the gradients are those of ``surrogate``, a callable with the same
-    arguments. ``intentional`` names rules that the exercise breaks on purpose. ``asked`` names
-    rules that fail the answer even if the doctor only warns, in addition to :data:`CONTRACT`.
+    The expected results are the values of ``reference`` and its gradients by autograd. For a
+    straight-through estimator, the expected gradients are those of ``surrogate``, a callable with
+    the same arguments. ``intentional`` names rules that the exercise breaks on purpose. ``asked``
+    names rules that fail the answer even if the doctor only warns, in addition to :data:`CONTRACT`.
     ``accepted`` names rules whose warnings do not matter for this exercise.
     ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
     not required and that the learner sees no warning about them. ``gradient_suspects`` are
-    ``suspects`` whose gradients are those of a mistake. ``checks`` run once the gradients are right
-    and test the constraints of this exercise: each is ``(Function, inputs) -> Finding | None``.
+    ``suspects`` whose gradients show a mistake. ``checks`` run after the gradients are right and
+    test the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
     ``modeled_on`` names the public bug on which a repair exercise is modeled. The learner sees it
     after passing. ``methods`` are the required methods besides forward and backward:
     ``"setup_context"``, ``"vmap"`` or ``"jvp"``. Without ``setup_context`` in ``methods``, the
@@ -150,7 +150,7 @@ class FunctionExercise(Sampled):
     def signature(self, *, separate: bool = False) -> str:
         """Return the first line of the required forward, as in ``forward(ctx, x)``.
 
-        ``separate``: the answer has a ``setup_context``, so its forward takes no ctx.
+        If ``separate``, the answer has a ``setup_context``, so its forward does not take ctx.
         """
         ctx = "" if separate or "setup_context" in self.methods else "ctx, "
         return f"forward({ctx}{self.arguments})"
@@ -170,10 +170,10 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    Its results are compared with those of ``reference``, within ``rtol`` and ``atol``.
-    ``container`` is the type that must hold several results, if the exercise specifies it.
-    ``trials`` are experiments that run once the results are right: each is
-    ``routine -> Verdict | None``. An exercise with only trials has no samplers.
+    The grader compares the results with those of ``reference``, within ``rtol`` and ``atol``.
+    ``container`` is the required type for several results, if the exercise specifies it. ``trials``
+    are experiments that run after the results are right. Each trial is ``routine -> Verdict |
+    None``. An exercise with only trials has no samplers.
     """
 
     container: type | None = None
@@ -202,7 +202,7 @@ class LocatingExercise(Exercise):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionExercise(Exercise):
-    """The learner predicts numbers, one for each question, before a run gives them.
+    """The learner predicts numbers, one for each question, before a run shows them.
 
     ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` explains common
     wrong numbers. Its keys are the number of the question, from 1, and the wrong number.
@@ -215,8 +215,9 @@ class PredictionExercise(Exercise):
 def declared(module: ModuleType) -> Exercise:
     """Return the exercise of a module in ``autograd_course.exercises``.
 
-    The module declares it as ``EXERCISE``. Its id is the name of the file, and its lesson that of
-    the folder. The first line of the docstring is the title, the numbered list below it the hints.
+    The module declares it as ``EXERCISE``. Its id is the name of the file, and its lesson is the
+    name of the folder. The first line of the docstring is the title, and the numbered list below it
+    contains the hints.
     """
     folder, name = module.__name__.split(".")[-2:]
     title, *hints = parts(module.__doc__ or "")

@@ -31,7 +31,7 @@ class Hint:
         return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield what is shown below the headline, as (label, text)."""
+        """Yield the text below the headline, as (label, text)."""
         yield "", self.text
         yield "next", self.after
         yield "note", self.note

@@ -1,4 +1,4 @@
-"""``leaderboard``: what attention costs on this machine, now and in earlier runs."""
+"""``leaderboard``: the cost of attention on this machine, now and in earlier runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADINGS = ("", "time", "peak memory", "best time so far", "runs")
 
 @dataclass(frozen=True)
 class Row:
-    """One entrant: the current run, ``None`` if it raised, and every run so far."""
+    """One entrant: the current run (``None`` if it raised) and every earlier run."""
 
     name: str
     now: Measurement | None
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Leaderboard:
-    """Rows in the order of their peak memory: text when printed, a table in a notebook."""
+    """Rows sorted by peak memory. Printing shows text, and a notebook shows a table."""
 
     title: str
     rows: tuple[Row, ...]
@@ -127,7 +127,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Return the cost of a forward and a backward pass, or why there is none."""
+    """Return the cost of a forward and a backward pass, or the reason why there is none."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -1,4 +1,4 @@
-"""Run a step on each sample within the time limit, up to the first fault."""
+"""Run a step on each sample within the time limit, until the first mistake."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def limit_in_seconds() -> float:
 
 
 def prepare() -> None:
-    """Let PyTorch import what backward needs, which takes a second, before a time limit starts."""
+    """Import what backward needs, which takes a second, before a time limit starts."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:
-    """Return the first verdict that a step gives, with a time limit for each sample."""
+    """Return the first verdict of a step, with a time limit for each sample."""
     for name, inputs in samples.items():
         with time_limit(limit_in_seconds() if seconds is None else seconds):
             verdict = step(inputs)

@@ -1,4 +1,4 @@
-"""Web addresses of lessons and of the pages of rules."""
+"""Web addresses of lessons and of the pages about rules."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from autograd_doctor import RULES
 from autograd_course.grader.exercise import Section
 from autograd_course.index import LESSONS
 
-# What pyproject.toml says of where the course is published; a test compares the two.
+# The published location of the course, as in pyproject.toml; a test compares the two.
 REPOSITORY, BRANCH = "autograd-course/autograd_course", "main"
 _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson of a :class:`Section`, or ``""`` for another text."""
+    """Return the address of the lesson with a :class:`Section`, or ``""`` for other text."""
     number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
     stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""

@@ -1,11 +1,11 @@
-"""Grade one answer: from the call of ``grade`` to what a learner sees.
+"""Grade one answer: from the call to ``grade`` to the report that a learner sees.
 
-An answer is code that a learner wrote. It may be unfinished or wrong, never return, print
-thousands of lines, or change global state. The grader may fail, too. A learner should see one
-sentence about the first thing to change, and should never be blamed for what the grader or the
-machine lacks. So an answer passes through these steps:
+An answer is code that a learner wrote. It may be unfinished or wrong, never return, print thousands
+of lines, or change global state. The grader may also fail. A learner should see one sentence about
+the first thing to change, and should never be blamed for a problem of the grader or the machine. So
+an answer goes through these steps:
 
-1. **Find the exercise.** The catalogue imports the module of this exercise only. A call without a
+1. **Find the exercise.** The catalogue imports only the module of this exercise. A call without a
    known exercise, or without an answer, ends here with a result and not with an exception.
 2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
    state, the default dtype, the grad mode and the warning filters are restored afterwards. What the
@@ -26,8 +26,9 @@ machine lacks. So an answer passes through these steps:
 8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
    a learner reads more after the second wrong answer, and after the third.
 
-From step 2 to step 6 a verdict is data: its :class:`.verdict.Reason` is a type with the facts, and
-:func:`.verdict.describe` makes the sentence when somebody reads it. No step reads a sentence.
+From step 2 to step 6, a verdict is data. Its :class:`.verdict.Reason` is a type with the facts, and
+:func:`.verdict.describe` creates the sentence when it is needed. No step depends on the wording of
+a sentence.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ from autograd_course.learner.store import update
 
 
 class _Nothing:
-    """The default of an argument, which shows that the caller did not pass it."""
+    """The default of an argument, to detect that the caller did not pass it."""
 
 
 def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
-    """Grade an answer to an exercise of the course, and save the outcome in the progress file.
+    """Grade an answer to an exercise of the course, and save the result in the progress file.
 
     Each pass of the answer's code has a soft time limit of 5 s. The environment variable
     ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
@@ -122,14 +123,14 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return the note on lines of a right answer that an instructor would look at."""
+    """Return the note about lines of a right answer that an instructor should look at."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
 
 
 def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
-    """Return the verdict on an answer, and save nothing.
+    """Return the verdict on an answer without saving it.
 
     Args:
         exercise: The exercise.
@@ -183,7 +184,7 @@ def result_of(
 ) -> Result:
     """Return the result of a verdict, which a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # If a Function could not be judged, the sentence says more than any lesson.
+    # If a Function could not be judged, the sentence is more useful than any lesson.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
     section = section_to_read(exercise, rule) if is_judged else None
     return Result(

@@ -9,17 +9,17 @@ from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 
-TRIES = 2  # wrong guesses after which the result is shown
+TRIES = 2  # wrong guesses before the result is shown
 
-# The wrong guesses in this session, for each checkpoint: the cell that it is in, and its result.
+# The wrong guesses in this session for each checkpoint, which is a cell and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The number that a learner expects (``None``: not given yet), and the outcome.
+    """The number that a learner expects (``None`` if there is none yet), and the result.
 
-    ``revealed`` says whether the answer to a wrong number shows the outcome.
+    ``revealed`` tells whether the result is shown after a wrong number.
     """
 
     expected: float | None
@@ -28,7 +28,7 @@ class Prediction:
 
     @property
     def right(self) -> bool:
-        """Whether the expected number is the outcome, to three significant digits."""
+        """Whether the expected number agrees with the result, to three significant digits."""
         return self.expected is not None and agrees(self.expected, self.outcome)
 
     def __str__(self) -> str:
@@ -50,10 +50,10 @@ class Prediction:
 
 
 def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Prediction:
-    """Compare the number that you expect with the number that a run gives.
+    """Compare the number that you expect with the result of a run.
 
     Replace ``...`` with your number and run the cell again. If your first number is wrong, you can
-    try again. After a second wrong number you see the outcome, which the lesson explains below the
+    try again. After a second wrong number, you see the result. The lesson explains it below the
     cell.
 
     Args:
@@ -83,6 +83,6 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
 
 
 def _cell() -> str:
-    """Return the identity of the cell that runs, where the notebook tells it."""
+    """Return the identity of the cell that runs, if the notebook provides it."""
     request = getattr(get_ipython(), "parent_header", None) or {}
     return str(request.get("metadata", {}).get("cellId", ""))

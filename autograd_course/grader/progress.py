@@ -1,4 +1,4 @@
-"""``progress``: the next exercise, what you have passed in each lesson, what to review."""
+"""``progress``: the next exercise, what you have passed in each lesson, and what to review."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BAR = (
     "display: inline-block; width: 6em; height: 0.7em; margin: 0 0.6em 0 0.2em; "
     "border: 1px solid #8a8f98; border-radius: 2px"
 )
-_DONE = "#2a9d57"  # as the stripe of what is passed
+_DONE = "#2a9d57"  # like the stripe of a passed exercise
 _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 
 
@@ -43,8 +43,8 @@ class Part(NamedTuple):
 class Progress:
     """The learner's progress: the next exercise, then what is passed in each lesson.
 
-    When printed, it is text and lists the exercises of the started lessons. In a notebook it is
-    HTML, in which a click on a lesson lists its exercises.
+    Printing shows text with the exercises of the started lessons. A notebook shows HTML, in which a
+    click on a lesson lists its exercises.
     """
 
     state: State
@@ -52,17 +52,19 @@ class Progress:
 
     @property
     def passed(self) -> int:
-        """How many exercises of the course are passed."""
+        """The number of passed exercises in the course."""
         return sum(map(self._is_passed, INDEX.values()))
 
     @property
     def following(self) -> Entry | None:
-        """The first exercise that is not passed yet, optional ones last, ``None`` when all are."""
+        """The first exercise that is not passed, with optional ones last, or ``None`` if all are
+        passed.
+        """
         return following(self.state)
 
     @property
     def next_step(self) -> str:
-        """One sentence: what to do next, or that the course is complete."""
+        """A sentence that says what to do next, or that the course is complete."""
         if self.following is None:
             return f"The course is complete: all {len(INDEX)} exercises are passed."
         exercise = self.following
@@ -112,7 +114,7 @@ class Progress:
         return "\n".join([head, "", *lines])
 
     def _cells(self, exercise: Entry) -> tuple[str, str, str, str]:
-        """Return mark, id, title and state, in columns."""
+        """Return the mark, id, title and state in columns."""
         record = self.state[exercise.id]
         name = exercise.id.ljust(max(map(len, INDEX)))
         title = exercise.marked_title.ljust(max(len(e.marked_title) for e in INDEX.values()))
@@ -121,8 +123,8 @@ class Progress:
     def _checks(self) -> Part:
         """Return the mark, lesson, title and number of right answers of each knowledge check.
 
-        In the bank of the course, only questions that were drawn or answered count. Votes do not
-        change a mark.
+        In the course bank, only questions that were drawn or answered count. Votes do not change a
+        mark.
         """
         quizzes = [*map(load_quiz, QUIZZES), bank()]
         wide = max(len(quiz.title) for quiz in quizzes)
@@ -154,13 +156,13 @@ class Progress:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return rows as lines, all columns but the last one padded."""
+    """Return rows as lines, with all columns but the last one padded."""
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [f"  {'  '.join([*map(str.ljust, row[:-1], wide), row[-1]])}" for row in rows]
 
 
 def _html_part(part: Part) -> str:
-    """Return a line with a title and a bar, which unfolds the rows."""
+    """Return a line with a title and a bar. A click on it unfolds the rows."""
     rows = "".join(map(_html_row, part.rows))
     bar = ""
     if part.share is not None:
@@ -182,7 +184,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the hints, and whether a later answer than the passed one was wrong."""
+    """Return the attempts, the hints, and whether an answer after the passed one was wrong."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -198,7 +200,7 @@ def _plural(count: int, thing: str) -> str:
 
 
 def progress() -> Progress:
-    """Show which exercises you have passed, your points, and what to reread.
+    """Show which exercises you have passed, how many points you have, and what to reread.
 
     Returns:
         The progress in the learner's progress file, which a notebook shows.

@@ -20,12 +20,12 @@ from autograd_course.grader.kinds.function import FunctionOrder, LocalFunction
 from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
-SECONDS = 1.0  # of computing
-OTHER_SEED = 20  # of the inputs that the search has not seen
+SECONDS = 1.0  # computing time in seconds
+OTHER_SEED = 20  # seed of the inputs that the search has not seen
 
 
 def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
-    """Return a change that makes an answer right, ``None`` if none is found in time.
+    """Return a change that makes an answer right, or ``None`` if none is found in time.
 
     Args:
         exercise: A :class:`FunctionExercise` or :class:`RoutineExercise`; others have no repair.
@@ -64,7 +64,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
         return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
-    of_check = order(answer, samples).computed() is None  # which another edit could only hide
+    of_check = order(answer, samples).computed() is None  # another edit could only hide it
 
     def is_right(changed: Any) -> bool:
         judged = order(changed, {"": wrong})
@@ -86,7 +86,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
 def _with_what_is_left(
     exercise: FunctionExercise, repair: Repair, samples: Mapping[str, Any]
 ) -> Repair:
-    """Return a repair that says which constraint of the exercise is still broken, if one is."""
+    """Return a repair that says which constraint of the exercise is still broken, if any."""
     if repair.left or repair.made is None:
         return repair
     witness = LocalFunction(exercise, repair.made)  # type: ignore[arg-type]  # a Function
@@ -103,7 +103,7 @@ def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Rep
         return RoutineOrder(exercise, LocalRoutine(exercise, changed), samples, timed=False)
 
     def is_right(changed: Any) -> bool:
-        if verdict.sample not in samples:  # a trial failed, and the results are right
+        if verdict.sample not in samples:  # a trial failed, but the results are right
             return order(changed, samples).verdict().status == "passed"
         return order(changed, {"": samples[verdict.sample]}).compared() is None
 

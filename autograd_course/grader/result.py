@@ -1,4 +1,4 @@
-"""What a learner sees after grading."""
+"""The report that a learner sees after grading."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed
 # line to change; then also what is wrong in that line; then also the change itself.
 Stage = Literal["rule", "cause", "kind", "repair"]
 
-# What is said in the first stage in the place of a message that nearly is the answer.
+# The first stage shows these texts instead of a message that nearly is the answer.
 FIRST = {
     "constant-factor": "the gradient of {} is off by a constant factor.",
     "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
@@ -46,16 +46,16 @@ FIRST = {
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The outcome of one ``grade`` call.
+    """The result of one ``grade`` call.
 
-    ``status`` is ``"passed"``, ``"wrong"``, ``"not attempted"`` or ``"grader failed"``; ``points``
-    are those earned by this answer, of ``possible``. ``finding`` is the doctor's, where a rule
-    names the fault. ``sample`` names the kind of input on which the fault showed, ``read`` what to
-    reread. ``warnings`` are the doctor's warnings about an answer that passed. ``printed`` is what
-    the answer printed in one forward and one backward pass. ``kept`` says that an earlier answer
-    passed. ``note`` says why the progress could not be saved, or what in a
-    right answer an instructor will look at. ``stage`` is how much is told.
-    Printed, a result is plain text; in a notebook, HTML.
+    ``status`` is ``"passed"``, ``"wrong"``, ``"not attempted"`` or ``"grader failed"``. ``points``
+    are those that this answer has earned, out of ``possible``. ``finding`` comes from the doctor,
+    if a rule describes the mistake. ``sample`` is the kind of input that shows the mistake, and
+    ``read`` is what to reread. ``warnings`` are the doctor's warnings about an answer that passed.
+    ``printed`` is the answer's output in one forward and one backward pass. ``kept`` says that an
+    earlier answer passed. ``note`` says why the progress could not be saved, or what an instructor
+    should look at in a right answer. ``stage`` is how much the learner sees. Printing shows plain
+    text, and a notebook shows HTML.
     """
 
     exercise: str
@@ -75,13 +75,14 @@ class Result:
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "search": None}  # what it would call stays in this process
+        # the callable that it would call stays in this process
+        return {**self.__dict__, "search": None}
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change that makes a wrong answer right, if one is found.
+        """The change that makes a wrong answer right, if the search finds one.
 
-        The first use searches for it, for a second at most.
+        The first access starts the search, which takes at most a second.
         """
         return self.search() if self.search else None
 
@@ -104,7 +105,7 @@ class Result:
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield what is shown below the headline, as (label, text).
+        """Yield the text below the headline, as (label, text).
 
         A notebook calls a function for a hint, and a shell runs a command.
         """
@@ -148,7 +149,7 @@ class Result:
     def repair_rows(self) -> Iterator[tuple[str, str]]:
         """Yield the line of the answer to change, later what is wrong there, and last the change.
 
-        The first use searches for it, for a second at most.
+        The first access starts the search, which takes at most a second.
         """
         if self.status != "wrong" or self.stage == "rule":
             return
@@ -162,8 +163,9 @@ class Result:
                     yield "there", ", and ".join(self.repair.kinds)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict at once, and the repair when it is found."""
-        from IPython import display  # which takes a tenth of a second, and only notebooks need
+        """Show the verdict immediately, and the repair when the search has found it."""
+        # this import takes a tenth of a second, and only notebooks need it
+        from IPython import display
 
         show: Any = display.display
         show({"text/plain": self._text(), "text/html": self._repr_html_()}, raw=True)
@@ -194,12 +196,12 @@ class Result:
 
 
 def _short(warning: Finding) -> str:
-    """Return a warning as its rule and the first sentence of its message."""
+    """Return the rule of a warning and the first sentence of its message."""
     return f"{warning.rule}: {re.split(r'(?<=[.]) ', sentence(warning.message))[0]}"
 
 
 def _linked(html: str) -> str:
-    """Return HTML in which each call of ``explain`` leads to the rule's page."""
+    """Return HTML in which each call of ``explain`` links to the rule's page."""
 
     def link(call: re.Match[str]) -> str:
         return linked(call[0], to_rule(call[1]))

@@ -18,7 +18,7 @@ STATEMENT = "the statement of the exercise"  # of a wrong forward, which no sect
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which exercises that are not passed."""
+    """A rule that answers broke: how often, and in which exercises that are not passed yet."""
 
     rule: str
     times: int
@@ -32,7 +32,7 @@ class Missed:
 
     @property
     def told(self) -> str:
-        """How often and where answers broke it, and how to read more."""
+        """How often answers broke it and where, and where to read more."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 

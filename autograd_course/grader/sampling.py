@@ -41,7 +41,7 @@ def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
-    """Return samplers of ``count`` tensors of the same shape: a matrix, a vector, 3-dim, 0-dim."""
+    """Return samplers of ``count`` tensors of one shape: a matrix, a vector, 3-dim, 0-dim."""
     shapes = {
         "a 3×5 matrix": (3, 5),
         "a vector": (5,),

@@ -1,4 +1,4 @@
-"""Which section of which lesson to reread after a mistake."""
+"""Find the section of a lesson to reread after a mistake."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _ASKED_FOR = Section(1, "What backward is asked for")
 _MUST_NOT_TOUCH = Section(2, "What backward must not touch")
 _MARK_DIRTY = Section(2, "Writing in place: mark_dirty")
 
-# A rule that two lessons treat has both sections, the first one first. Other rules have none: after
-# these, the exercise says what to reread.
+# If two lessons cover a rule, both sections are listed, with the first lesson first. After other
+# rules, the exercise says what to reread.
 SECTIONS: dict[str, tuple[Section, ...]] = {
     "missing-staticmethod": (_INSTANTIATED,),
     "backward-never-called": (_INSTANTIATED,),
@@ -40,11 +40,11 @@ _OF_FORWARD = ("forward-mismatch", "forward-raises")
 
 
 def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
-    """Return the section to reread: the last section on the rule up to the exercise's lesson.
+    """Return the section to reread: the last section about the rule up to the exercise's lesson.
 
-    If only later lessons treat the rule, it is the first of these. If no lesson treats the rule, it
-    is the section that the exercise names. But a wrong forward does not lead to a section about
-    backward.
+    If only later lessons cover the rule, it is the first of their sections. If no lesson covers the
+    rule, it is the section that the exercise names. But a wrong forward does not lead to a section
+    about backward.
     """
     if rule in _OF_FORWARD and exercise.section_is_on_backward:
         return None

@@ -1,7 +1,7 @@
-"""The verdict on one answer: a status, the reason for it, and what shows it.
+"""The verdict on one answer: a status, its reason, and the evidence.
 
 A :class:`Reason` is data. The grader decides by its type and never by its text. At the end,
-:func:`describe` writes the sentence, and no code reads it.
+:func:`describe` writes the sentence. No code depends on its wording.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
 
 # --------------------------------------------------------------------------------------------------
-# Reasons, by the status that they give
+# Reasons, sorted by their status
 # --------------------------------------------------------------------------------------------------
 
 
@@ -58,7 +58,7 @@ class GraderFailed(Reason):
 
 @dataclass(frozen=True)
 class FunctionAgrees(Passed):
-    """Values and gradients of a Function agree; ``truth`` says with what."""
+    """Values and gradients of a Function agree with ``truth``."""
 
     truth: Literal["reference", "surrogate", "second derivatives"]
     constraints: str
@@ -68,7 +68,9 @@ class FunctionAgrees(Passed):
 
 @dataclass(frozen=True)
 class RoutineAgrees(Passed):
-    """A routine returns what the reference returns, and passes the trials. Samples are optional."""
+    """A routine returns the same results as the reference and passes the trials. Samples are
+    optional.
+    """
 
     constraints: str
     samples: tuple[str, ...]
@@ -87,7 +89,7 @@ class Located(Passed):
 
 @dataclass(frozen=True)
 class Predicted(Passed):
-    """Each predicted number agrees with that of the run."""
+    """Each predicted number agrees with the result of the run."""
 
     outcome: tuple[float, ...]
     constraints: str
@@ -108,10 +110,10 @@ class BaseClassHandedIn(NotAttempted):
 
 @dataclass(frozen=True)
 class Unwritten(NotAttempted):
-    """A part is a stub: a method by its name, or :data:`WHOLE`, the function itself.
+    """A part is a stub: a method (by its name), or the function itself (:data:`WHOLE`).
 
     ``signature`` is the first line to write. ``forward`` is the verdict on forward: ``"right"``, a
-    fault, or ``None`` if it was not examined.
+    mistake, or ``None`` if it was not examined.
     """
 
     part: str
@@ -128,7 +130,7 @@ class NotAttemptedBecause(NotAttempted):
 
 @dataclass(frozen=True)
 class RuleBroken(Wrong):
-    """A rule of ``diagnose`` names the fault."""
+    """A rule of ``diagnose`` describes the mistake."""
 
     finding: Finding
 
@@ -166,7 +168,7 @@ class WrongKind(Wrong):
 
 @dataclass(frozen=True)
 class WrongArguments(Wrong):
-    """The answer does not take the arguments of the exercise."""
+    """The answer does not accept the arguments of the exercise."""
 
     part: str
     signature: str
@@ -245,7 +247,7 @@ class WrongBecause(Wrong):
 
 @dataclass(frozen=True)
 class ForbiddenCode(Wrong):
-    """The values are right, but the source uses what an answer must not; ``uses`` are clauses."""
+    """The values are right, but the source uses forbidden code, which ``uses`` describes."""
 
     uses: tuple[str, ...]
 
@@ -447,19 +449,18 @@ def _element(difference: Difference) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-_RAISES = ("forward-raises", "backward-raises")  # rules that say that an answer raised
+_RAISES = ("forward-raises", "backward-raises")  # rules which say that an answer raised an error
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The reason for a status, and what shows it.
+    """The reason for a status, and the evidence.
 
-    ``sample`` names the kind of input that shows the fault. ``warnings`` are the doctor's warnings
-    about an answer that passed. ``printed`` is what the answer printed in one forward and one
-    backward pass. ``remarks`` tell the instructor about code that no answer needs. ``also`` names
-    the further rules that a wrong answer breaks, if its gradients are right. Partial credit needs
-    them. ``search`` finds the change that makes a wrong answer right, in the process that judged
-    it.
+    ``sample`` is the kind of input that shows the mistake. ``warnings`` are the doctor's warnings
+    about an answer that passed. ``printed`` is the answer's output in one forward and one backward
+    pass. ``remarks`` tell the instructor about code that no answer needs. ``also`` contains the
+    further rules that a wrong answer breaks, if its gradients are right; partial credit needs them.
+    ``search`` finds the change that makes a wrong answer right, in the process that judged it.
     """
 
     reason: Reason
@@ -482,7 +483,7 @@ class Verdict:
 
     @property
     def finding(self) -> Finding | None:
-        """The finding of ``diagnose``, if a rule names the fault."""
+        """The finding of ``diagnose``, if a rule describes the mistake."""
         return self.reason.finding if isinstance(self.reason, RuleBroken) else None
 
     @property

@@ -1,1 +1,1 @@
-"""What a learner has done: the progress file, and what it says."""
+"""The learner's progress: the file, and its contents."""

@@ -10,8 +10,8 @@ from autograd_course.errors import CourseError
 
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
-_RUNS = 50  # of one measurement; the oldest go
-# Where the questions of a lesson were asked before the lessons had their present numbers.
+_RUNS = 50  # of one measurement; older ones are removed
+# The lessons in which these questions were asked before the lessons got their current numbers.
 _EARLIER: Mapping[str, tuple[str, ...]] = {
     "04": ("08",),
     "05": ("04",),
@@ -30,7 +30,7 @@ _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
 class UnreadableStateError(CourseError, ValueError):
-    """The stored data is not this version's; the message completes "The progress file …"."""
+    """The saved data belongs to another version; the message completes "The progress file …"."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question of a knowledge check: the letters chosen last, or the text of an essay.
+    """One question of a knowledge check: the last chosen letters, or the text of an essay.
 
-    ``right`` says whether any answer was right, or whether an essay was written. ``latest`` says
-    the same of the last answer. ``attempts`` counts the answers.
+    ``right`` tells whether any answer was right, or whether an essay was written. ``latest`` tells
+    the same about the last answer. ``attempts`` counts the answers.
     """
 
     chosen: str = ""

@@ -18,9 +18,10 @@ from autograd_course.practice.targets import Target, TargetError
 
 @dataclass(frozen=True)
 class Task:
-    """An answer and its position: ``above`` lines of ``file`` come before it.
+    """An answer and its position: ``above`` is the number of lines in ``file`` before it.
 
-    ``file`` is the script. For a notebook it is a made-up name, because each cell starts at line 1.
+    ``file`` is the script. For a notebook, it is an artificial name, because each cell starts at
+    line 1.
     """
 
     answer: Answer
@@ -57,7 +58,7 @@ def reading(path: Path, data: bytes, wanted: Target) -> Reading:
 
 
 def _refuse_half(path: Path, data: bytes) -> None:
-    """Refuse a notebook whose JSON is broken: an editor may be at work, or gone in the middle."""
+    """Raise an error for a notebook with invalid JSON, because an editor may be writing it."""
     if path.suffix != ".ipynb":
         return
     try:
@@ -75,7 +76,7 @@ def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
 
 
 def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
-    """Return how many lines of a script stand above a cell; calls of the course are gone in it."""
+    """Return how many lines of a script are above a cell. The lines of course calls are removed."""
     for i in range(len(lines) - len(body) + 1):
         if all(map(_same, body, lines[i:])):
             return i
@@ -87,7 +88,7 @@ def _same(kept: str, line: str) -> bool:
 
 
 def _broken(notebook: Notebook, ids: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
-    """Yield what does not parse in other cells than the answers, whose results say it."""
+    """Yield syntax errors in cells other than the answers, whose results report their own."""
     for block in program(notebook).blocks:
         if block.error and block.exercise not in ids:
             body = block.source.split("\n")

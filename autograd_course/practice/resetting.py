@@ -1,7 +1,8 @@
-"""Restore exercise files as they were shipped, and keep the learner's version under a new name.
+"""Restore the original exercise files, and keep the learner's version under a new name.
 
-A shipped notebook is made from its solution, without saved outputs. A cloned copy of the course has
-the outputs in Git, and gives back the very bytes if the notebook is the same.
+A shipped notebook is built from its solution, without saved outputs. In a cloned copy of the
+course, Git contains the notebook with outputs, which is restored exactly if the notebook is the
+same.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
 
 
 def _committed(root: Path, place: str) -> bytes:
-    """Return a file as Git has it, nothing where there is no Git, or no such file in it."""
+    """Return a file from Git, or nothing if there is no Git or no such file."""
     if shutil.which("git") is None:
         return b""
     command = ["git", "-C", str(root), "show", f"HEAD:./{place}"]
@@ -142,7 +143,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
 
 
 def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
-    """Return what a file is to hold; a notebook that was only run is as it was shipped."""
+    """Return the new content of a file. If a notebook was only run, this is the shipped version."""
     is_script = path.suffix == ".py"
     whole = new.script if is_script else new.notebook
     if not path.exists():
@@ -168,7 +169,7 @@ def _in_script(text: str, whole: str, only: tuple[str, ...]) -> str:
 
 
 def _span(text: str, exercise: str) -> tuple[int, int]:
-    """Return where an exercise's answer cell begins and ends in a script."""
+    """Return where the answer cell of an exercise begins and ends in a script."""
     marks = [*_CELL.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
@@ -185,7 +186,7 @@ def _same_cells(old: bytes, new: bytes) -> bool:
     try:
         return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))
     except (ValueError, AttributeError, nbformat.ValidationError):
-        return False  # no notebook at all: kept, like whatever else lies there
+        return False  # not a notebook at all: kept like any other file
 
 
 def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:
@@ -196,7 +197,7 @@ def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:
         answer, given = _cell(mine, exercise), _cell(theirs, exercise)
         if answer.source != given.source:
             answer.source = given.source
-            for cell in (answer, _cell(mine, f"{exercise}-grade")):  # what it showed is gone too
+            for cell in (answer, _cell(mine, f"{exercise}-grade")):  # its outputs are also removed
                 cell.outputs, cell.execution_count = [], None
     return str(nbformat.writes(mine)).rstrip("\n") + "\n"
 
@@ -209,7 +210,7 @@ def _cell(notebook: Any, grade_id: str) -> Any:
 
 
 def _kept(path: Path, content: bytes) -> Path:
-    """Write a copy under a name that nothing has, and see it on the disk before going on."""
+    """Write a copy under an unused name, and make sure that it is on the disk before continuing."""
     for number in range(1, 10_000):
         name = f"{path.stem}{KEPT}{date.today()}-{number}{path.suffix}"
         try:

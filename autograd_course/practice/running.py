@@ -1,7 +1,7 @@
-"""Grade one answer in a separate process, which can be ended at any time.
+"""Grade one answer in a separate process, which can be stopped at any time.
 
-On Linux the process is forked, so that PyTorch is already imported. Elsewhere it is a new Python
-process, because system libraries of macOS do not survive ``fork``. The result comes back as plain
+On Linux, the process is forked, so PyTorch is already imported. Elsewhere it is a new Python
+process, because system libraries of macOS do not survive ``fork``. The result is returned as plain
 data.
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[tuple[str, str], ...]
-_LONGEST = 2_000  # characters of what the code printed, the last ones
+_LONGEST = 2_000  # last characters of the printed output that are kept
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Graded:
         return as_text(self.headline, self.rows)
 
     def rich(self, width: int) -> Text:
-        """Return the same in color, for a terminal of that width."""
+        """Return the same text in color, for a terminal of this width."""
         return as_rich(self.headline, self.rows, kind=self.status, width=width)
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,12 +103,12 @@ def without_next(graded: Graded) -> Graded:
     return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
 
 
-_MODULE = "exercise"  # what classes of the cells say of where they are from
+_MODULE = "exercise"  # the module name of classes in the cells
 _NEEDED = "<what the answer needs>"
 
 
 class _CellError(Exception):
-    """The cell does not run to its end; the message is one sentence."""
+    """The cell does not run to the end; the message is one sentence."""
 
 
 def graded(task: Task) -> Graded:
@@ -122,7 +122,7 @@ def graded(task: Task) -> Graded:
         return graded_as(result_of(exercise, unfinished))
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         result = _result(exercise, task)
-    # That it is not Python, the result says with the line of the file.
+    # The result reports a syntax error with the line of the file.
     notes = (note for note in task.answer.problems if not isinstance(note, NotPython))
     return graded_as(result, notes, printed.getvalue())
 
@@ -153,7 +153,7 @@ def broken(task: Task, error: Exception) -> Graded:
 
 
 def _run(task: Task) -> dict[str, Any]:
-    """Run an answer with what it needs; return what that defines."""
+    """Run an answer with everything that it needs, and return the names that it defines."""
     module = sys.modules[_MODULE] = ModuleType(_MODULE)
     if task.is_script:
         module.__file__ = task.file
@@ -163,7 +163,7 @@ def _run(task: Task) -> dict[str, Any]:
 
 
 def _exec(source: str, file: str, defined: dict[str, Any]) -> None:
-    # Where the source is known, inspect and tracebacks find the learner's lines.
+    # Register the source, so that inspect and tracebacks find the learner's lines.
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     try:
         exec(compile(source, file, "exec", dont_inherit=True), defined)
@@ -182,23 +182,23 @@ def _line(error: SyntaxError) -> str:
 
 _FORKS = sys.platform == "linux"
 if _FORKS:
-    # vmap imports it on its first call: a second or two that each child would spend again.
+    # vmap imports it on its first call, which would take each child a second or two.
     import torch._dynamo  # noqa: F401
 _CONTEXT: Any = get_context("fork" if _FORKS else "spawn")
-# The limit is for one pass, and soft: of code that no exception can stop, the process is ended
-# after as many times the limit as an answer has passes.
+# The limit is soft and applies to one pass. If no exception can stop the code, the process is
+# killed after a multiple of the limit.
 _PASSES = 12
 
 
 class Grading:
-    """The grading of one answer, under way."""
+    """The running process that grades one answer."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # its only end is the child's: the end of the child ends the waiting
+        sending.close()  # the child has the only other end, so waiting ends when the child ends
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 
@@ -218,7 +218,7 @@ class Grading:
         return None
 
     def stop(self) -> None:
-        """End the process and all processes that it has started."""
+        """Kill the process and all processes that it has started."""
         if self._process.is_alive():
             _kill(self._process)
         self._process.join()
@@ -251,11 +251,11 @@ def _kill(process: Any) -> None:
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.kill()  # where it has not yet become the leader of a group
+    process.kill()  # if it is not the leader of a process group yet
 
 
 def _serve(task: Task, sending: Connection) -> None:
-    """Grade, and send the result; the terminal and its keys stay the parent's."""
+    """Grade, and send the result. The terminal and its keys still belong to the parent."""
     if hasattr(os, "setsid"):
         os.setsid()
     _without_terminal()

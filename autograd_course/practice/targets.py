@@ -39,7 +39,7 @@ class Target:
 
 
 def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
-    """Return the target of a word: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
+    """Return the target for a word: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
 
     ``exercises`` are further ids. Raises :class:`TargetError`.
     """
@@ -58,12 +58,12 @@ def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -
 
 
 def _lesson(word: str) -> str:
-    """Return the lesson that is called ``03``, ``3`` or ``03_gradient_patterns``; else nothing."""
+    """Return the lesson named ``03``, ``3`` or ``03_gradient_patterns``, if there is one."""
     return next((lesson for lesson in LESSONS if word.zfill(2) in (lesson, lesson[:2])), "")
 
 
 def _known(word: str, among: str = "") -> str:
-    """Return an exercise's id as it is written, however it was typed."""
+    """Return the exact id of an exercise that the user typed in any form."""
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
@@ -86,7 +86,7 @@ def _file(path: Path, here: Path) -> Path:
 
 
 def _files(lesson: str, here: Path) -> tuple[Path, ...]:
-    """Return where a lesson's exercises are saved: the first folder that has them."""
+    """Return the folder with a lesson's exercises: the first folder that contains them."""
     for folder in _folders(here):
         files = tuple(folder / f"{lesson}{suffix}" for suffix in SUFFIXES)
         if any(file.is_file() for file in files):
@@ -116,5 +116,5 @@ def _agree(found: Target) -> None:
 def _saved(path: Path) -> int:
     try:
         return path.stat().st_mtime_ns
-    except OSError:  # deleted, or being put in place
+    except OSError:  # deleted, or about to be replaced
         return 0

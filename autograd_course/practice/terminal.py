@@ -1,6 +1,6 @@
 """The terminal of ``watch``: it reads single keys and redraws the screen.
 
-Where there is no terminal, there are no keys, and each result is one line.
+Without a terminal, there are no keys, and each result is one line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}
 
 
 class Keys(Protocol):
-    """The keyboard of ``watch``: whether there is one, what to wait on, and the pressed keys."""
+    """The keyboard of ``watch``: whether it exists, what to wait for, and the pressed keys."""
 
     waits_on: tuple[int, ...]
     are_read: bool
@@ -73,7 +73,7 @@ class _Console:  # pragma: no cover - Windows alone
     are_read = True
 
     def pressed(self) -> str:
-        """Return the keys that the console has waiting."""
+        """Return the keys that are waiting in the console."""
         import msvcrt
 
         typed = ""
@@ -113,7 +113,7 @@ class Lines:
         self._said: dict[str, str] = {}
 
     def show(self, view: View) -> None:
-        """Print what is new: a problem with the file, and new results."""
+        """Print the news: a problem with the file, and new results."""
         self._say("", view.notice)
         for exercise in view.tasks:
             result = view.result(exercise)
@@ -144,8 +144,8 @@ class Screen:
 
 @contextmanager
 def screen() -> Iterator[Screen]:
-    """Use the whole terminal inside a ``with`` block, then restore what it showed before."""
-    # A refresh by the clock would need a thread, and the process forks.
+    """Use the whole terminal inside a ``with`` block, then restore its contents."""
+    # A periodic refresh would need a thread, but the process forks.
     with Live(console=Console(), screen=True, auto_refresh=False, transient=True) as live:
         yield Screen(live)
 
@@ -192,7 +192,9 @@ def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
 
 
 def _list(view: View) -> Table:
-    """Return all exercises with their states: of this file where it was graded, else as kept."""
+    """Return all exercises with their states, from this file if it was graded, else from the
+    progress.
+    """
     kept = load().state
     table = Table.grid(padding=(0, 2))
     for exercise in view.tasks:

@@ -26,7 +26,7 @@ _Sign = tuple[str, int, int, int]
 
 
 class Saves:
-    """The saves of the files of a target, each reported once when it is complete."""
+    """The saved versions of a target's files. Each one is reported once, when it is complete."""
 
     def __init__(self, wanted: Target) -> None:
         self._wanted = wanted
@@ -37,14 +37,14 @@ class Saves:
         self.path: Path | None = None
 
     def changed(self) -> bytes | None:
-        """Return what was saved since the last call, ``None`` where that is nothing new.
+        """Return what was saved since the last call, or ``None`` if there is nothing new.
 
-        A file counts as saved once it looks the same twice: an editor may write it in pieces.
+        A file counts as saved if it looks the same twice, because an editor may write it in parts.
         """
         sign = self._looked()
         settled, self._last = sign == self._last, sign
         if sign is None:
-            self._read = None  # once it is back, it is news again
+            self._read = None  # when the file is back, it is news again
         if sign is None or not settled or sign == self._read or self.path is None:
             return None
         try:
@@ -56,7 +56,7 @@ class Saves:
         return None if same else data
 
     def _looked(self) -> _Sign | None:
-        """Return the sign of the file that was saved last; one that is gone is waited for."""
+        """Return the state of the file that was saved last. If it is missing, wait for it."""
         latest = self._wanted.latest
         sign = _sign(latest) if latest else None
         if self.path in (None, latest) or (sign is not None and sign[1] > self._when):
@@ -119,7 +119,7 @@ class Watch:
             time.sleep(INTERVAL)
 
     def _look(self) -> None:
-        """Read the file where it was saved; a file that is gone or unreadable changes no result."""
+        """Read the file if it was saved. A missing or unreadable file changes no result."""
         data = self._saves.changed()
         if gone := self._saves.gone:
             self._view = replace(
@@ -132,9 +132,10 @@ class Watch:
                 self._view = replace(self._view, notice=f"{path.name} cannot be read: {error}.")
 
     def _collect(self) -> None:
-        """Take the result that is there, end a grading that a save has overtaken, begin the next.
+        """Receive a finished result, cancel an outdated grading, and start the next one.
 
-        The file is looked at before: what was saved meanwhile is not shown as the answer's result.
+        The file is checked first, so that a result is not shown for code that was saved in the
+        meantime.
         """
         if self._grading is not None:
             task = self._grading.task
@@ -149,7 +150,7 @@ class Watch:
             self._grading = Grading(due)
 
     def _key(self, key: str) -> bool:
-        """Do what a key asks for; return whether to go on."""
+        """Do what a key requests, and return whether to continue."""
         match key:
             case "q":
                 return False

@@ -1,4 +1,6 @@
-"""The knowledge checks and votes: one plain file a lesson, a bank for the course, their reading."""
+"""The knowledge checks and votes: one file for each lesson, a bank for the course, and their
+reader.
+"""
 
 from autograd_course.quizzes.bank import DRAWN, bank, draw
 from autograd_course.quizzes.quiz import COURSE, Option, Question, Quiz, QuizError, Vote

@@ -9,18 +9,18 @@ from hashlib import sha256
 from autograd_course.quizzes.quiz import COURSE, Question, Quiz
 from autograd_course.quizzes.reading import FOLDER, file_name, load, read
 
-DRAWN = 15  # questions of a draw, besides the essays
+DRAWN = 15  # questions in a draw, in addition to the essays
 
 
 @cache
 def bank() -> Quiz:
-    """Return all questions of the bank, its own essay among them."""
+    """Return all questions of the bank, including its own essay."""
     return read(_file(), COURSE)
 
 
 @cache
 def essays() -> tuple[Question, ...]:
-    """Return the essays of every draw; those of lessons are kept, and written, under the lesson."""
+    """Return the essays of every draw. A lesson's essays are saved with the lesson."""
     return tuple(map(_named, tomllib.loads(_file())["essays"]))
 
 
@@ -28,8 +28,8 @@ def essays() -> tuple[Question, ...]:
 def draw(seed: int | str = 0) -> Quiz:
     """Return the check for a seed, a number or a learner's name: questions, then essays.
 
-    Every lesson gives one question before any gives a second; the questions stand in the order of
-    the lessons.
+    Every lesson contributes one question before any contributes a second one. The questions are in
+    the order of the lessons.
     """
     drawn = sorted(_in_turns(str(seed))[:DRAWN], key=lambda question: question.lesson)
     argument = f", seed={seed!r}" if seed else ""
@@ -38,7 +38,7 @@ def draw(seed: int | str = 0) -> Quiz:
 
 
 def _in_turns(seed: str) -> list[Question]:
-    """Return the whole bank, shuffled: a round of one question a lesson, then another round."""
+    """Return the whole bank, shuffled: a round with one question per lesson, then another round."""
 
     def place(name: str) -> bytes:
         return sha256(f"{seed}/{name}".encode()).digest()

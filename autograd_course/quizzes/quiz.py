@@ -102,7 +102,7 @@ class Quiz:
 
     @property
     def heading(self) -> str:
-        """What stands above it."""
+        """The text above it."""
         number = "" if self.number == COURSE else f" {self.number}"
         return f"Knowledge check{number} · {self.title}"
 

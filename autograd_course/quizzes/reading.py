@@ -28,7 +28,7 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 def load(lesson: str) -> Quiz:
     """Return the knowledge check of a lesson, named by its number: ``"01"``, or ``"01_template"``.
 
-    Raises :class:`QuizError` where there is none.
+    Raises :class:`QuizError` if there is none.
     """
     number = str(lesson).partition("_")[0].zfill(2)
     if number not in QUIZZES:

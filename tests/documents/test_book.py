@@ -305,7 +305,7 @@ FIGURE = "<Figure size 880x396 with 2 Axes>"
             "a.set(title='left')\nb.set_title(f'of {n}\\nin all')",
             "Figure: left; of … in all.",
         ),
-        (FIGURE, "axes.plot(x)", "Figure, described in the text beside it."),
+        (FIGURE, "axes.plot(x)", "Figure, described in the text next to it."),
     ],
 )
 def test_a_text_alternative_is_the_beginning_of_the_account(

@@ -216,7 +216,7 @@ def test_what_a_function_reaches_by_itself_is_to_be_given() -> None:
     def fn(x: Tensor, w: Tensor = layer.weight) -> Tensor:
         return x @ w.t()
 
-    advice = r"shape \(2, 8\) that asks for a gradient; make it .* or name its module in uses=.*\]$"
+    advice = r"shape \(2, 8\) that requires grad; make it .* or name its module in uses=.*\]$"
     with pytest.raises(RuntimeError, match=advice):
         checkpoint(fn, x).sum().backward()
     with pytest.raises(TypeError, match=r"^uses names modules; give tensors .* as arguments$"):
@@ -231,7 +231,7 @@ def test_what_it_reaches_is_found_behind_any_of_its_outputs() -> None:
     w, x = (torch.ones(3, requires_grad=True) for _ in range(2))
 
     for fn in (lambda x: (w.exp(), x.exp()), lambda x: (x.exp(), w.exp())):
-        with pytest.raises(RuntimeError, match="reaches a tensor"):
+        with pytest.raises(RuntimeError, match="uses a tensor"):
             sum(checkpoint(fn, x)).sum().backward()
 
 

@@ -417,7 +417,7 @@ def unexecute(root: Path) -> None:
 DRIFT = {
     "a source edited": (
         edit("notebooks/01_sample.py", "import os", "import os\n"),
-        "notebooks/01_sample.ipynb differs from the .py beside it from cell 3 on",
+        "notebooks/01_sample.ipynb differs from the .py next to it from cell 3 on",
     ),
     "a solution edited": (
         edit("solutions/01_sample.py", "def square(x)", "def square(y)"),
@@ -441,11 +441,11 @@ DRIFT = {
     ),
     "a notebook's cell edited": (
         edit("exercises/01_sample.ipynb", "YOUR CODE HERE", "your code"),
-        "exercises/01_sample.ipynb differs from the .py beside it from cell 3 on",
+        "exercises/01_sample.ipynb differs from the .py next to it from cell 3 on",
     ),
     "nbgrader metadata of a notebook edited": (
         edit("exercises/01_sample.ipynb", '"points": 2', '"points": 20'),
-        "exercises/01_sample.ipynb differs from the .py beside it",
+        "exercises/01_sample.ipynb differs from the .py next to it",
     ),
     "a badge edited": (
         edit("notebooks/01_sample.py", "blob/trunk", "blob/old"),

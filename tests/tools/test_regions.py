@@ -166,7 +166,7 @@ REFUSED_SOLUTIONS = {
     "solution text elsewhere": (
         f"{ANSWER}### BEGIN SOLUTION\na = 1\nb = 2\nc = 3\n### END SOLUTION\n\n"
         "# %%\nif True:\n    a = 1\n    b = 2\n    c = 3\n",
-        "2: this solution's text also stands outside its region",
+        "2: this solution's text also occurs outside its region",
     ),
     "half a statement": (
         f"{ANSWER}y = (\n    ### BEGIN SOLUTION\n    1\n    ### END SOLUTION\n)\n",

@@ -117,7 +117,7 @@ def _fewer(slider: Json, values: Sequence[float]) -> Json:
 
 
 def _trainings(lab: STELab) -> Iterator[Json]:
-    """Train from each start; with another quantizer, from the first one only."""
+    """Train from each start. With another quantizer, train only from the first one."""
     first = lab.quantizer
     offered = [name for name, _ in lab.sweep["quantizers"]] or [first]
     for name, place, seed in product(offered, _PLACES, _SEEDS):

@@ -1,4 +1,4 @@
-"""The table of contents, which Sphinx shows beside each page."""
+"""The table of contents, which Sphinx shows next to each page."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Places:
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
     """Return the Markdown of ``place`` with its links as the book needs them, and names linked.
 
-    ``seen_from`` is the page it stands on, where that is another one. Raises AuthoringError where
+    ``seen_from`` is the page that contains it, if that is another page. Raises AuthoringError where
     a link leads nowhere.
     """
     return _MARKDOWN.sub(partial(_markdown, place, seen_from or place, places), text)

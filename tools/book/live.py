@@ -1,7 +1,7 @@
 """The widgets of the book: what a page loads to show them without a kernel.
 
 A lesson runs once for the book, and ``build/book-states`` keeps what its widgets show until the
-code of the lesson or of the widgets changes. The saved notebooks contain nothing of it.
+code of the lesson or of the widgets changes. The saved notebooks do not contain it.
 """
 
 from __future__ import annotations

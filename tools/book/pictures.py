@@ -92,7 +92,7 @@ def alternative(account: str, source: str) -> str:
     """Return the text alternative: the account's beginning, or the titles of a figure's axes."""
     if account.startswith(_MATPLOTLIB):
         titles = "; ".join(_titles(source))
-        return f"Figure: {titles}." if titles else "Figure, described in the text beside it."
+        return f"Figure: {titles}." if titles else "Figure, described in the text next to it."
     if len(account) <= _SHORT:
         return " ".join(account.split())
     first, second = account.splitlines()[:2]

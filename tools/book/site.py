@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def _tells_something(image: Mapping[str, str]) -> bool:
-    """Whether an image needs words; the theme's own, as a logo beside its name, need none."""
+    """Whether an image needs alternative text, unlike the theme's own images."""
     return "alt" not in image or "_static/" not in image.get("src", "")
 
 

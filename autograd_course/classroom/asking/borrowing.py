@@ -1,7 +1,7 @@
 """Does an answer let the course's own answers do its work? Who calls what, as it runs.
 
-A name tells little: a class can be had under any, by import, from a registry, as a base class. What
-runs in the end is the course's code all the same, from the course's files.
+A name tells little, because code can get a class under any name: by import, from a registry, as a
+base class. What runs in the end is the course's code all the same, from the course's files.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ def own_work(call: Callable[[], Came], inputs: tuple[Any, ...] = ()) -> Came | R
     with _noticed(inputs) as found:
         came = call()
     if found:
-        return Raised(
-            f"the course's own {found[0]} does the work: write what is asked for yourself."
-        )
+        return Raised(f"the course's own {found[0]} does the work: write the answer yourself.")
     return came
 
 

@@ -48,7 +48,7 @@ def live(channel: socket.socket, integrity: Integrity) -> None:
 
 
 def _begun(said: dict[str, Any], integrity: Integrity) -> tuple[Frame, Desk | None]:
-    """Run the cells; return what is wrong with the answer as it stands, or a desk to ask at."""
+    """Run the cells; return what is wrong with the answer as it is, or a desk to ask at."""
     exercise = find(said["exercise"])
     noted = integrity.of(exercise)
     lacking = exercise.needs() if exercise.needs else None  # asked before anybody else can answer

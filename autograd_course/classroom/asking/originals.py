@@ -93,7 +93,7 @@ def places(owner: Any) -> Iterator[Place]:
 
 
 def inherited(owner: type) -> Iterator[Place]:
-    """Yield what a class has from others only, and what would stand before those."""
+    """Yield what a class has only from others, and what would come before those."""
     for name in set(dir(owner)) - vars(owner).keys():
         yield Place(name, _NOTHING, None)
 

@@ -1,4 +1,4 @@
-"""What an answer returned, as data: what does not travel is told by the name of its type."""
+"""What an answer returned, as data. The name of its type replaces what cannot be sent."""
 
 from __future__ import annotations
 

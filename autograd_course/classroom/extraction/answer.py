@@ -16,7 +16,7 @@ class Answer:
     """What a student answered to one exercise.
 
     ``name`` is what to take from the namespace once ``preamble`` and then ``source`` have run;
-    ``source`` is empty where there is no answer. ``problems`` are sentences about how it was handed
+    ``source`` is empty if there is no answer. ``problems`` are sentences about how it was handed
     in, for the student to read.
     """
 

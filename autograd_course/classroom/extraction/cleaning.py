@@ -52,7 +52,7 @@ def is_talk(statement: Statement) -> bool:
 
 
 def without_talk(source: str, found: tuple[Statement, ...]) -> str:
-    """Return the cell with ``pass`` where such statements stood."""
+    """Return the cell with ``pass`` instead of such statements."""
     lines = source.encode().splitlines()
     for statement in reversed(found):
         if is_talk(statement):

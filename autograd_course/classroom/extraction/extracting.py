@@ -17,7 +17,7 @@ from autograd_course.index import INDEX, Entry
 
 
 def extract(notebook: Notebook, student: str, exercises: Iterable[Entry]) -> tuple[Answer, ...]:
-    """Return a student's answer to each exercise, an empty one where there is none.
+    """Return a student's answer to each exercise, which is empty if there is none.
 
     Nothing is run. Grader cells, Markdown, outputs and magics are left behind; of the other code
     cells, an answer takes along what it needs (:mod:`.slicing`).
@@ -70,7 +70,7 @@ def _parted(
 ) -> tuple[Sequence[Statement], Sequence[Statement]]:
     """Return the answer's own statements, and the others of a cell that answers several.
 
-    A cell is taken whole otherwise: what stands beside a class may be part of the answer.
+    Otherwise, the whole cell is taken, because other code in it may be part of the answer.
     """
     others = {each.answer for each in INDEX.values() if each.id != exercise} - {where.name}
     if not block.binds & others or block.exercise == exercise:

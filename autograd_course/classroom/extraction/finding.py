@@ -1,9 +1,9 @@
 """Which cell of a notebook answers an exercise.
 
-1. The cell of its ``grade_id`` that defines what is asked for, and more than the stub does. Of
+1. The cell of its ``grade_id`` that defines the answer, and more than the stub does. Of
    several, the last: in the student's own kernel it overwrote the others.
 2. Any cell that defines a name of this kind: metadata get lost, cells get retagged.
-3. The cell of its ``grade_id`` as it stands, though it is a stub or defines something else.
+3. The cell of its ``grade_id`` as it is, even if it is a stub or defines something else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _begun(program: Program, index: int, name: str) -> bool:
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
     """Return the last cell that answers by name, rather one that is not another exercise's.
 
-    Where several exercises ask for one name, only what stands above ``grade(…)`` can be told.
+    If several exercises use the same name, only code above ``grade(…)`` can be assigned.
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]

@@ -44,7 +44,7 @@ class Block:
 class Program:
     """The code cells in order, grader cells left out; the names that were handed to ``grade``.
 
-    ``graded`` maps an exercise to (how many blocks stand above, the name); ``problems`` are about
+    ``graded`` maps an exercise to (how many blocks are above, the name); ``problems`` are about
     ids that are none.
     """
 

@@ -75,7 +75,7 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
 
 
 def _index(statements: Sequence[Statement]) -> defaultdict[str, list[int]]:
-    """Return which statements bind or change a name; a change of a module is no definition."""
+    """Return which statements bind or change a name; a change of a module does not count."""
     modules = _bound(s for s in statements if s.is_import)
     index: defaultdict[str, list[int]] = defaultdict(list)
     for i, statement in enumerate(statements):
@@ -99,7 +99,7 @@ def _unbound(statements: Sequence[Statement], bound: frozenset[str]) -> frozense
 
 
 def _said(names: frozenset[str], answer: Sequence[Statement]) -> list[str]:
-    """Return the names that the answer itself uses; what those need in turn goes without saying."""
+    """Return the names that the answer itself uses; what those need in turn is added later."""
     return sorted(names & _names(answer))
 
 

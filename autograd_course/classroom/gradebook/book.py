@@ -34,7 +34,7 @@ class Gradebook:
 
     @classmethod
     def existing(cls, path: Path) -> Gradebook:
-        """Open the gradebook that a run has written. Raises GradebookError where there is none."""
+        """Open the gradebook that a run has written. Raises GradebookError if there is none."""
         if not path.is_file():
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
         return cls(path)
@@ -42,7 +42,8 @@ class Gradebook:
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
         """Return a new run with a new secret seed; resumed, the last one that did not finish.
 
-        ``grader`` names the version of rules and catalogue: verdicts of another one are made anew.
+        ``grader`` names the version of rules and catalogue: verdicts of another one are computed
+        again.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -96,7 +97,7 @@ class Gradebook:
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 
     def queued(self) -> Iterator[Answer]:
-        """Yield what was lined up: each code once, whoever handed it in, as nobody's answer."""
+        """Yield the queue: each code once, without the names of its students."""
         return reading.queued(self._connection)
 
     def record(self, run: Run, score: Score) -> bool:
@@ -146,7 +147,7 @@ class Gradebook:
             write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     def roster(self) -> Roster:
-        """Return the students of the class, as far as they were told."""
+        """Return the known students of the class."""
         return reading.roster(self._connection)
 
     def people(self) -> dict[str, Person]:

@@ -9,7 +9,7 @@ _NAMED = 5
 
 
 def near(asked: str, names: Iterable[str]) -> str:
-    """Return a few names that are close to what was asked for, as the end of a sentence."""
+    """Return a few names that are close to the given one, as the end of a sentence."""
     folded = {name.casefold(): name for name in names}
     word = asked.casefold()
     close = [name for key, name in folded.items() if word and word in key]

@@ -156,7 +156,7 @@ def settings(connection: sqlite3.Connection) -> Settings:
 
 
 def roster(connection: sqlite3.Connection) -> Roster:
-    """Return the students of the class, as far as they were told."""
+    """Return the known students of the class."""
     return from_text(_set(connection, "roster"))
 
 

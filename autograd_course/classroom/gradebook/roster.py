@@ -128,7 +128,7 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
 
 
 def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
-    """Return who each student of the gradebook is, of those who can be told from all others.
+    """Return who each student of the gradebook is, for those who can be identified.
 
     A number in the name decides before the name itself.
     """

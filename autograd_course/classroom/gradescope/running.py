@@ -29,7 +29,7 @@ _STUDENT = "student"  # Gradescope knows who it is
 
 
 def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Return Gradescope's results, and what its instructors are told of how they were made.
+    """Return Gradescope's results, and a note to the instructors on how they were made.
 
     Where nothing could be graded the results say why, and have no score: nobody gets a 0 for it.
     """
@@ -68,7 +68,7 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def _copy(submission: Path, target: Path) -> None:
-    """Copy what was handed in, but for what is no file. Raises RefusedError for a closed one."""
+    """Copy the submitted files, and skip everything else. Raises RefusedError for a closed one."""
     try:
         shutil.copytree(submission, target, symlinks=True)
     except shutil.Error as several:  # the rest is copied nevertheless
@@ -91,7 +91,7 @@ def _bench() -> tuple[Bench, str]:
 
 
 def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
-    """Put an empty answer in the place of all that is asked for: what comes in replaces it."""
+    """Put an empty answer in the place of each exercise. A submitted answer replaces it."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]

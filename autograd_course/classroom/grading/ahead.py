@@ -16,7 +16,7 @@ from autograd_course.classroom.sandbox.template import Template
 def ahead(*, trust: bool) -> Iterator[Template | None]:
     """Start the sandbox's template that all workers share, and do not wait for it.
 
-    There is none where submissions could meet in it, or where there is no sandbox.
+    There is none where submissions could meet in it, or if there is no sandbox.
     """
     try:
         backend = choose(trust=trust)

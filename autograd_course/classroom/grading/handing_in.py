@@ -30,7 +30,7 @@ def hand_in(
     """Put what lies under ``root`` into the gradebook; ``step`` is called for each file.
 
     Of the exercises, those of a notebook's lesson are taken; a notebook with none of them is left.
-    Raises NoSubmissionsError where there is no such folder.
+    Raises NoSubmissionsError if there is no such folder.
     """
     wanted = tuple(exercises)
     notebooks = rejected = 0

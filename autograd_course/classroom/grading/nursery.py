@@ -2,7 +2,7 @@
 
 It is made before there are threads, open files or a gradebook, and has nothing in it but modules.
 It saves the seconds that a Python of its own would import PyTorch for. Linux only: its processes
-are told by descriptors, not by numbers, which another process may have by then.
+are identified by descriptors, not by numbers, which another process may have by then.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Be a fork: nothing of what the original would do afterwards, or at its end, is done."""
+    """Be a fork: nothing that the original would do afterwards, or at its end, is done."""
     try:
         live(*args)
     except BaseException:
@@ -160,7 +160,7 @@ def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[in
 
 
 class _Packer(pickle.Pickler):
-    """Of a socket or connection, packs which of the descriptors beside it is its own."""
+    """Of a socket or connection, packs which of the descriptors sent with it is its own."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

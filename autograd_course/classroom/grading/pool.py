@@ -1,6 +1,6 @@
 """The crew on this machine: worker processes, each with one task at a time.
 
-A worker that dies takes only its own task with it, which a new worker tries once more. Where the
+A worker that dies takes only its own task with it, which a new worker tries again. Where the
 parent dies, a worker hears of it when it has done its task, and ends; its sandbox ends with it.
 """
 

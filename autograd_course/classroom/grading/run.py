@@ -1,9 +1,9 @@
 """One run: what is pending goes to a crew, and what comes back into the gradebook.
 
 Each code is judged on inputs of its own, and the same code is judged once: all who handed it in get
-this verdict. That is sound, because a verdict depends only on the code and its seed. The sandbox is
-told no student, and children cannot meet. Code whose outcome changes from run to run would get
-different verdicts for the same work. So it gets one.
+this verdict. That is sound, because a verdict depends only on the code and its seed. The sandbox
+does not know the students, and children cannot meet. Code whose outcome changes from run to run
+would get different verdicts for the same work. So it gets one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LOST: dict[str, Any] = {
 def work(
     book: Gradebook, run: Run, crew: Crew, step: Callable[[Score, int], None] = lambda *_: None
 ) -> None:
-    """Have all that is lined up (:meth:`Gradebook.queue`) judged, and record it as it comes.
+    """Judge the whole queue (:meth:`Gradebook.queue`), and record each result as it comes.
 
-    ``step`` is told each verdict, and how many answers it is on. Raises GradingError.
+    ``step`` receives each verdict, and how many answers it is on. Raises GradingError.
     """
     tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
     with closing(crew(tasks)) as outcomes:

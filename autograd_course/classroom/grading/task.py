@@ -20,7 +20,7 @@ _BITS = 128
 
 @dataclass(frozen=True)
 class Task:
-    """Code to be judged, whoever handed it in; ``grader`` must be the worker's, too."""
+    """Code to judge, without its students; ``grader`` must also be that of the worker."""
 
     answer: Answer
     seed: int

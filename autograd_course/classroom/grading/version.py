@@ -1,4 +1,5 @@
-"""Which grader it is: verdicts of another one are made anew, and all workers must be the same."""
+"""The version of the grader. Verdicts of another one are computed again, and all workers must
+match."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class StoppedError(CourseError):
 
 
 class BrokenError(CourseError):
-    """Something of ours failed in the sandbox; the message tells what."""
+    """Our own code failed in the sandbox; the message says how."""
 
 
 @dataclass(frozen=True)

@@ -72,10 +72,10 @@ def judged(
     """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
 
     The verdict is that of ``grade``, by the same rules. An answer that does not come, or is none,
-    is wrong, with the reason; a fault of ours is "grader failed", and of an answer that keeps the
-    grader from its work twice, where the reference does not, this is said. The ``remarks`` say what
-    in the code no answer needs, for a person to look at. With a ``budget``, the finding of a wrong
-    answer holds the change that makes it right, if one is found.
+    is wrong, with the reason. Our own error is "grader failed". If an answer stops the grader twice
+    but the reference does not, the verdict says so. The ``remarks`` say what in the code no answer
+    needs, for a person to look at. With a ``budget``, the finding of a wrong answer holds the
+    change that makes it right, if one is found.
     """
     replaced: dict[str, None] = {}
     try:
@@ -143,7 +143,7 @@ def _ours(error: Exception) -> Reason:
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
-    """Return how long an answer may compute for one question; 0 is no limit.
+    """Return how long an answer may compute for one question; 0 means no limit.
 
     An exercise that takes long by its nature has more time.
     """

@@ -95,9 +95,7 @@ class RemoteFunction:
             done.require_gradient()
         except CannotDiagnoseError:
             if any(example.forward.requires_grad):
-                raise UnansweredError(
-                    "the answer leaves out gradients that were asked for."
-                ) from None
+                raise UnansweredError("the answer leaves out requested gradients.") from None
             raise
         if done.has_error:
             return illustrated(done)

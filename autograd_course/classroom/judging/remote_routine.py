@@ -26,8 +26,8 @@ _SAID: dict[str, Callable[[str], Reason]] = {
 class RemoteRoutine:
     """The answer in a sandbox's child, as a ``RoutineWitness``.
 
-    A sample is drawn on both sides, because a model or a function does not travel. The child is
-    told the seed of this one sample, which tells nothing of ``secret``. What comes back is compared
+    A sample is drawn on both sides, because a model or a function does not travel. The child gets
+    the seed of this one sample, which reveals nothing about ``secret``. What comes back is compared
     with values made here.
     """
 
@@ -47,5 +47,5 @@ class RemoteRoutine:
             return problem
         because = _SAID.get(str(came.said["status"]))
         if because is None:
-            raise UnansweredError("the answer is no verdict.")
+            raise UnansweredError("the answer is not a verdict.")
         return Verdict(because(text(came.said.get("message"))))

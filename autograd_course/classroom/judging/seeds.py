@@ -1,8 +1,8 @@
 """Seeds: one secret for each answer, and what is derived from it for one purpose each.
 
-The secret stays outside the sandbox. A derived seed tells nothing of the secret, nor of another
-derived seed: a child that is told one, or finds one out from the inputs that it was given, can
-foresee none of the inputs and cotangents that are still to come.
+The secret stays outside the sandbox. A derived seed reveals nothing about the secret or another
+derived seed. If a child gets one, or finds one out from its inputs, it still cannot foresee later
+inputs and cotangents.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which answers are alike beyond what the exercise makes alike: something to look at, no proof."""
+"""Which answers are more similar than the exercise explains: something to look at, not a proof."""
 
 from autograd_course.classroom.likeness.groups import Alike, Handed, alike
 from autograd_course.classroom.likeness.prints import fingerprints

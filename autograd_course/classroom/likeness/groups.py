@@ -1,8 +1,8 @@
 """Answers to one exercise that share more than chance and the exercise explain.
 
 A fingerprint says the more the fewer have it: one that two alone share counts 1, one that all have
-counts nothing. Two answers are alike where what they share weighs enough (a short answer, which
-everybody must write alike, never does) and is nearly all of the smaller one.
+counts nothing. Two answers are similar if their common part weighs enough and is nearly all of the
+smaller one. A short answer, which everybody must write in the same way, never weighs enough.
 
 What many share says little about any two of them. But if many hand in the same long code, it is not
 by chance: it may be a published solution. Such a code makes a group, however many have it. A code
@@ -42,7 +42,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """Codes, by hash, that are alike; ``pair`` are the two to lay side by side, ``share`` of 1.
+    """Similar codes, by hash; ``pair`` are the two to show side by side, ``share`` of 1.
 
     ``same`` is how many students have the code of the pair, where both are one in other clothes.
     """
@@ -138,7 +138,7 @@ def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) ->
 
 
 def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:
-    """Yield what is alike and not the same."""
+    """Yield what is similar but not the same."""
     total = [sum(weights[p] for p in each) for each in prints]
     for one, other in _candidates(prints):
         weight = sum(weights[p] for p in prints[one] & prints[other])

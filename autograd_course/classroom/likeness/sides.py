@@ -20,7 +20,7 @@ class Line:
 
 
 def side_by_side(left: str, right: str) -> Iterator[Line]:
-    """Yield the lines of two texts, equal ones beside each other."""
+    """Yield the lines of two texts, equal ones next to each other."""
     lines = left.strip("\n").split("\n")[:_MOST], right.strip("\n").split("\n")[:_MOST]
     matcher = SequenceMatcher(None, *lines, autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():

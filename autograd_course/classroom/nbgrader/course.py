@@ -37,7 +37,7 @@ class CourseFolderError(CourseError):
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Make nbgrader's folder from the course at ``course``; return the notebooks in ``source/``.
 
-    A lesson is an assignment, worth the points of its exercises that are asked for. To a folder
+    A lesson is an assignment, worth the points of its requested exercises. To a folder
     that was made here before, the lessons are added; what is there stays as it is. Raises
     CourseFolderError, before anything is written if that can be known.
     """

@@ -15,7 +15,7 @@ _KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw": "raw
 
 
 def cells_of(text: str) -> Iterator[Cell]:
-    """Yield the cells; what stands before the first mark, or a text without any, is code too."""
+    """Yield the cells. Text before the first mark, or without any mark, is also code."""
     marks = list(_BEGINS.finditer(text))
     first = marks[0].start() if marks else len(text)
     if text[:first].strip():

@@ -27,7 +27,7 @@ _OTHER_FILES = {
 
 
 def read(data: bytes) -> Notebook:
-    """Return the notebook that the bytes hold; UnreadableError where there is no cell in them."""
+    """Return the notebook in the bytes. Raises UnreadableError if there is no cell in them."""
     for begins, kind in _OTHER_FILES.items():
         if data.startswith(begins):
             raise UnreadableError(f"this is {kind}, no notebook: hand in the .ipynb itself")

@@ -17,7 +17,8 @@ _LONGEST = 20_000  # characters of a text: a line of code may be long
 def sound(evidence: Any) -> dict[str, Any]:
     """Return the parts of a finding's evidence that are what reports take them for.
 
-    A part of another type is left out. So is what tells of an element without all that it takes.
+    A part of another type is left out. So is a statement about an element without everything that
+    it needs.
     """
     if not isinstance(evidence, Mapping):
         return {}

@@ -40,7 +40,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
 
 
 def _file(problem: Problem) -> str:
-    """Return what is told of a file, by the name that its student knows: no folder of ours."""
+    """Return the message about a file, by the name that its student knows, without our folders."""
     if problem.source == problem.student:
         return problem.message
     ours = rf"(?<!\S){re.escape(problem.student)}/"

@@ -1,7 +1,7 @@
-"""The review as a small web server. It serves one person: whoever knows the token in the address.
+"""The review as a small web server. It serves only people who know the token in the address.
 
 It listens on 127.0.0.1 alone. A request has to name this address as its host, so that no other name
-leads here, and it has to carry the token. A request that writes has to come from a page of ours.
+leads here, and it has to carry the token. A request that writes has to come from our own page.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         return place, cell, show if show in FILTERS else "all"
 
     def _form(self) -> dict[str, str]:
-        """Return what was sent. Raises _RefusedError for what no page of ours has sent."""
+        """Return what was sent. Raises _RefusedError for requests that our pages did not send."""
         if self.headers.get("Origin") != f"http://{self.server.authority}":
             raise _RefusedError(HTTPStatus.FORBIDDEN)
         length = self.headers.get("Content-Length", "")

@@ -20,7 +20,7 @@ _MISSING = (
 
 
 def choose(*, trust: bool = False) -> Backend:
-    """Return the best sandbox of this machine; :class:`NoSandboxError` where there is none."""
+    """Return the best sandbox of this machine; :class:`NoSandboxError` if there is none."""
     if trust:
         return Trusted()
     if bubblewrap.works():

@@ -1,4 +1,4 @@
-"""Docker or Podman: the same promise by flags, where there is no Bubblewrap.
+"""Docker or Podman: the same promise by flags, for machines without Bubblewrap.
 
 A container may not make namespaces of its own, so that every submission gets a new one: safe, but
 each waits for Python to import PyTorch.

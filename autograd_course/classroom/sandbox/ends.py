@@ -1,4 +1,4 @@
-"""Why an answer did not come, in words for whoever handed in the code."""
+"""Why an answer did not come, in words for the student who handed in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one submission may use: the one place where these numbers stand.
+"""What one submission may use: the only place for these numbers.
 
 The documents say the same; a test compares them.
 """
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on the process that runs one submission, and on all that it starts.
+    """Limits for the process that runs one submission, and for all processes that it starts.
 
     ``question`` is the time in seconds that an answer may compute for one of the judge's questions.
     Python code is then interrupted, and the verdict names the line. ``wall`` is the time on the

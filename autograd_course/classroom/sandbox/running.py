@@ -49,7 +49,7 @@ class Child:
             self._left -= seconds - (until - time.monotonic())
 
     def end(self, *, gone: bool = False) -> dict[str, Any]:
-        """End the child and all that it started; return what the template tells of it."""
+        """End the child and its processes; return what the template reports about it."""
         if self._how is None:
             order = self._told(gone)
             if order is None or "failed" in order.said:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Found:
     """A file's path, for people to read, its bytes or what is wrong with it, and its time.
 
-    Of an entry of a zip, the path is that in the zip until the zip's own stands before it.
+    Of an entry of a zip, the path is that in the zip until the zip's own path is added.
     """
 
     source: str

@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Return what becomes of a file by a fault of ours, which must not stop the batch."""
+    """Return the result for a file after our own error, which must not stop the batch."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

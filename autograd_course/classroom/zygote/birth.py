@@ -17,8 +17,8 @@ Life = Callable[[socket.socket], None]  # what a child does with its socket
 
 
 class Child:
-    """A running child: the keeper that waits for it, and itself, both held so that they are told
-    from later processes of the same number.
+    """A running child: the keeper that waits for it, and itself, both kept to distinguish them from
+    later processes with the same number.
     """
 
     def __init__(self, keeper: int, process: int) -> None:
@@ -55,8 +55,8 @@ def born(
 ) -> Child:
     """Fork a child that lives with its socket and then ends; it never comes back from here.
 
-    Between template and child stands a keeper, whose next child is the first process of its
-    namespace: with it ends all that it started.
+    Between template and child is a keeper, whose next child is the first process of its namespace.
+    When this process ends, all its processes end.
     """
     reads, writes = os.pipe()
     keeper = os.fork()

@@ -1,4 +1,4 @@
-"""What the template is told from outside, and what it tells: short messages, and a socket to hand.
+"""The messages to the template and from it: short texts, and a socket to pass on.
 
 An order is ``{"begin": limits}``, with the new child's socket, or ``{"end": true}``. After the
 latter the template tells how the child ended. ``{"twin": true}`` comes with a socket like this one:

@@ -46,7 +46,7 @@ def serve(control: socket.socket, template: Template) -> None:
 
 
 def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
-    """Fork a template like this one, for whoever holds the other end of a socket."""
+    """Fork a template like this one, for the process at the other end of a socket."""
     with other:
         if os.fork() == 0:
             try:

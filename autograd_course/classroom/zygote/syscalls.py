@@ -65,7 +65,7 @@ def available() -> bool:
 
 
 def refuse() -> None:
-    """Refuse the calls to this process, and to all that it starts, from now on."""
+    """Refuse the calls to this process, and to all processes that it starts, from now on."""
     kernel.install_filter(b"".join(_program(_MACHINES[platform.machine()])))
 
 

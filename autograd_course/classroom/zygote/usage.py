@@ -51,7 +51,7 @@ class Meter:
         self.started = max([self.started, *map(_inner_number, status)])
 
     def over(self, limits: Limits) -> str:
-        """Return the name of a limit that all together are beyond, nothing where there is none."""
+        """Return the name of a limit that all together exceed, or nothing."""
         used = {"memory": self.memory, "cpu": self.cpu, "started": self.started}
         return next((name for name, much in used.items() if much > getattr(limits, name)), "")
 

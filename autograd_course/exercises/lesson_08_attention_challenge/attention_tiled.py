@@ -229,7 +229,7 @@ def _last_share_of_keys(inputs: Any, g: Tensor) -> Grads:
 
 
 def _with_dropout(inputs: Any, g: Tensor, *, in_values: bool, in_scores: bool) -> Grads:
-    """Return the gradients if the pattern is used in one place only."""
+    """Return the gradients if only one place uses the pattern."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)

@@ -126,7 +126,7 @@ EXERCISE = FunctionExercise(
         "one unit": lambda rng: (normal(rng, 3, 1), weak(rng, 1)),
     },
     gradient_suspects={
-        "This is the gradient of the last round only. It treats the z on the right-hand side as a "
+        "This is only the gradient of the last round. It treats the z on the right-hand side as a "
         "constant. But this z depends on x and W, too, so backward must solve the linear system.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype))
         ),

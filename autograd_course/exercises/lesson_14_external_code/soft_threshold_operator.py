@@ -29,7 +29,7 @@ from autograd_course.grader.verdict import Verdict, wrong
 
 
 def one_sided(x: Tensor, threshold: float) -> Tensor:
-    """Return ``max(x - threshold, 0)``, which is right for positive numbers only."""
+    """Return ``max(x - threshold, 0)``, which is right only for positive numbers."""
     return (x - threshold).clamp(min=0)
 
 

@@ -32,9 +32,9 @@ class ScaledDotProductAttention(torch.autograd.Function):
     ``dV = Pᵀ dO``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D + dL)`` where ``D = rowsum(dO ∘ O)``,
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``.
 
-    ``D`` is the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because
-    ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ = dOᵢ·Oᵢ``. So backward needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing
-    of the size of ``S`` is saved.
+    ``D`` is the term ``rowsum(P ∘ dP)`` of the softmax Jacobian, because ``Σⱼ Pᵢⱼ dOᵢ·Vⱼ =
+    dOᵢ·Oᵢ``. So backward needs ``Q``, ``K``, ``V``, ``O`` and ``L``, and nothing with the size of
+    ``S`` is saved.
 
     With dropout, the pattern ``Z`` comes from :func:`dropped`, and backward recomputes it from
     ``seed``. With ``Z' = Z / (1 - p)``: ``O = (P ∘ Z') V``, ``dV = (P ∘ Z')ᵀ dO``,

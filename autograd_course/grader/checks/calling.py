@@ -1,4 +1,4 @@
-"""What all checks share: one call of an answer, and a finding with words of the exercise's."""
+"""Helpers of all checks: one call of an answer, and a finding with the exercise's own words."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from autograd_course.grader.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:
-    """Return a finding under one of the doctor's rules, with a hint of the exercise's own."""
+    """Return a finding under one of the doctor's rules, with the exercise's own hint."""
     known = RULES[rule]
     return Finding(rule, known.severity, message, evidence, hint, known.lesson)
 
 
 def applied(function: type[Function], inputs: tuple[Any, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the tensors given and the tensors returned by one call."""
+    """Return the input tensors and the output tensors of one call."""
     given = differentiable(inputs)
     outputs = [out for out in as_tuple(called(function, given)) if isinstance(out, Tensor)]
     return [tensor for tensor in given if isinstance(tensor, Tensor)], outputs
 
 
 def backward(outputs: list[Tensor]) -> None:
-    """Run backward from all outputs that have a gradient: an index or a mask has none."""
+    """Run backward from all outputs that can have a gradient, unlike an index or a mask."""
     wanted = [out for out in outputs if out.requires_grad]
     if wanted:
         run_backward(wanted, [torch.ones_like(out) for out in wanted])
 
 
 def node(outputs: list[Tensor]) -> Any:
-    """Return the Function's node in the graph, which is its ctx; ``None`` without a gradient."""
+    """Return the Function's node in the graph, which is its ctx, or ``None`` without a gradient."""
     return next((out.grad_fn for out in outputs if out.grad_fn is not None), None)
 
 
 def storage(tensor: Tensor) -> int:
-    """Return what tells one tensor's memory from another's."""
+    """Return a key that identifies the memory of a tensor."""
     return tensor.untyped_storage().data_ptr()
 
 
 def farthest(came: Tensor, right: Tensor) -> tuple[float, float]:
-    """Return the elements of two tensors of one shape where they differ most."""
+    """Return the elements at which two tensors of the same shape differ most."""
     at = int((came - right).abs().argmax())
     return float(came.flatten()[at]), float(right.flatten()[at])

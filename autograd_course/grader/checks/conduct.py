@@ -1,4 +1,4 @@
-"""How an answer goes about it: what it does to ctx, and who computes the gradient."""
+"""Check how an answer works: how it uses ctx, and what computes the gradient."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from torch.autograd import Function
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
-A_FEW = 8  # numbers that may lie on ctx: a shape, a slope, where the chunks begin
-MOST = 2000  # things on ctx that are looked at
+A_FEW = 8  # numbers that may be on ctx: a shape, a slope, the first indices of chunks
+MOST = 2000  # objects on ctx that are inspected
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that ``save_for_backward`` keeps all tensors for backward, not an attribute of ``ctx``.
+    """Require that ``save_for_backward`` keeps all tensors for backward, and not an attribute of
+    ``ctx``.
 
-    Attributes are searched through containers, objects and closures. An array with as many numbers
-    as an input or an output counts as the copy of a tensor.
+    The search includes containers, objects and closures in attributes. An array with as many
+    numbers as an input or an output counts as a copy of a tensor.
     """
     given, outputs = applied(function, inputs)
     sizes = {tensor.numel() for tensor in (*given, *outputs)}
@@ -60,7 +61,7 @@ def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Findi
 
 
 def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that no list and no array on ``ctx`` stands in for a tensor."""
+    """Require that no list and no array on ``ctx`` replaces a tensor."""
     _, outputs = applied(function, inputs)
     for name, value in getattr(node(outputs), "__dict__", {}).items():
         if (count := sum(map(_numbers, _held(value)))) > A_FEW:
@@ -76,11 +77,12 @@ def no_copy_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding
 
 
 def _held(value: Any) -> Iterator[Any]:
-    """Yield what an attribute of ctx holds: tensors, arrays, and lists of nothing but numbers.
+    """Yield the contents of an attribute of ctx: tensors, arrays, and lists of numbers.
 
-    Modules and classes are passed over: their parameters are not kept for this call.
+    Modules and classes are skipped, because their parameters are not kept for this call.
     """
-    seen: dict[int, Any] = {}  # holds the things too: an id is unique only while its owner lives
+    # also keeps the objects alive, because an id is unique only while its owner lives
+    seen: dict[int, Any] = {}
     queue = [value]
     while queue and len(seen) < MOST:
         thing = queue.pop()
@@ -120,7 +122,7 @@ def _slots(thing: Any) -> Iterator[Any]:
 
 
 def _is_data(numbers: Any) -> bool:
-    """Whether an array holds more than a shape or the like; two floats are data."""
+    """Whether an array contains more than a shape. Two floats already count as data."""
     if not isinstance(numbers, (np.ndarray, array)):
         return False
     floats = isinstance(numbers, np.ndarray) and numbers.dtype.kind in "fc"
@@ -128,7 +130,7 @@ def _is_data(numbers: Any) -> bool:
 
 
 def _numbers(value: Any) -> int:
-    """Count the numbers of an array, or of nested lists of nothing but numbers; 0 for others."""
+    """Count the numbers in an array, or in nested lists of numbers. Other objects count 0."""
     if isinstance(value, (np.ndarray, array)):
         return int(np.size(value))
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -138,7 +140,7 @@ def _numbers(value: Any) -> int:
 
 
 def no_gradient_through(position: int, name: str) -> Check:
-    """Return a check that one of the outputs, known by ``name``, does not ask for a gradient."""
+    """Return a check that one of the outputs, called ``name``, does not require grad."""
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
         _, outputs = applied(function, inputs)
@@ -156,10 +158,11 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that backward computes the gradient itself and does not let autograd do it.
+    """Require that backward computes the gradient itself and does not leave this to autograd.
 
-    In an ordinary backward pass grad mode is off and nothing is saved for a further one; a backward
-    that records operations of its own to differentiate them gives itself away by what it saves.
+    In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
+    backward records its own operations to differentiate them, the check sees what these operations
+    save.
     """
     _, outputs = applied(function, inputs)
     recorded: list[Tensor] = []
@@ -171,7 +174,7 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
     try:
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             backward(outputs)
-    except RuntimeError as error:  # torch.func differentiates too, and refuses hooks
+    except RuntimeError as error:  # torch.func also differentiates, and does not accept hooks
         if "saved tensor hooks" not in str(error):
             raise
     else:
@@ -187,11 +190,11 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def without(*operations: str, use: str) -> Check:
-    """Return a check that forward and backward run none of these operations.
+    """Return a check that neither forward nor backward runs any of these operations.
 
-    The operations that really run are watched, so another name for a built-in hides nothing:
-    ``operations`` are PyTorch's own names of them (``gelu``, ``logsumexp``), in forward and
-    backward. ``use`` says what to use in their place.
+    The check watches the operations that really run, so another name for a built-in does not help.
+    ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
+    ``use`` says what to use instead.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -211,5 +214,5 @@ def without(*operations: str, use: str) -> Check:
     return check
 
 
-# What nearly every Function of the course has to do.
+# Requirements of nearly every Function in the course.
 CONDUCT: tuple[Check, ...] = (backward_is_a_formula, no_tensor_on_ctx)

@@ -1,4 +1,4 @@
-"""Gradients where no derivative exists."""
+"""Checks of gradients at points where no derivative exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slope_within(low: float, high: float, at: float) -> Check:
 
 
 def gradient_at(reference: Any, *inputs: Any) -> Check:
-    """Return a check that asks for the reference's own gradient at ``inputs``: on its kinks."""
+    """Return a check that requires the reference's gradient at ``inputs``, which are kinks."""
     names = list(inspect.signature(reference).parameters)[1:]
     given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
     others = f" (with {given})" if given else ""
@@ -45,7 +45,9 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
-    """Return a check that the gradient at all kinks in ``inputs`` is the same one of ``slopes``."""
+    """Return a check that the gradient at all kinks in ``inputs`` is the same value from
+    ``slopes``.
+    """
     asked = " or ".join(f"{slope:g}" for slope in slopes)
 
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
@@ -67,10 +69,10 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
-    """Return a check that equal elements of ``inputs`` get the gradients that the reference gives.
+    """Return a check that equal elements of ``inputs`` get the same gradients as in the reference.
 
-    The first of ``inputs`` is a vector with ties, or with elements that come close to one, reduced
-    to one number. ``beside`` is a sentence on what is right, or what is asked.
+    The first of ``inputs`` is a vector with ties, or with nearly equal elements, which is reduced
+    to one number. ``beside`` is a sentence about the right gradient, or about the question.
     """
 
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
@@ -108,7 +110,7 @@ def _off_convention(asked: str, at: float, got: float) -> Finding:
 
 
 def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Return the first input, a vector, and the gradient of the summed output there."""
+    """Return the first input, a vector, and its gradient of the summed output."""
     given = differentiable(inputs)
     (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
     return given[0].detach(), gradient

@@ -13,7 +13,7 @@ from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import Check
 
-LISTED = 6  # tensors of one kind; a list of all tiles would say no more
+LISTED = 6  # tensors of one kind; a list of all tiles would not help
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -37,9 +37,9 @@ def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Fin
 def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
-    ``budget`` takes forward's arguments and returns bytes. ``told`` describes the budget in words.
-    The check counts each storage once that stays in memory until backward: saved inputs and
-    outputs, and attributes of ``ctx``.
+    ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
+    budget in words. The check counts each storage once that stays in memory until backward: saved
+    inputs and outputs, and attributes of ``ctx``.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -73,7 +73,7 @@ def _shapes(kept: Sequence[Kept]) -> str:
 
 
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
-    """Return a check that forward and backward need at most ``budget`` bytes at once.
+    """Return a check that forward and backward need at most ``budget`` bytes at any time.
 
     ``budget`` and ``told`` are as for :func:`keeps_at_most`. The check counts what the two passes
     create: intermediate results, outputs and gradients, but not the inputs. With

@@ -17,10 +17,10 @@ from autograd_course.grader.exercise import Check
 
 
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:
-    """Return a check that no tensor with more bytes than a budget is made, in either pass.
+    """Return a check that neither pass creates a tensor with more bytes than a budget.
 
-    ``budget`` takes forward's arguments and returns bytes; ``told`` says in words what it allows.
-    A view counts as much as the memory that it looks at.
+    ``budget`` takes the arguments of forward and returns a number of bytes; ``told`` describes it
+    in words. A view counts as much as its whole storage.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

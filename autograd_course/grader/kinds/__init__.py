@@ -1,1 +1,1 @@
-"""How answers are graded, one module for each kind of exercise."""
+"""Grade answers, with one module for each kind of exercise."""

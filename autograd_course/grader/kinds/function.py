@@ -1,9 +1,9 @@
 """Grade a Function: the questions about an answer, and their order.
 
-A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another one in the
-sandbox of the classroom grader. :class:`FunctionOrder` asks it step by step, until the first fault.
-For this reason both graders judge by the same rules. These are the steps. Each one uses all samples
-unless it says otherwise:
+A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another class in the
+sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
+finds a mistake. For this reason, both graders judge by the same rules. These are the steps. Each
+one uses all samples unless it says otherwise:
 
 1. Does forward take the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
@@ -62,7 +62,7 @@ def judge_function(
     if problem := submission_problem(exercise, answer):
         return problem
     if _runs_backward(answer):
-        prepare()  # before the clock starts: an import that is stopped halfway stays broken
+        prepare()  # before the clock starts, because an interrupted import leaves a broken module
     samples = exercise.samples(seed)
     verdict = FunctionOrder(exercise, LocalFunction(exercise, answer, printed), samples).verdict()
     plainest = next(iter(samples.values()))
@@ -70,7 +70,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Whether a method names something that runs its own backward pass."""
+    """Whether a method mentions something that runs its own backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -81,32 +81,33 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-_GRADIENTS = ("contract", "linearity", "values")  # families after which no gradient is known
+# families of rules after which no gradient is known
+_GRADIENTS = ("contract", "linearity", "values")
 
 
 class Witness(Protocol):
     """Runs an answer and returns the results."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not take these arguments."""
+        """Return the verdict on a forward that does not accept these arguments."""
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Return what one forward pass returns, or how it raised."""
+        """Return the result of one forward pass, or its error."""
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return how a backward pass raised."""
+        """Return the error of a backward pass."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a further method that is missing or a stub."""
+        """Return the verdict on another required method that is missing or a stub."""
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings."""
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+        """Return the gradients for a fixed ``grad_output``, or none if that raises."""
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return what one of the exercise's own checks finds."""
+        """Return the result of one of the exercise's own checks."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class FunctionOrder:
     warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return the verdict: the first fault, or none."""
+        """Return the verdict: the first mistake, or none."""
         return (
             self._first(self.witness.signature)
             or self._ran()
@@ -136,10 +137,10 @@ class FunctionOrder:
         )
 
     def also(self, finding: Finding) -> tuple[str, ...]:
-        """Return the further rules that an answer breaks, of which :meth:`verdict` names one.
+        """Return further rules that an answer breaks. :meth:`verdict` names only one.
 
-        An empty name is a fault without a rule. A finding that leaves the gradients unknown has no
-        further ones, because the rules after it are not examined.
+        An empty name is a mistake without a rule. If a finding leaves the gradients unknown, there
+        are no further rules, because they were not examined.
         """
         if RULES[finding.rule].family in _GRADIENTS:
             return ()
@@ -155,11 +156,11 @@ class FunctionOrder:
         return tuple(dict.fromkeys(rule for rule in broken if rule != finding.rule))
 
     def computed(self) -> Verdict | None:
-        """Return the first fault of what forward returns."""
+        """Return the first mistake in the results of forward."""
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the first fault against a constraint of this exercise."""
+        """Return the first constraint of this exercise that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -175,7 +176,7 @@ class FunctionOrder:
         return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
-        """Run forward, then backward: find a missing method, an exception, or a wrong forward."""
+        """Run forward and backward, to find a missing method, an exception, or a wrong forward."""
         forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
@@ -227,7 +228,7 @@ class FunctionOrder:
 
 
 def passed(exercise: FunctionExercise) -> Verdict:
-    """Return the verdict on an answer without a fault, with the samples."""
+    """Return the verdict on an answer without a mistake, with the samples."""
     truth: Literal["reference", "surrogate", "second derivatives"] = "reference"
     if exercise.surrogate:
         truth = "surrogate"
@@ -244,23 +245,23 @@ def passed(exercise: FunctionExercise) -> Verdict:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """The answer itself, a Function class in this process, as a :class:`Witness`."""
+    """The answer itself, which is a Function class in this process, as a :class:`Witness`."""
 
     exercise: FunctionExercise
     answer: type[Function]
     printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not take these arguments."""
+        """Return the verdict on a forward that does not accept these arguments."""
         return signature_problem(self.exercise, self.answer, inputs)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Return what one forward pass returns, or how it raised."""
+        """Return the result of one forward pass, or its error."""
         with self.printed.during(inputs):
             return run_forward(self.answer, inputs)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return how a backward pass raised."""
+        """Return the error of a backward pass."""
         with self.printed.during(inputs):
             return run_backward(self.answer, inputs)
 
@@ -269,15 +270,15 @@ class LocalFunction:
         return diagnose(self.answer, inputs, **declared(self.exercise)).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+        """Return the gradients for a fixed ``grad_output``, or none if that raises."""
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a further method that is missing or a stub."""
+        """Return the verdict on another required method that is missing or a stub."""
         return method_problem(self.exercise, self.answer, inputs)
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return what one of the exercise's own checks finds."""
+        """Return the result of one of the exercise's own checks."""
         return self.exercise.checks[check](self.answer, inputs)
 
 
@@ -292,7 +293,7 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is it a Function at all, and can it be called as asked?
+# Is it a Function, and can it be called as required?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -333,7 +334,7 @@ def _kind(answer: Any) -> str:
 def signature_problem(
     exercise: FunctionExercise, answer: type[Function], inputs: Inputs
 ) -> Verdict | None:
-    """Return the verdict on a forward that does not take these arguments.
+    """Return the verdict on a forward that does not accept these arguments.
 
     The doctor judges an instance method, because its report explains the arguments better.
     """
@@ -343,7 +344,7 @@ def signature_problem(
     ctx = () if separate else (None,)
     try:
         inspect.signature(answer.forward).bind(*ctx, *inputs)
-    except ValueError:  # a function of C, of which PyTorch cannot tell the arguments either
+    except ValueError:  # a C function, whose arguments PyTorch does not know either
         return None
     except TypeError:
         return Verdict(WrongArguments("forward", exercise.signature(separate=separate)))
@@ -351,7 +352,7 @@ def signature_problem(
 
 
 # --------------------------------------------------------------------------------------------------
-# Are the values of forward right, and which mistake gives these gradients?
+# Are the values of forward right, and which mistake explains these gradients?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -391,7 +392,7 @@ def recognized_gradients(
     """Return the finding, with the hint of the suspect that gives the same gradients."""
     truth = exercise.surrogate or exercise.reference
     if difference(came, gradients(truth, inputs)) is None:
-        return found  # what is wrong is something else, and right gradients name no mistake
+        return found  # something else is wrong, and right gradients do not indicate a mistake
     for sentence, suspect in exercise.gradient_suspects.items():
         if difference(came, gradients(suspect, inputs)) is None:
             return replace(found, hint=sentence)
@@ -399,14 +400,14 @@ def recognized_gradients(
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a further method missing, or unwritten?
+# Is another required method missing, or a stub?
 # --------------------------------------------------------------------------------------------------
 
 
 def method_problem(
     exercise: FunctionExercise, answer: type[Function], inputs: Inputs
 ) -> Verdict | None:
-    """Return the verdict on the first method that is missing or a stub.
+    """Return the verdict on the first required method that is missing or a stub.
 
     The doctor judges everything else in a method.
     """
@@ -414,7 +415,7 @@ def method_problem(
         if missing := _missing(answer, name):
             return fault(missing)
         try:
-            with CapturedState((answer.__name__, answer)).borrow():  # what lies on the class
+            with CapturedState((answer.__name__, answer)).borrow():  # the attribute on the class
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):
@@ -467,10 +468,11 @@ _CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call in float32, which is what nearly everybody trains in: is it the same function?
+# Repeat the call in float32, which most people use for training: are the results the same?
 # --------------------------------------------------------------------------------------------------
 
-# Of the largest number. Sums in another order lose a hundredth of it; half the gradient is a half.
+# Relative to the largest number. Another order of sums loses 1% of this, and a mistake such as half
+# the gradient changes 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"
@@ -481,7 +483,7 @@ def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))
-    except Exception:  # what the reference cannot do is not asked for
+    except Exception:  # if the reference cannot do it, it is not required
         return None
     came = witness.forward(narrow)
     if isinstance(came, Raised):

@@ -23,7 +23,7 @@ from autograd_course.grader.verdict import (
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer: numbers, or a text with numbers between commas.
 
-    The numbers are compared with those of ``exercise.outcome``, which runs here.
+    The grader compares the numbers with those of ``exercise.outcome``, which runs here.
     """
     typed = numbers(answer)
     if typed is None:
@@ -44,7 +44,7 @@ def numbers(answer: Any) -> list[float | None] | None:
     """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
     try:
         return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several dims
+    except (RuntimeError, TypeError, ValueError):  # the first row of a tensor with several dims
         return None
 
 

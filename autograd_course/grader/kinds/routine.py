@@ -1,8 +1,8 @@
 """Grade a routine, which is a plain function: run it, check its results, run the trials.
 
 As for Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` asks it until the first fault: first for its results on each sample, then for
-the trials of the exercise.
+:class:`RoutineOrder` asks the witness first for the results on each sample and then for the trials
+of the exercise, until it finds a mistake.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def judge_routine(
     """Return the verdict on an answer, which should be a plain function."""
     if problem := routine_problem(exercise, answer):
         return problem
-    prepare()  # before the clock starts: an import that is stopped halfway stays broken
+    prepare()  # before the clock starts, because an interrupted import leaves a broken module
     samples = exercise.samples(seed)
     verdict = RoutineOrder(exercise, LocalRoutine(exercise, answer, printed), samples).verdict()
     named = verdict.sample or (next(iter(samples), "") if verdict.status == "passed" else "")
@@ -85,7 +85,7 @@ class RoutineOrder:
     timed: bool = True
 
     def verdict(self) -> Verdict:
-        """Return the verdict: the first fault, or none."""
+        """Return the verdict: the first mistake, or none."""
         return (
             self.compared()
             or first_fault({"": ()}, lambda _: self._tried(), self._seconds)
@@ -93,7 +93,7 @@ class RoutineOrder:
         )
 
     def compared(self) -> Verdict | None:
-        """Return the first fault in the results."""
+        """Return the first mistake in the results."""
         named = {name: (name, inputs) for name, inputs in self.samples.items()}
         return first_fault(named, lambda sample: self._called(*sample), self._seconds)
 
@@ -136,7 +136,7 @@ def copied(inputs: Inputs) -> Inputs:
 
 
 def passed(exercise: RoutineExercise) -> Verdict:
-    """Return the verdict on an answer without a fault, with the samples."""
+    """Return the verdict on an answer without a mistake, with the samples."""
     return Verdict(RoutineAgrees(exercise.constraints, tuple(exercise.samplers)))
 
 
@@ -178,7 +178,7 @@ class LocalRoutine:
 def _raised_by(error: BaseException, answer: Routine) -> Raised:
     if not is_unfinished(error, answer):
         return Raised(told(error, answer))
-    is_named = hasattr(answer, "__name__")  # an operator is not: one of its functions is a stub
+    is_named = hasattr(answer, "__name__")  # an operator is no stub, but one of its functions is
     return Raised("", WHOLE if is_named else unfinished_part(error))
 
 
@@ -195,7 +195,7 @@ def _in_another(returned: Any, container: type | None) -> Raised | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is it a function at all, and can it be called as asked?
+# Is it a function, and can it be called as required?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -213,7 +213,7 @@ def routine_problem(exercise: RoutineExercise, answer: Any) -> Verdict | None:
 def _signature_problem(exercise: RoutineExercise, answer: Routine) -> Verdict | None:
     try:
         signature = inspect.signature(answer)
-    except ValueError:  # a function of C, as apply is from PyTorch 2.14 on: its call will tell
+    except ValueError:  # a C function, like apply from PyTorch 2.14 on: the call will show
         return None
     try:
         for inputs in exercise.samples().values():

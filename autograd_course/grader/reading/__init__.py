@@ -1,14 +1,15 @@
-"""Read the source of an answer, and find what no answer to its exercise may use.
+"""Read the source of an answer, and find code that no answer to its exercise may use.
 
-Whatever the grader establishes in the process that runs an answer, the answer can forge there: it
-can replace the functions that look at it. The source cannot be forged, because the judge parses it
-outside. So an answer earns points only in a language in which the checks hold. Three things come of
-a line of source:
+An answer can forge whatever the grader measures in the process that runs the answer, because it can
+replace the functions that look at it. It cannot forge its source, because the judge parses the
+source outside this process. So an answer earns points only if its source uses code for which the
+checks are reliable. There are three kinds of lines:
 
-- It uses what an answer may use (:mod:`.tables`). Nothing is said.
-- It is *forbidden*: it reaches for the process itself, or for what this exercise asks the learner
-  to do. An answer with such a line earns no points, and the message quotes the line and the reason.
-- It is neither. The answer keeps its verdict, and the instructor gets a remark with the line.
+- The line uses only what an answer may use (:mod:`.tables`).
+- The line is *forbidden*: it accesses the process itself, or uses something that the learner is
+  meant to write. An answer with such a line earns no points, and the message quotes the line and
+  the reason.
+- The line is neither. The answer keeps its verdict, and the instructor gets a remark about it.
 """
 
 from autograd_course.grader.reading.reader import Reading, read

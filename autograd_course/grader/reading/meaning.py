@@ -1,4 +1,4 @@
-"""What the names in an answer's cells mean: imports, definitions, constants, data."""
+"""The meaning of names in an answer's cells: imports, definitions, constants, data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass
 class Meaning:
-    """What the cells bind on their first level, and all that they import.
+    """The names that the cells define at their top level, and everything that they import.
 
-    ``imports`` maps a name to the dotted path that it stands for. ``data`` are the names of objects
-    that are made once and can be changed later. ``defined`` are classes and functions.
+    ``imports`` maps a name to the dotted path that it refers to. ``data`` contains the names of
+    objects that are created once and can be changed later. ``defined`` contains classes and
+    functions.
     """
 
     imports: dict[str, str] = field(default_factory=dict)
@@ -29,9 +30,10 @@ class Meaning:
     classes: set[str] = field(default_factory=set)
 
     def path(self, node: ast.expr) -> str:
-        """Return the dotted path that a chain of attributes stands for, ``""`` if it is not known.
+        """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
-        A loop and not a recursion, because whoever writes the chain decides on its length.
+        This is a loop and not a recursion, because the author of the answer decides how long the
+        chain is.
         """
         attributes: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -43,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return what the names mean, in whatever order the statements run."""
+    """Return the meaning of the names, whatever the order of the statements."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):
@@ -60,7 +62,7 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, and what they stand for."""
+    """Yield the names that an import defines, and what they refer to."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -74,7 +76,7 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def module(path: str) -> ModuleType | None:
-    """Return the module of a dotted path, if it is one; nothing is imported for it."""
+    """Return the module of a dotted path, if it is a module, without importing anything."""
     top, *rest = path.split(".")
     found: Any = sys.modules.get(top)
     for name in rest:
@@ -86,7 +88,7 @@ def module(path: str) -> ModuleType | None:
 
 
 def bindings(scope: Scope) -> set[str]:
-    """Return the names that a function binds itself, without those of functions in it."""
+    """Return the names that a function binds itself, without those of nested functions."""
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
     declared: set[str] = set()
@@ -105,7 +107,7 @@ def bindings(scope: Scope) -> set[str]:
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default is an object that lasts from call to call."""
+    """Return the parameters whose default is an object that lasts across calls."""
     arguments = scope.args
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = [
@@ -116,7 +118,7 @@ def lasting_parameters(scope: Scope) -> set[str]:
 
 
 def is_data(value: ast.expr, classes: set[str] | None = None) -> bool:
-    """Whether an expression makes an object that holds others and can be changed later."""
+    """Whether an expression creates a container that can be changed later."""
     if isinstance(value, ast.Tuple):
         return any(is_data(item, classes) for item in value.elts)
     if isinstance(value, ast.Call):
@@ -168,7 +170,7 @@ def _arguments(scope: Scope) -> Iterator[ast.arg]:
 
 
 def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's body, without the bodies of the functions in it."""
+    """Yield the nodes in the body of a function, without the bodies of nested functions."""
     left = list(body)
     while left:
         node = left.pop()

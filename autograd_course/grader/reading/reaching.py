@@ -1,4 +1,4 @@
-"""What reaches for the process that runs it, or lets autograd do the work."""
+"""Find code that accesses the process that runs it, or lets autograd do the work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SAYS = tuple[str, bool]  # what is used, and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield what a node reaches for, whatever the exercise is."""
+    """Yield what a node accesses, for any exercise."""
     yield from _passed_on(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -46,7 +46,7 @@ def hooks(node: ast.AST) -> Iterator[str]:
 
 
 def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield what lets autograd compute a derivative, where ``backward`` must be a formula."""
+    """Yield code that lets autograd compute a derivative, if ``backward`` must be a formula."""
     what = ""
     for name in _named(node):
         if name in tables.DIFFERENTIATING:
@@ -69,7 +69,7 @@ def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
 
 
 def _is_backward_pass(call: ast.Call) -> bool:
-    """Whether it is ``y.backward()``, and not ``Other.backward(ctx, grad_output)``."""
+    """Whether a call is ``y.backward()``, and not ``Other.backward(ctx, grad_output)``."""
     if not isinstance(call.func, ast.Attribute) or call.func.attr != "backward":
         return False
     given = call.args[0] if call.args else None
@@ -77,7 +77,7 @@ def _is_backward_pass(call: ast.Call) -> bool:
 
 
 def _named(node: ast.AST) -> Iterator[str]:
-    """Yield the name by which a node takes something out of another object or module."""
+    """Yield the name by which a node takes something from another object or module."""
     match node:
         case ast.Attribute(attr=name):
             yield name
@@ -108,7 +108,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
 
 
 def _module(path: str, verb: str) -> list[_SAYS]:
-    """Return what is to be said of a module or of a part of one."""
+    """Return the verdict on the use of a module or of a part of one."""
     if path in tables.GIVEN or not path:
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
@@ -133,7 +133,7 @@ def _attribute(name: str) -> Iterator[_SAYS]:
 
 
 def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
-    """Yield what a chain that begins at an import reaches for."""
+    """Yield what a chain that begins at an import accesses."""
     path = names.path(node)
     if not path:
         return
@@ -158,7 +158,7 @@ def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
-    reads = isinstance(node.ctx, ast.Load)  # a class may well bind __slots__
+    reads = isinstance(node.ctx, ast.Load)  # a class may well define __slots__
     if reads and name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
         yield f"it uses {name}, which leads to the process that grades it", True
     if name in names.bound | names.defined:
@@ -168,7 +168,7 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield what takes attributes by name and is not called here, but handed to something."""
+    """Yield functions that access attributes by name and are passed on instead of being called."""
     called = node.func if isinstance(node, ast.Call) else None
     for child in ast.iter_child_nodes(node):
         if child is called:

@@ -1,4 +1,4 @@
-"""Read cells: what they use that no answer may use, and what a person should look at."""
+"""Read cells: find code that no answer may use, and code that a person should look at."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from autograd_course.grader.reading import reaching, storing
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 
-_LONGEST = 100  # characters of a line that is quoted
+_LONGEST = 100  # characters of a quoted line
 
 
 @dataclass(frozen=True)
 class Use:
-    """Something that the source uses: in which line, what it does, and why that matters."""
+    """Something that the source uses: the line, what it does, and why that matters."""
 
     line: int
     quote: str
@@ -32,16 +32,18 @@ class Use:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a source uses: ``forbidden`` earns no points, ``remarks`` are for the instructor."""
+    """The code that a source uses: ``forbidden`` code earns no points, and ``remarks`` are for
+    instructors.
+    """
 
     forbidden: tuple[Use, ...] = ()
     remarks: tuple[Use, ...] = ()
 
     def held_against(self, verdict: Verdict) -> Verdict:
-        """Return the verdict on an answer with this source: what is wrong already stays as it is.
+        """Return the verdict on an answer with this source. A wrong answer stays wrong.
 
-        What an answer must not use is a reason only where nothing else is wrong. The instructor
-        reads of it in any case.
+        Forbidden code becomes the reason only if nothing else is wrong. The instructor sees it in
+        any case.
         """
         said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))
@@ -51,7 +53,7 @@ class Reading:
 
 
 def read(cells: Sequence[str], exercise: Exercise) -> Reading:
-    """Return what the cells of an answer use that an answer to this exercise does not need."""
+    """Return the code in an answer's cells that an answer to this exercise does not need."""
     parsed = [(cell, tree) for cell in cells if (tree := _tree(cell)) is not None]
     names = meaning([tree for _, tree in parsed])
     forbidden: dict[str, Use] = {}

@@ -21,15 +21,15 @@ _LIBRARIES = tuple(
     f"{folder}/"
     for folder in (*OURS, Path(torch.__file__).parents[1], Path(inspect.__file__).parent)
 )
-# In a notebook, a learner may try what the course has published. The classroom has none of it.
+# In a notebook, learners may use the course's own code. The classroom does not provide it.
 _PUBLISHED = "autograd_course.functions"
 
 
 def source_of(answer: Any) -> list[str]:
-    """Return cells with the code of an answer, and with what its names stand for.
+    """Return cells with the code of an answer, and with the meaning of its names.
 
-    Code of libraries and of the course is not read, nor is code of which Python has no source. In
-    the place of imports and data there is a line that says what a name is.
+    The code of libraries and of the course is not included, and neither is code without a known
+    source. For imports and data, there is a line that says what a name refers to.
     """
     bindings: dict[str, str] = {}
     sources: dict[int, str] = {}
@@ -48,7 +48,7 @@ def source_of(answer: Any) -> list[str]:
 
 
 def _functions(value: Any) -> Iterator[FunctionType]:
-    """Yield a function, or the methods of a class; nothing of libraries and of the course."""
+    """Yield a function, or a class's methods, unless they belong to libraries or the course."""
     if isinstance(value, type):
         for owner in value.__mro__:
             for part in vars(owner).values():
@@ -63,7 +63,7 @@ def _functions(value: Any) -> Iterator[FunctionType]:
 
 
 def _names(function: FunctionType) -> dict[str, Any]:
-    """Return what the names in a function and in the functions in it stand for."""
+    """Return the meaning of the names in a function and in its nested functions."""
     found: dict[str, Any] = {}
     for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
         try:
@@ -81,7 +81,7 @@ def _names(function: FunctionType) -> dict[str, Any]:
 
 
 def _binding(name: str, value: Any) -> str:
-    """Return a line that binds a name to what it stands for."""
+    """Return a line that defines a name."""
     if _home(value).startswith(_PUBLISHED):
         return f"{name} = ()"
     if isinstance(value, ModuleType):
@@ -102,7 +102,7 @@ def _home(value: Any) -> str:
 
 
 def _public(home: str) -> str:
-    """Return the module that people import such a name from."""
+    """Return the module from which people import such a name."""
     return "torch" if home.startswith("torch._C") else home
 
 

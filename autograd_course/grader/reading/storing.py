@@ -1,4 +1,4 @@
-"""What a Function keeps from call to call: in globals, classes, defaults, closures on ctx."""
+"""Find state that a Function keeps between calls: globals, classes, defaults, closures on ctx."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycl
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
-    """Yield what the functions and methods of a cell keep beyond a call; ``on_ctx``: on ctx too."""
+    """Yield what functions and methods of a cell keep between calls; ``on_ctx``: also on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
@@ -28,7 +28,7 @@ def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
 
 
 def _scopes(body: list[ast.stmt]) -> Iterator[Scope]:
-    """Yield the functions and the methods that are in no other function."""
+    """Yield the functions and methods that are not nested in another function."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop(0)
@@ -43,7 +43,9 @@ class _Stored:
         self.names, self.on_ctx = names, on_ctx
 
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
-        """Yield what a function keeps; ``outer`` are the names of the functions around it."""
+        """Yield the state that a function keeps; ``outer`` are the names of the enclosing
+        functions.
+        """
         own = bindings(scope)
         local = outer | own
         lasting = (lasting - own) | lasting_parameters(scope)
@@ -95,7 +97,7 @@ class _Stored:
             yield from self._hides(node)
 
     def _hides(self, node: ast.AST) -> Iterator[_Use]:
-        """Yield what is put on ctx and may hold tensors where nobody sees them."""
+        """Yield objects that are put on ctx and may contain hidden tensors."""
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value
@@ -133,7 +135,7 @@ def _hides(node: ast.AST) -> bool:
 
 
 def _nodes(body: list[ast.AST] | list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
-    """Yield all nodes of a function, down to the functions in it, but not theirs."""
+    """Yield all nodes of a function, including nested functions themselves but not their bodies."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop(0)

@@ -1,4 +1,4 @@
-"""What answers may use, what they must not, and why: the tables of the reader."""
+"""The tables of the reader: what answers may use, what they must not use, and why."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
     ),
 }  # fmt: skip
-# Parts of these modules that an answer may use; the first as notebooks once did.
+# Parts of these modules that an answer may use. The first ones occurred in older notebooks.
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
     "sys.float_info", "sys.maxsize", "sys.version_info",
 }  # fmt: skip
-# Modules that may be imported, if only parts that are given are used.
+# Modules that an answer may import, if it uses only the listed parts.
 PARTLY_GIVEN = {"sys"}
 REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
@@ -52,7 +52,7 @@ REMARKABLE: Mapping[str, str] = {
     "torch.jit": "compiled code",
     "torch.load": "objects from a file",
 }
-# Modules of libraries that the chain of attributes in an answer may pass.
+# Modules of libraries that an attribute chain in an answer may pass through.
 OPEN_MODULES = {
     "torch.amp", "torch.autograd", "torch.autograd.function", "torch.backends", "torch.compiler",
     "torch.cuda", "torch.cuda.amp", "torch.distributions", "torch.export", "torch.fft",
@@ -64,7 +64,7 @@ OPEN_MODULES = {
 }  # fmt: skip
 
 # --------------------------------------------------------------------------------------------------
-# Names and attributes, wherever they are
+# Names and attributes in any place
 # --------------------------------------------------------------------------------------------------
 
 # Attributes that lead from any object to the rest of the process.
@@ -87,16 +87,16 @@ DUNDER_NAMES = {"__name__", "__doc__", "__debug__", "__class__"}
 ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 
 # --------------------------------------------------------------------------------------------------
-# In answers that are Functions
+# Names in answers that are Functions
 # --------------------------------------------------------------------------------------------------
 
-# They change what a backward pass does, or see, from somewhere else.
+# These change what a backward pass does or sees, from another place.
 HOOKS = {
     "register_hook", "register_prehook", "register_post_accumulate_grad_hook",
     "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",
     "disable_saved_tensors_hooks", "save_on_cpu",
 }  # fmt: skip
-# Attributes of any object that let autograd work, where backward has to be a formula.
+# Attributes of any object that let autograd work although backward must be a formula.
 DIFFERENTIATING = {
     "enable_grad", "set_grad_enabled", "requires_grad_", "grad_fn", "retain_grad",
     "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",

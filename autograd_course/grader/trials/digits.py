@@ -21,8 +21,8 @@ Net = Callable[[Tensor], Any]
 def learns_binary_digits(asked: float) -> Trial:
     """Return a trial of ``train(images, labels) -> net``.
 
-    The net must multiply with -1 and +1 only, must have learned which, and must get the share
-    ``asked`` of the held-out digits right.
+    The net must multiply only by -1 and +1, must have learned these weights, and must classify the
+    share ``asked`` of the held-out digits correctly.
     """
 
     def trial(train: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
@@ -59,7 +59,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 
 
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
-    """Look at the weights in the products, not at the parameters: those may well be real."""
+    """Look at the weights in the products and not at the parameters, which may have any values."""
     half = len(images) // 2
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:

@@ -64,7 +64,7 @@ def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
 
 
 def described(value: Any) -> str:
-    """Describe what was returned instead of the program."""
+    """Describe the object that was returned instead of the program."""
     if value is None:
         return "None"
     if isinstance(value, torch.jit.ScriptModule):

@@ -1,4 +1,4 @@
-"""What an optimizer does to weight matrices during training."""
+"""The effect of an optimizer on weight matrices during training."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.taught]
 
     def unflipped(self) -> list[Tensor]:
-        """Return the matrices of which no element ever changed its sign."""
+        """Return the matrices in which no element ever changed its sign."""
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
@@ -57,7 +57,7 @@ class Training:
 
 @contextmanager
 def watched() -> Iterator[Training]:
-    """Watch every step that an optimizer of ``torch.optim`` does in a block."""
+    """Watch every step of an optimizer from ``torch.optim`` in a block."""
     training = Training()
 
     def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""The weights that a net multiplies with, found in the products that run."""
+"""The weights that a net multiplies by, found in the products that run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from autograd_doctor.memory import DispatchMode, operation_name
 from torch import Tensor
 
-# Where the two factors begin among the arguments of PyTorch's own operations.
+# The positions of the two factors among the arguments of PyTorch's own operations.
 _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "convolution": 0}
 
 
@@ -32,7 +32,7 @@ class Products(DispatchMode):
 
 
 def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """Yield the weights of each product that a net runs, in their order.
+    """Yield the weights of each product that a net runs, in order.
 
     A weight is the factor that does not change when the data change. ``one`` and ``other`` are two
     batches of the same shape. If both factors are the same, the product does not depend on the
@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """Yield the data factor for ``one`` of each product with a weight, in their order."""
+    """For each product with a weight, yield the data factor for ``one``, in order."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
@@ -53,7 +53,7 @@ def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Itera
 def _told_apart(
     net: Callable[[Tensor], Any], one: Tensor, other: Tensor
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """Yield for each product the factors that are the same for both batches, and the others."""
+    """For each product, yield the factors that are the same for both batches, and the others."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:

@@ -29,7 +29,7 @@ class Different(NamedTuple):
 
 
 def differences(flows: Sequence[Described]) -> list[Different]:
-    """Return what differs in each flow from the first, and in the first from any other.
+    """Return what differs in each flow from the first one, and in the first one from any other.
 
     A node differs if its counterpart is another operation, or if it has no counterpart. An edge
     differs if it has no counterpart or another local factor. It does not differ if the same
@@ -59,7 +59,7 @@ def _between(one: Described, other: Described) -> list[Different]:
 
 
 class _Way(NamedTuple):
-    """An edge into a node, the value that it brings, and its local factor, which may be empty."""
+    """An edge into a node, its value, and its local factor, which may be empty."""
 
     edge: int
     value: str

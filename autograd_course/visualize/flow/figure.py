@@ -1,4 +1,4 @@
-"""The picture as PNG. No state of pyplot changes."""
+"""The picture as PNG. The state of pyplot does not change."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,17 +49,17 @@ from autograd_course.visualize.kit.figure import small_png
 
 INK, PAPER, CARD, EDGE, SOFT = "#22262b", "#ffffff", "#f5f6f8", "#878f9a", "#5b636e"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
-# A gradient's sign: positive and mixed vermilion, negative blue and dashed.
+# The sign of a gradient: positive and mixed ones are vermilion, negative ones are blue and dashed.
 SIGNS = {"plus": "#d55e00", "minus": "#0072b2", "mixed": "#d55e00", "zero": EDGE}
 SIGNS["broken"] = "#b3261e"
 DASHED, TRACK = (0, (1.6, 1.1)), "#c8cdd4"
-FONT = ["DejaVu Sans"]  # comes with matplotlib: the same picture everywhere
+FONT = ["DejaVu Sans"]  # part of matplotlib, so the picture is the same everywhere
 KEY = "lines and bars: norm of ∂ (log scale); dashed blue: negative ∂"
 Part = tuple[float, float, float, float]
 
 
 class Canvas:
-    """A part of a figure: left, bottom, width and height, from 0 to 1; it shows one column."""
+    """A part of a figure that shows one column: left, bottom, width and height, from 0 to 1."""
 
     def __init__(self, figure: Figure, part: Part, column: Column) -> None:
         self.axes = figure.add_axes(part)
@@ -68,7 +68,7 @@ class Canvas:
         self.grid = Grid()
 
     def cells(self) -> None:
-        """Draw the heat maps' cells, collected until now."""
+        """Draw the cells of all heat maps that were collected so far."""
         for artist in self.grid.artists():
             self.axes.add_artist(artist)
 
@@ -137,7 +137,7 @@ class Canvas:
         self._unlike(*unlike_card(box))
 
     def unlike_factor(self, curve: Curve, text: str) -> None:
-        """Mark a local factor that differs from its counterpart's."""
+        """Mark a local factor that differs from its counterpart."""
         box = label_box(curve, text)
         self._rectangle(box, 4, fill=False, edgecolor=INK, linewidth=1.4, zorder=6)
         self._unlike(*unlike_label(box))
@@ -186,7 +186,7 @@ _RIM = "#b9bfc7"
 
 
 class Grid:
-    """Collects cells, and gives them as artists: squares, dashes in the negative ones, and rims."""
+    """Collects cells and returns artists: squares, dashes in the negative ones, and rims."""
 
     def __init__(self) -> None:
         self._squares: list[list[tuple[float, float]]] = []
@@ -207,7 +207,7 @@ class Grid:
         self._rims.append(_square(x, y, columns * side, len(code) // columns * side))
 
     def artists(self) -> list[PolyCollection | LineCollection]:
-        """Return what is to be drawn, in its order."""
+        """Return the artists in drawing order."""
         if not self._squares:
             return []
         return [
@@ -224,7 +224,7 @@ def _square(x: float, y: float, width: float, height: float) -> list[tuple[float
 
 
 def _mixed(color: str, share: float) -> str:
-    """Mix a color with the ground, as the widget's opacity does."""
+    """Mix a color with the background, like the widget's opacity."""
     pairs = ((int(c[i : i + 2], 16) for c in (color, _GROUND)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 
@@ -233,14 +233,15 @@ def _mixed(color: str, share: float) -> str:
 
 _PIXELS = 72  # a pixel of the layout is a point
 _ALIKE = Different()
-_SHARP, _PLAIN, _LARGE = 144, 100, 8e5  # dots per inch; pictures of more pixels are plain
-HEADING, _INDENT = 24.0, 20.0  # of a picture's name
-KEY_WIDTH = 420.0  # from which on there is room for the key
-_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the key's text, a saved page, and text on it
+# dots per inch; pictures with more pixels use a plain resolution
+_SHARP, _PLAIN, _LARGE = 144, 100, 8e5
+HEADING, _INDENT = 24.0, 20.0  # the size of a picture's name
+KEY_WIDTH = 420.0  # minimum width that leaves room for the key
+_SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the text of the key, a saved page, and text on it
 
 
 class Page:
-    """A figure of a size in pixels, on which pictures are painted; y goes down."""
+    """A figure with a size in pixels, on which pictures are painted; y increases downward."""
 
     def __init__(self, width: float, height: float) -> None:
         dpi = _SHARP if width * height <= _LARGE else _PLAIN
@@ -256,7 +257,7 @@ class Page:
         top: float = 0.0,
         different: Different = _ALIKE,
     ) -> None:
-        """Draw a picture, its upper left corner at a place, with a sign at what is different."""
+        """Draw a picture with its upper left corner at a place, and mark the differences."""
         for x, column in sheet.placed:
             lower = self.height - top - column.height
             corner = ((left + x) / self.width, lower / self.height)
@@ -271,7 +272,7 @@ class Page:
             self.text(left + sheet.width - 8, top + sheet.height - 6, key, SOFT, size, ha="right")
 
     def _turn(self, x: float, top: float, height: float) -> None:
-        """Lead from the foot of one column to the head of the next."""
+        """Draw a line from the foot of one column to the head of the next."""
         ends = [1 - (top + RULE_TOP) / self.height, 1 - (top + height - FOOT) / self.height]
         rule = Line2D([x / self.width] * 2, ends, color=EDGE, linewidth=0.6)
         self.figure.add_artist(rule)
@@ -279,13 +280,15 @@ class Page:
         self.text(at, top + height - TURN_RISE, TURN, SOFT, TURN_SIZE, ha="right")
 
     def text(self, x: float, y: float, text: str, color: str, size: float, **look: Any) -> None:
-        """Write a line, its baseline at a height."""
+        """Write a line of text with its baseline at a height."""
         self.figure.text(x / self.width, 1 - y / self.height, text, color=color, fontsize=size,
                          fontfamily=FONT, va="baseline", parse_math=False, **look)  # fmt: skip
 
 
 def png(words: Script, drawn: Layout) -> bytes:
-    """Draw the picture, sharp unless it is large, with a palette to keep the file small."""
+    """Draw the picture, in high resolution unless it is large, with a palette to keep the file
+    small.
+    """
     sheet = Sheet(drawn)
     page = Page(sheet.width, sheet.height)
     page.paint(sheet, words)
@@ -297,7 +300,7 @@ def png_of_several(
 ) -> bytes:
     """Draw pictures under their names. Tall pictures are side by side if the page has room.
 
-    ``different`` is what differs in each picture.
+    ``different`` contains the differences in each picture.
     """
     sheets = [Sheet(drawn) for _, _, drawn in named]
     sizes = [(sheet.width, sheet.height + HEADING) for sheet in sheets]
@@ -315,7 +318,7 @@ def png_of_several(
 def _column(
     canvas: Canvas, words: Script, drawn: Layout, column: Column, different: Different
 ) -> None:
-    """Draw what a column shows of the picture."""
+    """Draw the part of the picture that belongs to a column."""
     for curve, mark in zip(drawn.curves, words.marks, strict=True):
         if column.meets(curve):
             canvas.edge(curve, words.fill(mark))

@@ -17,11 +17,12 @@ RESHAPING = frozenset(
 
 
 def fold(trace: Trace) -> Trace:
-    """Join each chain of reshaping nodes, one feeding only the next, into its last node.
+    """Join each chain of reshaping nodes into its last node, if each node feeds only the next one.
 
-    A chain lies in one call of a module, or outside all.
+    A chain lies in one call of a module, or outside all modules.
 
-    Its value and ``grad_output`` are the last one's; the gradient that it sends is the first one's.
+    The joined node has the value and the ``grad_output`` of the last node, and sends the gradient
+    of the first one.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
@@ -84,12 +85,13 @@ def _moved(edge: Edge, number: dict[int, int], owner: dict[int, int]) -> Edge:
 # --- Which nodes belong together ------------------------------------------------------------------
 
 Place = dict[int, int | None]  # the group of each node
-_MOST, _PIECE = 40, 20  # of more than these things side by side, runs of so many are made
+# if more objects than this are side by side, they are grouped into runs of this many
+_MOST, _PIECE = 40, 20
 
 
 @dataclass
 class _Branch:
-    """A group while the tree is made: it knows what is in it instead of where it is."""
+    """A group while the tree is created. It knows its contents instead of its position."""
 
     name: str
     kind: str
@@ -97,12 +99,12 @@ class _Branch:
 
 
 def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
-    """Make a useful tree of the calls that ``trace.groups`` lists as they were.
+    """Turn the calls in ``trace.groups`` into a useful tree.
 
-    A parameter goes where all its uses are; inputs of the names ``given`` stay outside. A group of
-    one thing is none, nor is one that holds only another; where more than forty things are side by
-    side, runs of twenty are made. The outermost call is no group if ``opened`` says so: it is what
-    is traced.
+    A parameter is placed in the group that contains all its uses; inputs with the names ``given``
+    stay outside. A group with a single object is dropped, and so is a group that contains only
+    another group. If more than forty objects are side by side, they are grouped into runs of
+    twenty. If ``opened``, the outermost call is not a group, because it is the traced function.
     """
     computed: Place = {n.id: n.group for n in trace.nodes if n.kind in ("op", "custom")}
     home = computed | _homes(trace, computed, given)
@@ -122,7 +124,7 @@ def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
 
 
 def _homes(trace: Trace, place: Place, given: Sequence[str]) -> Place:
-    """Return for each parameter the innermost group in which all its uses are."""
+    """For each parameter, return the innermost group that contains all its uses."""
     leaves = [n for n in trace.nodes if n.kind == "input" and n.name not in given]
     homes: Place = {}
     for leaf in leaves:
@@ -133,7 +135,7 @@ def _homes(trace: Trace, place: Place, given: Sequence[str]) -> Place:
 
 
 def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
-    """Return what is in a branch, without groups that would save no card."""
+    """Return the contents of a branch, without groups that would not save a card."""
     kept: list[_Branch | int] = []
     for thing in branch.inside:
         if isinstance(thing, int):
@@ -148,7 +150,7 @@ def _tidied(branch: _Branch, computed: set[int]) -> "list[_Branch | int]":
 
 
 def _first(thing: "_Branch | int", computed: set[int]) -> int:
-    """Return the first node that a thing computes; a leaf stands for itself."""
+    """Return the first node that an object computes. For a leaf, this is the leaf."""
     if isinstance(thing, int):
         return thing
     nodes = [_first(part, computed) for part in thing.inside]
@@ -156,7 +158,7 @@ def _first(thing: "_Branch | int", computed: set[int]) -> int:
 
 
 def _cut(branch: _Branch, computed: set[int], path: str = "") -> None:
-    """Cut what is too long to be seen into runs of what was computed one after another."""
+    """Cut a list that is too long to display into runs of consecutive operations."""
     things = [t for t in branch.inside if isinstance(t, _Branch) or t in computed]
     if len(things) > _MOST:
         length = max(_PIECE, -(-len(things) // _MOST))
@@ -189,24 +191,25 @@ def _numbered(trace: Trace, root: _Branch, given: Sequence[str]) -> Trace:
     names = unique(group.name for group in groups)
     named = [replace(group, name=name) for group, name in zip(groups, names, strict=True)]
     trace = replace(trace, groups=tuple(named))
-    # A run may hold all the uses of a parameter: its home is looked up once more.
+    # A run may contain all the uses of a parameter, so its group is looked up again.
     computed = {n.id: member.get(n.id) for n in trace.nodes if n.kind in ("op", "custom")}
     member |= _homes(trace, computed, given)
     nodes = [replace(node, group=member.get(node.id)) for node in trace.nodes]
     return replace(trace, nodes=tuple(nodes))
 
 
-# --- Groups that are shown as one card, and which -------------------------------------------------
+# --- The groups that are shown as one card --------------------------------------------------------
 
 MOST_CARDS = 60
 Owner = tuple[bool, int]  # whether it is a group, and the number of the group or node
 
 
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
-    """Return the groups to open: all that lie less than ``depth`` deep.
+    """Return the groups to open, which are all groups less than ``depth`` deep.
 
-    Without a depth, level by level from outside, as many as leave at most sixty cards. Groups of
-    one kind that lie equally deep are opened together or not at all: layers that are alike look so.
+    Without a depth, groups are opened level by level from outside, as long as there are at most
+    sixty cards. Groups of the same kind and depth are opened together or not at all, so that
+    similar layers look the same.
     """
     if depth is not None:
         deep = range(len(trace.groups))
@@ -225,7 +228,7 @@ def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
 
 
 def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int]) -> list[list[int]]:
-    """Sort groups by their kind; those of which opening all takes fewest cards come first."""
+    """Sort groups by kind. The kinds that add the fewest cards when opened come first."""
     kinds: dict[str, list[int]] = {}
     for group in groups:
         kinds.setdefault(trace.groups[group].kind, []).append(group)
@@ -233,7 +236,9 @@ def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int])
 
 
 def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:
-    """Return what shows each node: the outermost closed group around it, or itself."""
+    """For each node, return what shows it: the outermost closed group around it, or the node
+    itself.
+    """
     shows: dict[int | None, int | None] = {None: None}
     for number, group in enumerate(trace.groups):  # outer groups come before inner ones
         around = shows[group.parent]
@@ -243,10 +248,10 @@ def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:
 
 
 def shown(trace: Trace, opened: Collection[int]) -> Trace:
-    """Return the trace with each group that is not opened as one node.
+    """Return the trace in which each closed group is one node.
 
-    Its values are those that leave it, its gradients those that come back to it. A group that
-    could only be drawn with edges running both ways is opened.
+    The values of such a node are those that leave the group, and its gradients are those that come
+    back to it. A group is opened if drawing it would need edges in both directions.
     """
     if not trace.groups:
         return trace
@@ -273,7 +278,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """Return when each begins in forward; the parameters in a group stand before everything."""
+    """Return when each begins in forward. The parameters in a group come first."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":
@@ -284,7 +289,7 @@ def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
 def _sorted(
     owners: Iterable[Owner], links: Iterable[tuple[Owner, Owner]], key: Mapping[Owner, int]
 ) -> list[Owner]:
-    """Sort so that links go forward, and by key where they leave a choice."""
+    """Sort so that links go forward. Where there is a choice, sort by key."""
     links = list(links)
     waiting = Counter(target for _, target in links)
     after: dict[Owner, list[Owner]] = {}
@@ -320,7 +325,7 @@ def _edges(
         if source[0]:
             of = ends.setdefault(source, {})
             moved = replace(moved, output=of.setdefault((edge.source, edge.output), len(of)))
-        if target[0]:  # the factor is that of one operation inside
+        if target[0]:  # the factor belongs to one operation inside
             moved = replace(moved, argument=arguments[target], factor=None)
             arguments[target] += 1
         edges.append(moved)

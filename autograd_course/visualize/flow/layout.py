@@ -1,4 +1,4 @@
-"""Where everything stands: a layered drawing, shared by the pictures and the widget."""
+"""The positions of everything in a layered drawing, which the pictures and the widget share."""
 
 import math
 from collections import Counter
@@ -23,9 +23,10 @@ Point = tuple[float, float]
 class Flow:
     """A direction, and the distances in pixels that it needs.
 
-    ``gap`` is the distance of two ranks without labels, ``beside`` that of a card from its
-    neighbor in the rank. Edges arrive in the middle ``ports`` of a card's side, 1 being all of it.
-    ``badge`` is where a custom Function's badge is centered on its card's upper rim, from 0 to 1.
+    ``gap`` is the distance between two ranks without labels, and ``beside`` the distance between
+    neighboring cards in a rank. Edges arrive in the middle ``ports`` of a card's side, where 1 is
+    the whole side. ``badge`` is the center of a custom Function's badge on the upper rim of its
+    card, from 0 to 1.
     """
 
     downward: bool
@@ -40,23 +41,23 @@ class Flow:
 
 
 RIGHT = Flow(downward=False, gap=40.0, beside=22.0, ports=0.6, badge=0.5)
-# Edges arrive at the upper rim here: the badge makes room for them.
+# Edges arrive at the upper rim here, and leave room for the badge.
 DOWN = Flow(downward=True, gap=38.0, beside=34.0, ports=0.45, badge=1.0)
 
 
 # --- Ranks, and the order inside each -------------------------------------------------------------
 # A rank is a column of a drawing from left to right, and a row of one from top to bottom.
 
-# A place in a rank: a node's number, or (edge, rank) where an edge only passes through.
+# A place in a rank: a node's number, or (edge, rank) if an edge only passes through.
 Place = int | tuple[int, int]
 _SWEEPS = 12
 
 
 @dataclass(frozen=True)
 class Layers:
-    """``ranks`` list the places in their order; ``links`` join places of adjacent ranks.
+    """``ranks`` contain the places in their order, and ``links`` connect places of adjacent ranks.
 
-    ``routes[edge]`` are the places along an edge, its two ends included.
+    ``routes[edge]`` contains the places along an edge, including its two ends.
     """
 
     ranks: list[list[Place]]
@@ -70,12 +71,12 @@ class Layers:
 
     @property
     def reading(self) -> tuple[int, ...]:
-        """The nodes rank by rank: in the order in which the drawing is read."""
+        """The nodes rank by rank, in reading order."""
         return tuple(place for rank in self.ranks for place in rank if isinstance(place, int))
 
 
 def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
-    """Put nodes ``0 … count - 1``, topologically numbered, into ordered ranks."""
+    """Put the topologically numbered nodes ``0 … count - 1`` into ordered ranks."""
     rank = _ranks(count, edges)
     routes: list[list[Place]] = [
         [source, *((edge, c) for c in range(rank[source] + 1, rank[target])), target]
@@ -92,7 +93,7 @@ def layered(count: int, edges: Sequence[tuple[int, int]]) -> Layers:
 
 
 def _ranks(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """Place every node as near to the end as the longest path behind it allows."""
+    """Place every node as close to the end as the longest path behind it allows."""
     behind = [0] * count
     for source, target in sorted(edges, key=lambda edge: -edge[1]):
         behind[source] = max(behind[source], behind[target] + 1)
@@ -145,7 +146,7 @@ def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[l
 def _exchanged(
     ranks: list[list[Place]], sources: Neighbors, targets: Neighbors
 ) -> list[list[Place]]:
-    """Exchange neighbors in a rank as long as that undoes a crossing."""
+    """Exchange neighbors in a rank as long as this removes a crossing."""
     ranks = [list(rank) for rank in ranks]
     for c, rank in enumerate(ranks):
         at = {p: i for side in (c - 1, c + 1) if 0 <= side < len(ranks)
@@ -180,27 +181,28 @@ def crossings(ranks: list[list[Place]], sources: Neighbors) -> int:
     return total
 
 
-# --- Where everything in a rank stands across the flow --------------------------------------------
+# --- The positions across the flow ----------------------------------------------------------------
 
 _ROUNDS = 24
 _BETWEEN_EDGES = 14.0
-_STRAIGHT = 12.0  # how much more a passing edge wants to be straight than a card to be centered
-_LEAF = 0.1  # how much less an input stands in the way, and pulls, than what is computed
+_STRAIGHT = 12.0  # weight of a straight edge relative to a centered card
+_LEAF = 0.1  # weight of an input relative to a computed node
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a rank's places need: the size of each node's card, and the distance beside a card."""
+    """The sizes that determine a rank's positions: those of the cards, and the distance between
+    cards."""
 
     sizes: Sequence[float]
     beside: float
 
     def size(self, place: Place) -> float:
-        """Return how much of its rank a place takes; an edge that passes takes nothing."""
+        """Return how much of its rank a place needs. An edge that passes needs nothing."""
         return self.sizes[place] if isinstance(place, int) else 0.0
 
     def distances(self, rank: Sequence[Place]) -> list[float]:
-        """Return how far each place is from the one before it at least; 0 for the first."""
+        """Return the minimum distance of each place from the previous one, with 0 for the first."""
         distances = [0.0]
         for one, other in pairwise(rank):
             cards = isinstance(one, int) or isinstance(other, int)
@@ -210,7 +212,7 @@ class Room:
 
 
 def across(layers: Layers, room: Room) -> dict[Place, float]:
-    """Return the middle of every place, the drawing beginning at 0."""
+    """Return the middle of every place. The drawing begins at 0."""
     middle = _stacked(layers, room)
     leaves = _leaves(layers)
     near = _near(layers, leaves)
@@ -234,13 +236,13 @@ def _leaves(layers: Layers) -> set[Place]:
 
 
 def _passages(layers: Layers) -> list[list[Place]]:
-    """Return the places that each long edge passes, short ones first."""
+    """Return the places that each long edge passes, starting with short edges."""
     routes = sorted(layers.routes, key=len)
     return [route[1:-1] for route in routes if len(route) > 2]
 
 
 def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
-    """Return the chains of computed nodes, each feeding only the next and fed by no other."""
+    """Return the chains of computed nodes in which each node feeds only the next one."""
     computed = [(a, b) for a, b in layers.links if a not in leaves]
     uses, fed = Counter(a for a, _ in computed), Counter(b for _, b in computed)
     runs: dict[Place, list[Place]] = {}
@@ -254,7 +256,7 @@ def _runs(layers: Layers, leaves: set[Place]) -> list[list[Place]]:
 def _straighten(
     places: Sequence[Place], layers: Layers, middle: dict[Place, float], room: Room
 ) -> None:
-    """Put places of adjacent ranks in one line, as near to their mean as their neighbors allow."""
+    """Align places of adjacent ranks, as close to their mean as their neighbors allow."""
     least, most = float("-inf"), float("inf")
     for place in places:
         rank = layers.ranks[layers.rank_of[place]]
@@ -294,9 +296,10 @@ def _wanted(near: Sequence[tuple[Place, float]], middle: dict[Place, float]) -> 
 def _fitted(
     wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
 ) -> list[float]:
-    """Return the positions nearest to the wanted ones that keep the distances (least squares).
+    """Return the positions closest to the wanted ones that keep the distances (least squares).
 
-    Less the distances this is isotonic regression, which pooling adjacent violators solves.
+    After subtracting the distances, this is isotonic regression, which pooling adjacent violators
+    solves.
     """
     offsets = list(accumulate(distances))
     pools: list[tuple[float, float, int]] = []
@@ -311,18 +314,19 @@ def _fitted(
     return [level + offset for level, offset in zip(levels, offsets, strict=True)]
 
 
-# --- The ways of the edges ------------------------------------------------------------------------
+# --- The paths of the edges -----------------------------------------------------------------------
 
-LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the least width
+LABEL_WIDTH, LABEL_HEIGHT = 40.0, 17.0  # the minimum width
 ARROW = 10.0
 
 
 @dataclass(frozen=True)
 class Curve:
-    """An edge: cubic Bézier pieces, each from the end of the one before, arrow and label.
+    """An edge: cubic Bézier pieces, each starting at the end of the previous one, arrow and label.
 
-    ``points[0]`` is the start; each following three are two control points and an end. ``arrow``
-    is a triangle, its tip first; ``label`` the label's middle.
+    ``points[0]`` is the start. Each group of three further points consists of two control points
+    and an end. ``arrow`` is a triangle that starts with its tip, and ``label`` is the middle of the
+    label.
     """
 
     points: tuple[Point, ...]
@@ -332,9 +336,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the places are: each rank's two ends along the flow, each place's middle across it.
+    """The positions of the places: the two ends of each rank along the flow, and the middles across
+    it.
 
-    ``sizes`` are the cards', along and across.
+    ``sizes`` are the sizes of the cards along and across the flow.
     """
 
     flow: Flow
@@ -344,9 +349,9 @@ class Placement:
 
 
 def curved(layers: Layers, placed: Placement, labels: Sequence[float]) -> list[Curve]:
-    """Draw every edge from its source's end to its target's begin, around what is between.
+    """Draw every edge from the end of its source to the beginning of its target, around obstacles.
 
-    ``labels`` are the widths of the edges' labels.
+    ``labels`` contains the widths of the edges' labels.
     """
     arriving = _ports(layers, placed, end=-1, part=placed.flow.ports)
     leaving = _ports(layers, placed, end=0, part=placed.flow.ports / 2)
@@ -367,7 +372,7 @@ def _shifts(route: Sequence[Place], first: float, last: float) -> list[tuple[Pla
 
 
 def _ends(place: Place, rank: int, placed: Placement) -> Point:
-    """Return where a place begins and ends along the flow; an edge passes its whole rank."""
+    """Return where a place begins and ends along the flow. An edge takes its whole rank."""
     begin, end = placed.spans[rank]
     if isinstance(place, tuple):
         return begin, end
@@ -376,7 +381,7 @@ def _ends(place: Place, rank: int, placed: Placement) -> Point:
 
 
 def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
-    """Spread the edges at one end of each node over its side, in the order in which they come."""
+    """Spread the edges at one end of each node over its side, in their order."""
     following = -2 if end else 1
     at: dict[int, list[int]] = {}
     for edge, route in enumerate(layers.routes):
@@ -410,7 +415,7 @@ def _drawn(point: Point, flow: Flow) -> Point:
 
 
 def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
-    """Move labels that would cover each other apart, downwards."""
+    """Move overlapping labels apart, downward."""
     moved = list(curves)
     placed: list[tuple[float, float, float]] = []
     for edge in sorted(range(len(curves)), key=lambda edge: curves[edge].label[::-1]):
@@ -426,14 +431,15 @@ def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
 
 # --- The drawing ----------------------------------------------------------------------------------
 
-# Pixels. A character of the widest font that may stand in for ours is 0.61 of its size wide.
+# Pixels. In the widest possible substitute font, a character is 0.61 of its size wide.
 TITLE, LINE = 13.0, 12.0
 NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 67.0
 BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 12.0, 16.0, 12.0
-MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps stand below the texts, beside each other
+MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps are below the texts, next to each other
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
-# A rank is some 170 pixels wide: of more than these, a page of 1000 pixels shows no legible text.
+# A rank is about 170 pixels wide. With more ranks than this, text on a page of 1000 pixels is too
+# small.
 _MOST_COLUMNS = 9
 
 
@@ -449,10 +455,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes[i]`` and ``badges[i]`` belong to node ``i``, ``curves[j]`` to edge ``j``.
+    """``boxes[i]`` and ``badges[i]`` belong to node ``i``, and ``curves[j]`` to edge ``j``.
 
-    ``reading`` lists the nodes in the order in which the drawing is read, which is topological.
-    ``downward`` says that it runs from top to bottom.
+    ``reading`` contains the nodes in reading order, which is topological. ``downward`` says that
+    the drawing runs from top to bottom.
     """
 
     width: float
@@ -479,15 +485,15 @@ class Sizes(NamedTuple):
 
 
 def text_width(text: str, size: float = LINE) -> float:
-    """Estimate a text's width in pixels, rather too wide than too narrow."""
+    """Estimate the width of a text in pixels, rather too large than too small."""
     return len(text) * size * _WIDTH_OF_LETTER
 
 
 def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
-    """Lay a trace out, from left to right or, if it is deep, from top to bottom.
+    """Lay out a trace from left to right or, if it is deep, from top to bottom.
 
-    ``sizes`` are what cards and labels get; by default what their texts need. Deterministic; some
-    ten milliseconds at 60 nodes.
+    ``sizes`` are the sizes of cards and labels; by default, those that their texts need. The layout
+    is deterministic and takes about ten milliseconds for 60 nodes.
     """
     cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
@@ -503,7 +509,7 @@ def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
 
 
 def needed(words: Script) -> Sizes:
-    """Return the sizes that the texts of cards and of the edges' labels need."""
+    """Return the sizes that the texts of cards and labels need."""
     cards = tuple(card_size(words, card) for card in words.cards)
     return Sizes(cards, tuple(text_width(words.fill(text)) for text in words.factors))
 
@@ -534,7 +540,7 @@ def _placed(
 def _spans(
     layers: Layers, flow: Flow, cards: Sequence[float], labels: Sequence[float]
 ) -> list[Point]:
-    """Return begin and end of every rank along the flow; gaps are as long as labels need."""
+    """Return beginning and end of every rank along the flow. Gaps leave room for labels."""
     longest = [0.0] * len(layers.ranks)
     for route, label in zip(layers.routes, labels, strict=True):
         rank = layers.rank_of[route[-1]]
@@ -575,18 +581,18 @@ def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
 # --- A tall drawing on a page ---------------------------------------------------------------------
 
 BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
-TURN, TURN_SIZE = "continued →", 9.0  # at the foot of a column; pixels of its text
-TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its place, from the foot and from the next column
+TURN, TURN_SIZE = "continued →", 9.0  # at the foot of a column; the size of its text in pixels
+TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its position, from the foot and from the next column
 RULE_TOP = 8.0  # from the head of the columns to the line between them
-WIDEST = 1200.0  # what a page shows without shrinking the text
-_TALL, _COLUMN = 1400.0, 1000.0  # a drawing taller than this is cut; a column's height
+WIDEST = 1200.0  # the width that a page shows without shrinking the text
+_TALL, _COLUMN = 1400.0, 1000.0  # a taller drawing is cut; the height of a column
 _RISE, _FALL = 13.0, 6.0  # a card with its badge and arrowhead above it, and the card behind it
 _HALF_LABEL = 9.0
 
 
 @dataclass(frozen=True)
 class Column:
-    """The part of a drawing that stands in one column."""
+    """The part of a drawing in one column."""
 
     left: float
     top: float
@@ -604,11 +610,11 @@ class Column:
         return self.bottom - self.top
 
     def holds(self, box: Box) -> bool:
-        """Whether a card stands in it."""
+        """Whether it contains a card."""
         return self.top <= box.y < self.bottom
 
     def labels(self, curve: Curve) -> bool:
-        """Whether an edge's label stands in it."""
+        """Whether it contains the label of an edge."""
         return self.top <= curve.label[1] < self.bottom
 
     def meets(self, curve: Curve) -> bool:
@@ -625,7 +631,7 @@ class Sheet:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns, from left to right: as many as the height asks for and the width allows."""
+        """The columns, from left to right: as many as the height requires and the width allows."""
         drawn = self.drawn
         tall = drawn.downward and drawn.height > _TALL
         asked = math.ceil(drawn.height / _COLUMN) if tall else 1
@@ -637,7 +643,7 @@ class Sheet:
 
     @property
     def placed(self) -> Iterator[tuple[float, Column]]:
-        """Each column, and where its left side stands."""
+        """Each column, and the position of its left side."""
         left = 0.0
         for column in self.columns:
             yield left, column
@@ -645,7 +651,7 @@ class Sheet:
 
     @property
     def turns(self) -> list[float]:
-        """Where the middle between a column and the next one stands."""
+        """The position of the middle between a column and the next one."""
         return [left - BETWEEN / 2 for left, _ in self.placed][1:]
 
     @property
@@ -655,7 +661,7 @@ class Sheet:
 
     @property
     def height(self) -> float:
-        """The height of the longest column, and of what stands below several."""
+        """The height of the longest column, and of the parts below several columns."""
         foot = FOOT if len(self.columns) > 1 else 0.0
         return max(column.height for column in self.columns) + foot
 
@@ -664,11 +670,11 @@ def _together(columns: Sequence[Column]) -> float:
     return sum(column.width for column in columns) + BETWEEN * (len(columns) - 1)
 
 
-Part = tuple[float, float]  # from where to where a column reaches
+Part = tuple[float, float]  # the range of a column
 
 
 def _parts(drawn: Layout, count: int) -> list[Part]:
-    """Cut the drawing into at most ``count`` parts, about equally long."""
+    """Cut the drawing into at most ``count`` parts of about equal length."""
     cuts, height = _cuts(drawn), drawn.height / count
     while len(found := list(_filled(cuts, height))) > count:
         height *= 1.02
@@ -676,7 +682,7 @@ def _parts(drawn: Layout, count: int) -> list[Part]:
 
 
 def _cuts(drawn: Layout) -> list[float]:
-    """Return where the drawing can be cut without cutting a card or a label, and its end."""
+    """Return the places where a cut hits no card and no label, and the end of the drawing."""
     taken = [(box.y - _RISE, box.y + box.height + _FALL) for box in drawn.boxes]
     taken += [(c.label[1] - _HALF_LABEL, c.label[1] + _HALF_LABEL) for c in drawn.curves]
     cuts, reached = [], 0.0
@@ -688,7 +694,7 @@ def _cuts(drawn: Layout) -> list[float]:
 
 
 def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
-    """Fill parts with what is between two cuts, none longer than ``height`` if it can be."""
+    """Fill parts with the pieces between two cuts, up to ``height`` if possible."""
     top = last = 0.0
     for cut in cuts:
         if cut - top > height and last > top:
@@ -699,7 +705,7 @@ def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
 
 
 def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
-    """Return a part as wide as what is in it: cards, badges, labels and passing edges."""
+    """Return a part that is as wide as its contents: cards, badges, labels and passing edges."""
     cards = [box for box in drawn.boxes if top <= box.y < bottom]
     badges = [box for box in drawn.badges if top <= box.y < bottom]
     ends = [end for box in (*cards, *badges) for end in (box.x, box.x + box.width + _FALL)]
@@ -710,19 +716,20 @@ def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
     return Column(max(0.0, min(ends) - MARGIN), top, min(drawn.width, max(ends) + MARGIN), bottom)
 
 
-# --- What stands where on a card ------------------------------------------------------------------
+# --- The positions on a card ----------------------------------------------------------------------
 
-BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from a card's top
+BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from the top of a card
 BADGE_BASELINE, ROUNDEST = 12.2, 31.0
 PARTIAL = 8.0  # from the sign ∂ to its heat map
-GAUGE_RISE = 5.5  # of the gradient's bar, from a card's lower rim
-UNLIKE, UNLIKE_SIZE = 8.0, 13.0  # the radius of the sign at what differs, and the size of its ≠
-_ASIDE = 8.0  # of a factor's ground, more than its text is wide (widget.js: ASIDE)
-_BEHIND = 4.0  # how far the card behind a folded one looks out
+GAUGE_RISE = 5.5  # of the gradient's bar, from the lower rim of a card
+# the radius of the sign that marks a difference, and the size of its ≠
+UNLIKE, UNLIKE_SIZE = 8.0, 13.0
+_ASIDE = 8.0  # the margin of a factor's background around its text (widget.js: ASIDE)
+_BEHIND = 4.0  # how far the card behind a folded card is visible
 
 
 def radius(box: Box, card: Card) -> float:
-    """Return how round a card's corners are: an input is a pill."""
+    """Return the radius of a card's corners. An input is a pill."""
     return min(box.height / 2, ROUNDEST) if card.kind == "input" else 8
 
 
@@ -738,17 +745,17 @@ def label_box(curve: Curve, text: str) -> Box:
 
 
 def unlike_card(box: Box) -> Point:
-    """Return where a card bears the sign that it differs: at its upper left corner."""
+    """Return the position of the difference sign on a card: at its upper left corner."""
     return box.x + 4, box.y + 4
 
 
 def unlike_label(box: Box) -> Point:
-    """Return where a factor bears the sign that it differs: above it."""
+    """Return the position of the difference sign at a factor: above it."""
     return box.x + box.width / 2, box.y - UNLIKE + 1
 
 
 def gauge_ends(box: Box, card: Card) -> tuple[float, float]:
-    """Return where a full bar begins and ends; it keeps clear of the round corners."""
+    """Return where a full bar begins and ends, away from the round corners."""
     clear = 0.62 * radius(box, card) if card.kind == "input" else 8
     return box.x + clear, box.x + box.width - clear
 

@@ -14,7 +14,7 @@ from autograd_course.visualize.kit.formatting import Summary, number
 # throws them away. Zero and nan or infinity are distinguished from both.
 
 VANISHING, EXPLODING = 1e-6, 1e4
-_LEAST, _MOST = 1e-8, 1e2  # drawn from nothing to full length, logarithmically
+_LEAST, _MOST = 1e-8, 1e2  # drawn with a length from zero to full, on a logarithmic scale
 _THIN, _THICK = 1.0, 4.0  # pixels of an edge
 LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
@@ -35,17 +35,17 @@ def length(written: str) -> float:
 
 
 def look(written: str) -> str:
-    """Return the name of a mark's look."""
+    """Return the name of a mark's style."""
     return LOOKS[written[0]]
 
 
 def thickness(written: str) -> float:
-    """Return how thick an edge with this mark is drawn, in pixels."""
+    """Return the width of an edge with this mark, in pixels."""
     return round(_THIN + (_THICK - _THIN) * length(written), 2)
 
 
 def flag(gradient: Summary | None, unit: float) -> str:
-    """Return a warning about the norm of a gradient in a word or two, or ``""``."""
+    """Return a warning about the norm of a gradient in one or two words, or ``""``."""
     if not isinstance(gradient, Reading):
         return ""
     if gradient.sign == "!":
@@ -79,11 +79,11 @@ def size(gradient: Summary | None, unit: float) -> str:
 
 LEVELS = 6
 _UP, _DOWN = "abcdef", "ABCDEF"
-CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8  # pixels a cell; small ones in maps of more columns
+CELL, SMALL_CELL, _WIDE = 7.0, 5.0, 8  # pixels of a cell; smaller in maps with more columns
 
 
 def coded(heat: Heat) -> str:
-    """Write a heat map's levels, row by row."""
+    """Write the levels of a heat map, row by row."""
     largest = max((abs(cell) for cell in heat.cells if math.isfinite(cell)), default=0.0)
     return "".join(_letter(cell, largest) for cell in heat.cells)
 
@@ -93,7 +93,7 @@ def _letter(cell: float, largest: float) -> str:
         return "!"
     if cell == 0 or largest == 0:
         return "."
-    # A hair less than the quotient: the last digits of two machines' results differ.
+    # Slightly less than the quotient, because the last digits differ between machines.
     level = max(1, math.ceil(LEVELS * abs(cell) / largest - 1e-6))
     return (_UP if cell > 0 else _DOWN)[level - 1]
 

@@ -60,10 +60,10 @@ from autograd_course.visualize.kit.inputs import (
 
 
 class ForwardValues(DispatchMode):
-    """Notes every differentiable tensor that an operation reads, by the node that made it.
+    """Records every differentiable tensor that an operation reads, by the node that created it.
 
-    A tensor between two nodes is read by the second one's forward, whoever wrote that; at this
-    moment it still has the value that the graph means, whatever is done in place later. ``born``
+    The forward of the second node reads the tensor between two nodes. At this moment, the tensor
+    still has the value that belongs to the graph, even if it is changed in place later. ``born``
     tells which of autograd's numbers was next when a storage was filled (:func:`saved_tensors`).
     """
 
@@ -93,7 +93,7 @@ class ForwardValues(DispatchMode):
             self._tensors[node, tensor.output_nr] = tensor
 
     def hooks(self) -> dict[GraphNode, tuple[str, ...]]:
-        """Name the tensor hooks that were registered, by node; the tensors are let go."""
+        """List the registered tensor hooks by node, and release the tensors."""
         found: dict[GraphNode, tuple[str, ...]] = {}
         for (node, _), tensor in self._tensors.items():
             found[node] = found.get(node, ()) + tensor_hooks(tensor)
@@ -108,13 +108,13 @@ def tensor_hooks(tensor: Tensor) -> tuple[str, ...]:
 
 
 def address(tensor: Tensor) -> int:
-    """Return where a tensor's storage lies, 0 for one without any."""
+    """Return the address of a tensor's storage, or 0 if it has none."""
     return tensor.untyped_storage().data_ptr() if tensor.layout == torch.strided else 0
 
 
-# --- Backward: gradients, as they pass from node to node ------------------------------------------
+# --- Backward: gradients between nodes ------------------------------------------------------------
 
-# Operations that treat every element by itself; for these gradient / grad_output is a derivative.
+# Elementwise operations, for which gradient / grad_output is a derivative.
 ELEMENTWISE = frozenset(
     {"Abs", "Acos", "Add", "Asin", "Atan", "Celu", "Clamp", "ClampMax", "ClampMin", "Clone", "Cos"}
     | {"Cosh", "Div", "Elu", "Erf", "Erfc", "Exp", "Expm1", "Gelu", "Hardswish", "Hardtanh"}
@@ -125,10 +125,10 @@ ELEMENTWISE = frozenset(
 
 
 class BackwardGradients:
-    """Notes, by hooks on every node, what each receives and sends, and who comes when.
+    """Records what each node receives and sends, and in which order, with hooks on every node.
 
-    ``before`` has an entry where what a node receives is not what its consumers sent: a hook came
-    between. PyTorch lists no node's hooks; this finds all that change something.
+    ``before`` has an entry if a node receives something else than its consumers sent, because of a
+    hook. PyTorch does not list a node's hooks. This finds those that change something.
     """
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class BackwardGradients:
 
     @contextmanager
     def watching(self, nodes: Sequence[GraphNode]) -> Iterator[None]:
-        """Hook all nodes inside a ``with`` block, and unhook them after."""
+        """Hook all nodes inside a ``with`` block, and remove the hooks afterwards."""
         handles = []
         for node in (node for node in nodes if not is_leaf(node)):
             handles.append(node.register_prehook(partial(self._receive, node)))
@@ -156,13 +156,13 @@ class BackwardGradients:
 
     @torch.no_grad()
     def add(self, node: GraphNode, output: int, gradient: Tensor | None) -> None:
-        """Add up what is on its way to an output of a node."""
+        """Add up the gradients on their way to an output of a node."""
         if gradient is not None:
             there = self._waiting.setdefault(node, {})
             there[output] = there[output] + gradient if output in there else gradient
 
     def arrive(self, node: GraphNode, gradients: Sequence[Tensor | None]) -> None:
-        """Compare what has come to a node with what was sent to it."""
+        """Compare the gradient that a node received with what was sent to it."""
         sent = self._waiting.pop(node, {})
         pairs = [(sent.get(output), gradient) for output, gradient in enumerate(gradients)]
         if any(changed(was, now) for was, now in pairs):
@@ -171,7 +171,7 @@ class BackwardGradients:
             )
 
     def _receive(self, node: GraphNode, grad_outputs: Sequence[Tensor | None]) -> None:
-        # Copied before backward runs: it might change them in place.
+        # Copied before backward runs, because backward might change them in place.
         self.running = node
         self._arrived = [None if g is None else g.detach().clone() for g in grad_outputs]
         self.received[node] = summaries(grad_outputs)
@@ -187,7 +187,7 @@ class BackwardGradients:
 
 @torch.no_grad()
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
-    """Tell two gradients apart, but for what another order of a sum can do."""
+    """Tell whether two gradients differ by more than the order of a sum explains."""
     if was is None or now is None:
         return was is not now and was is not None
     if was.layout != now.layout or was.shape != now.shape:
@@ -201,7 +201,7 @@ def changed(was: Tensor | None, now: Tensor | None) -> bool:
 
 
 def summaries(tensors: Sequence[Tensor | None]) -> Summaries:
-    """Summarize each tensor; what is undefined stays ``None``."""
+    """Summarize each tensor; undefined ones stay ``None``."""
     return tuple(None if tensor is None else Reading.of(tensor) for tensor in tensors)
 
 
@@ -209,7 +209,7 @@ def summaries(tensors: Sequence[Tensor | None]) -> Summaries:
 def local_factor(
     node: GraphNode, sent: Tensor | None, received: Sequence[Tensor | None]
 ) -> Summary | None:
-    """Return ``sent / received`` where that is the node's local derivative, else ``None``."""
+    """Return ``sent / received`` if this is the node's local derivative, else ``None``."""
     if sent is None or len(received) != 1 or (grad_output := received[0]) is None:
         return None
     single = sent.numel() == grad_output.numel() == 1
@@ -221,7 +221,7 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Tell whether every element can be divided by."""
+    """Tell whether division by every element is possible."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
@@ -234,7 +234,7 @@ def _divides(gradient: Tensor) -> bool:
 
 @dataclass
 class ModuleCall:
-    """One call of a module: nodes numbered from ``begin`` to before ``end`` are its own."""
+    """A call of a module. Its nodes have the numbers from ``begin`` to before ``end``."""
 
     path: str
     kind: str
@@ -244,7 +244,7 @@ class ModuleCall:
 
 
 class ModuleCalls:
-    """Notes every call of a module inside a ``with`` block; ``paths`` names modules by ``id``."""
+    """Records every module call inside a ``with`` block; ``paths`` maps ids to module names."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         self.made: list[ModuleCall] = []
@@ -253,7 +253,7 @@ class ModuleCalls:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hook all modules for the duration of a ``with`` block."""
+        """Hook all modules during a ``with`` block."""
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -282,12 +282,12 @@ def _next_number() -> int:
 
 
 def innermost(calls: Sequence[ModuleCall], number: int) -> int | None:
-    """Return the innermost call that made the node of this number; calls stand as they began."""
+    """Return the innermost call that created the node with this number."""
     return max((i for i, c in enumerate(calls) if c.begin <= number < c.end), default=None)
 
 
 def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """Name the modules that ``fn`` is, reaches by itself, or gets as an argument."""
+    """Name the modules that ``fn`` is, contains, or gets as an argument."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner}
     if inspect.isfunction(fn):
@@ -297,7 +297,7 @@ def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
 
 
 def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
-    """Name every module inside some roots by its path, by ``id``."""
+    """Name every module inside some roots by its path, with its ``id`` as key."""
     paths: dict[int, str] = {}
     for name, root in roots.items():
         for path, module in root.named_modules():
@@ -306,19 +306,19 @@ def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
     return paths
 
 
-# --- What a custom Function's ctx keeps, and its source -------------------------------------------
+# --- The contents of a custom Function's ctx, and its source --------------------------------------
 
-_LONGEST = 60  # characters of an attribute that is no tensor
-_MOST_LINES = 60  # of a source
-# Finding a source takes longer than all else of a trace, and a sweep traces a hundred times.
+_LONGEST = 60  # characters of an attribute that is not a tensor
+_MOST_LINES = 60  # characters of a source
+# Finding a source is the slowest part of a trace, and a sweep traces a hundred times.
 _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 
 
 def saved_tensors(node: GraphNode, born: Mapping[int, int]) -> tuple[Saved, ...]:
-    """Return what a custom Function gave to ``save_for_backward``, and what each is.
+    """Return what a custom Function passed to ``save_for_backward``, with a description of each.
 
-    ``born`` tells for each storage, by address, which number was next when it was filled: what
-    existed before the Function's node was given to it, what came after was computed inside.
+    For each storage, by address, ``born`` tells which node number was next when it was filled.
+    Storages from before the Function's node are its inputs, and later ones were computed inside.
     """
     if not is_custom(node):
         return ()
@@ -344,7 +344,7 @@ def _role(node: GraphNode, tensor: Tensor, born: Mapping[int, int]) -> tuple[Rol
 
 
 def attributes(node: GraphNode) -> tuple[tuple[str, str], ...]:
-    """Return what a custom Function put on its ctx by hand, as text."""
+    """Return the attributes that a custom Function put on its ctx, as text."""
     if not is_custom(node):
         return ()
     return tuple((name, _written(value)) for name, value in vars(node).items())
@@ -358,7 +358,7 @@ def _written(value: Any) -> str:
 
 
 def source_of(node: GraphNode) -> Source | None:
-    """Return the source of a custom Function's ``forward`` and ``backward``, where it is known."""
+    """Return the source of a custom Function's ``forward`` and ``backward``, if it is known."""
     if not is_custom(node):
         return None
     function = node._forward_cls
@@ -380,7 +380,7 @@ def _text(function: type, name: str) -> str:
     return "\n".join(lines[:_MOST_LINES] + more)
 
 
-# --- From what was caught to a trace --------------------------------------------------------------
+# --- From the records to a trace ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -402,10 +402,10 @@ class Passes:
 
 @dataclass(frozen=True)
 class Names:
-    """What is called how: the traced function, and tensors by ``id``.
+    """The names: of the traced function, and of tensors by ``id``.
 
-    ``given`` are the arguments' names. ``whole`` tells that a module is traced, and not a function
-    that calls some.
+    ``given`` contains the names of the arguments. ``whole`` tells that a module is traced, and not
+    a function that calls modules.
     """
 
     title: str
@@ -415,7 +415,7 @@ class Names:
 
 
 def assemble(passes: Passes, names: Names) -> Trace:
-    """Build the trace, with chains that only reshape folded, and grouped by module."""
+    """Build the trace, fold chains of reshaping nodes, and group nodes by module."""
     ids = {node: index for index, node in enumerate(passes.nodes)}
     called = unique([*(_name(node, passes, names.tensors) for node in ids), *_output_names(passes)])
     inner = [_node(node, index, called[index], passes) for node, index in ids.items()]
@@ -436,7 +436,7 @@ def assemble(passes: Passes, names: Names) -> Trace:
         backward=_order(ids, rim, passes),
         summed=summed,
         groups=tuple(Group(call.path, call.kind, call.parent) for call in passes.calls),
-        unit=math.hypot(*(seed.norm for seed in passes.seeds)) or 1.0,  # 0 of empty outputs
+        unit=math.hypot(*(seed.norm for seed in passes.seeds)) or 1.0,  # 0 for empty outputs
     )
     return regrouped(fold(trace), names.given, names.whole)
 
@@ -497,7 +497,7 @@ def _edges(node: GraphNode, ids: Mapping[Any, int], passes: Passes) -> list[Edge
 
 
 def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) -> tuple[int, ...]:
-    """Return the engine's order; a leaf comes when the last of its consumers has sent."""
+    """Return the engine's order. A leaf follows the last consumer that sent its gradient."""
     waiting: dict[GraphNode, int] = dict.fromkeys(passes.leaves, 0)
     for node in ids:
         for _, source, _ in producers(node):
@@ -565,7 +565,7 @@ def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tupl
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Trace under grad mode, whatever the caller's, and give the random state back."""
+    """Trace under grad mode, whatever the caller's mode is, and restore the random state."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype = torch.get_default_dtype()
     try:
@@ -638,9 +638,9 @@ def _collected(
     leaves: Mapping[Any, Tensor],
     gradients: BackwardGradients,
 ) -> dict[Any, Tensor | None]:
-    """Return the gradient of each leaf; it arrives there, after all that backward has passed."""
+    """Return the gradient of each leaf, where it arrives at the end of backward."""
     try:
-        # Not .backward(): that would write into the .grad of tensors that fn reaches by itself.
+        # Not .backward(), which would write to the .grad of other tensors that fn can reach.
         found = run_backward(outputs, seeds, list(leaves.values()), retain_graph=True)
     except Exception as error:
         where = "backward" if gradients.running is None else operation(gradients.running)

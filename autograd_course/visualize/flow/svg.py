@@ -1,4 +1,4 @@
-"""The picture as SVG: what the widget animates, and a file of its own."""
+"""The picture as SVG, for the animation in the widget and as a separate file."""
 
 from collections.abc import Sequence
 from html import escape
@@ -33,7 +33,7 @@ from autograd_course.visualize.flow.marks import cell_size, cells, length, look,
 
 
 def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
-    """Return one card; a ``still`` one has its heat maps' cells, and cannot be pressed."""
+    """Return one card. A ``still`` card contains its heat maps' cells and cannot be clicked."""
     card, box = words.cards[node], drawn.boxes[node]
     spoken = f"{card.label}: value {card.value}, gradient {card.gradient}"
     middle = box.x + box.width / 2
@@ -55,7 +55,7 @@ def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
 
 
 def _gauge(box: Box, card: Card, words: Script) -> str:
-    """Return the bar along a card's lower rim, which is as long as the gradient is large."""
+    """Return the bar along the lower rim of a card, whose length shows the size of the gradient."""
     (begin, end), mark = gauge_ends(box, card), words.fill(card.mark)
     y = box.y + box.height - GAUGE_RISE
     return (
@@ -66,7 +66,7 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
 
 
 def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
-    """Return the heat maps; the widget fills its own, which saves sending every cell."""
+    """Return the heat maps. The widget fills its own, which saves sending every cell."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
@@ -83,7 +83,7 @@ def _partial(m: Map, x: float, y: float) -> str:
 
 
 def _cells(code: str, columns: int) -> str:
-    """Return one path for each level, the dashes of negative cells, and the rim of all."""
+    """Return a path for each level, the dashes of negative cells, and the rim around all cells."""
     side, levels, dashes = cell_size(columns), dict[tuple[str, float], str](), ""
     for x, y, letter in cells(code, columns, 0, 0):
         level = shade(letter)
@@ -122,17 +122,17 @@ HERE = Path(__file__).parent
 def live_svg(words: Script, drawn: Layout) -> str:
     """Return the picture as SVG with classes, for the style sheet ``picture.css``.
 
-    Each element that shows a number keeps its template in ``data-text``; cards carry
-    ``data-node`` and edges ``data-edge``.
+    Each element that shows a number keeps its template in ``data-text``. Cards have ``data-node``,
+    and edges have ``data-edge``.
     """
     whole = Column(0.0, 0.0, drawn.width, drawn.height)
     return _document(words, whole.width, whole.height, _column(words, drawn, whole, still=False))
 
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
-    """Return the picture as an SVG file that needs nothing else; ``account`` is its description.
+    """Return the picture as a self-contained SVG file; ``account`` is its description.
 
-    A tall one stands in columns, as the PNG does.
+    A tall one is drawn in columns, like the PNG.
     """
     sheet, style = Sheet(drawn), (HERE / "picture.css").read_text(encoding="utf-8")
     ground = f'<rect class="agf-ground" width="{sheet.width:g}" height="{sheet.height:g}"/>'
@@ -155,7 +155,7 @@ def _document(words: Script, width: float, height: float, content: str) -> str:
 
 
 def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
-    """Return what a column shows; ``still`` is the picture in a file, where nothing is pressed."""
+    """Return the contents of a column; ``still`` is for a file, in which nothing can be clicked."""
     curves = list(enumerate(drawn.curves))
     edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
     here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]
@@ -165,14 +165,14 @@ def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
 
 
 def _window(left: float, column: Column, shown: str) -> str:
-    """Return a part of the drawing at the place of its column."""
+    """Return a part of the drawing at the position of its column."""
     size = f'width="{column.width:g}" height="{column.height:g}"'
     part = f"{column.left:g} {column.top:g} {column.width:g} {column.height:g}"
     return f'<svg x="{left:g}" {size} viewBox="{part}">{shown}</svg>'
 
 
 def _turn(x: float, height: float) -> str:
-    """Lead from the foot of one column to the head of the next."""
+    """Draw a line from the foot of one column to the head of the next."""
     at = x - BETWEEN / 2 - TURN_ASIDE
     return (
         f'<path class="agf-rim" d="M{x:g} {RULE_TOP:g}V{height - FOOT:g}"/>'

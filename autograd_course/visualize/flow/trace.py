@@ -11,7 +11,7 @@ from torch import Tensor
 
 from autograd_course.visualize.kit.formatting import Summary, number
 
-# --- What is remembered of one tensor -------------------------------------------------------------
+# --- The summary of one tensor --------------------------------------------------------------------
 
 Sign = Literal["+", "-", "±", "0", "!"]
 _FEWEST, _MOST = 4, 64  # elements that are shown as a heat map

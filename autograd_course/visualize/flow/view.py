@@ -1,4 +1,4 @@
-"""What is shown of a function: its trace, its open modules, and the frames of its sliders."""
+"""The content of a flow: its trace, its open modules, and the frames of its sliders."""
 
 import io
 import warnings
@@ -102,15 +102,15 @@ class Picture:
         return self.png
 
 
-# --- What happens as an input moves ---------------------------------------------------------------
+# --- The effect of moving an input ----------------------------------------------------------------
 
 Range = tuple[float, float]
 Frame = Sequence[str] | None
 Fold = Callable[[Trace], Trace]
 HALF = 30  # positions of a slider on each side of the middle
 _LEAST_REACH = 3.0
-_MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these, sliders are made only if asked for
-_MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps; those around each text
+_MOST_SLIDERS, _MOST_NODES = 3, 24  # with more of these, there are sliders only on request
+_MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps, and the overhead of each text
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Experiment:
         """Trace the function with the named inputs at other values."""
         moved = {id(x): at[n] for n, x in self._named() if n in at}
         inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
-        # Where one tensor was given twice, one tensor is given again.
+        # If one tensor was passed twice, one tensor is passed again.
         again = {id(old): new for old, new in zip(self.inputs, inputs, strict=True)}
         inputs = [again[id(old)] for old in self.inputs]
         return trace_gradient_flow(self.fn, *inputs, names=self.names)
@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values and the given one; the present one is mostly among them."""
+        """Return round values and the given one, which usually include the current one."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
@@ -231,7 +231,7 @@ def _at(tensor: Tensor, value: float) -> Tensor:
     return torch.full_like(tensor.detach(), value).requires_grad_(tensor.requires_grad)
 
 
-# --- What is shown of a function ------------------------------------------------------------------
+# --- The content of a view ------------------------------------------------------------------------
 
 Sweep = Mapping[str, Range] | bool
 
@@ -248,7 +248,7 @@ class View:
 
     @cached_property
     def picture(self) -> Picture:
-        """The picture, modules folded."""
+        """The picture with folded modules."""
         return Picture(self.folded(self.trace), self.drawn)
 
     def folded(self, trace: Trace) -> Trace:
@@ -271,7 +271,7 @@ class View:
         return replace(self, opened=tuple(groups))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
-        """Return the view with room for other texts too, so that nothing moves when they appear."""
+        """Return the view with room for other texts, so that nothing moves when they appear."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property

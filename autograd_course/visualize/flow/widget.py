@@ -14,7 +14,7 @@ from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.inputs import whole_number
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
-# --- What one flow and several ones have in common ------------------------------------------------
+# --- What one flow and several flows share --------------------------------------------------------
 
 
 class FlowWidget(Live):

@@ -55,7 +55,7 @@ def build_view(
 
 
 def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
-    """Return the lines of the lower plot: slopes over x, broken where there is none.
+    """Return the lines of the lower plot: slopes over x, broken if there is none.
 
     ``chosen`` are single points: what backward says at a kink or a jump.
     """

@@ -39,7 +39,7 @@ class View:
 
     @property
     def short(self) -> str:
-        """The first matrix in a word or two: ``finite differences``, ``reference``."""
+        """The first matrix in one or two words: ``finite differences``, ``reference``."""
         return self.truth.partition(" of ")[0].partition(" by ")[0]
 
     @property

@@ -1,8 +1,8 @@
 """Hooks that watch a run and report to the ledger. They change nothing.
 
-:class:`SavedTensors` sees what each node saves, :class:`Applied` which custom Function saves it,
-:class:`Modules` in which module it runs, and :class:`Watch` which operations run and which tensors
-exist. :class:`Graph` sees which node of backward runs, and the attributes of its ctx.
+:class:`SavedTensors` sees what each node saves, :class:`Applied` sees which custom Function saves
+it, and :class:`Modules` sees in which module it runs. :class:`Watch` sees which operations run and
+which tensors exist. :class:`Graph` sees which node of backward runs, and the attributes of its ctx.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ _BEND = 0.02  # a change of the difference between neighbors that every sample i
 def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:
     """Return points of a curve through finite samples; ``None`` for y lifts the pen.
 
-    Neighbors that differ by more than ``jump`` stand on the two sides of a jump.
+    Neighbors that differ by more than ``jump`` are on the two sides of a jump.
     """
     points: list[tuple[float, float | None]] = []
     for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
@@ -228,7 +228,7 @@ def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Cu
 
 
 def _needed(i: int, ys: Sequence[float]) -> bool:
-    """Whether a sample is an end, stands at a corner, or is one of some where the line bends."""
+    """Whether a sample is at an end, at a corner, or where the line bends."""
     if i in (0, len(ys) - 1):
         return True
     before, y, after = ys[i - 1 : i + 2]

@@ -55,7 +55,7 @@ def test_a_warning_fails_where_it_is_asked_to() -> None:
     with pytest.raises(WrongGradientError, match="gradient-dtype") as raised:
         assert_gradients(Float32, X, warnings=True)
 
-    assert raised.value.__notes__ == ["With warnings=True, a warning fails as an error does."]
+    assert raised.value.__notes__ == ["With warnings=True, a warning also fails."]
 
 
 def test_what_cannot_be_examined_is_no_failure() -> None:

@@ -17,7 +17,7 @@ _GROUPS = 60  # of answers alike that are laid side by side, the most striking
 
 @dataclass(frozen=True)
 class Group:
-    """Students whose answers are alike, and two of the answers side by side."""
+    """Students with similar answers, and two of the answers side by side."""
 
     exercise: str
     students: list[str]

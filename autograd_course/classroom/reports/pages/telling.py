@@ -39,7 +39,7 @@ class Told:
 
 
 def told(score: Score) -> tuple[Told, ...]:
-    """Return what a learner is told of one answer, the message first."""
+    """Return what a learner sees about one answer, the message first."""
     if score.settlement and score.status in ("", "grader failed"):
         return ()
     if score.status == "grader failed":

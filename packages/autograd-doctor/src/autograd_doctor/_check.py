@@ -1,4 +1,4 @@
-"""One run of ``check``: load the target, diagnose it, and write the report."""
+"""A run of ``check``: load the target, diagnose it, and write the report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _require_rules(names: Collection[str]) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed the generators that the user's modules may use, also during import."""
+    """Seed the generators that the user's modules may use, including during import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)

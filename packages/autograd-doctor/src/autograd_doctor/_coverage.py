@@ -1,6 +1,7 @@
-"""What a diagnosis examined beyond the usual, and what it could not examine.
+"""What a diagnosis examined beyond the usual checks, and what it could not examine.
 
-A ✓ means that the gradients were compared with the truth. Where they were not, the report says why.
+A ✓ means that ``diagnose`` compared the gradients with expected ones. If it could not, the report
+says why.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
 from autograd_doctor.evidence import RANDOM, Evidence, Failure
 
-# Declared, these say that the gradient is another one, but not which.
+# If one of these is declared, the expected gradient is a different one, but we do not know which.
 LEAVES_VALUES_OPEN = (
     "gradient-mismatch",
     "extra-gradient",
     "undeclared-surrogate",
     "non-finite",
 )
-# Declared, these say that two results cannot be compared.
+# If one of these is declared, two results cannot be compared.
 PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored")
 
 
@@ -37,7 +38,7 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
-# What each probe examines; a slow Function leaves no time for all of them.
+# What each probe examines. For a slow Function, there is not enough time for all probes.
 _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
@@ -75,7 +76,7 @@ _OF_PROBES = {
 def examined(
     level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what was examined, in words; ``missing`` is what :func:`unexamined` names."""
+    """Return what was examined, in words; ``missing`` is the result of :func:`unexamined`."""
     if missing and nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
     some = len(missing) < len(seen[0].wanted)
@@ -90,7 +91,7 @@ def examined(
 
 
 def without_time(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence that names what there was no time for."""
+    """Yield a sentence that lists what was skipped because time ran out."""
     if names := evidence.left_out:
         yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
 
@@ -103,7 +104,7 @@ def _left_out_on_a_device(evidence: Evidence) -> tuple[str, ...]:
 
 
 def without_cpu(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence that names what is examined only on the CPU, if the Function needs a GPU."""
+    """Yield a sentence about what is examined only on the CPU, if the Function needs a GPU."""
     if names := _left_out_on_a_device(evidence):
         yield (
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
@@ -116,7 +117,7 @@ def _words_of(probes: Collection[str]) -> list[str]:
 
 
 def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each declared rule that the Function breaks, and the range it is in."""
+    """Yield a sentence for each declared rule that the Function breaks, with the affected range."""
     for name in RULES:
         if name in intentional and (finding := RULES[name](evidence)) is not None:
             yield f"{name}, by design: {finding.message}"
@@ -125,9 +126,9 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 
 
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each part of the gradients that was compared with no truth.
+    """Yield a sentence for each part of the gradients that was not compared with expected values.
 
-    ``seen`` is the evidence on the caller's example first, then on other inputs.
+    ``seen`` is the evidence on the caller's example first, followed by evidence on other inputs.
     """
     if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined. {reason}"
@@ -148,7 +149,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Return why no gradient was compared, in sentences, ``""`` where some were."""
+    """Return why no gradient was compared, in sentences. Empty if some gradients were compared."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))
@@ -162,10 +163,10 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
     ):
         return (
             "`forward` returns 16-bit numbers, which are too coarse for finite differences. "
-            "Pass `reference=f`, where `f` is a differentiable function that computes the same."
+            "Pass `reference=f`, where `f` is a differentiable function with the same values."
         )
     if not (evidence.is_function or evidence.forward.custom_node):
-        return "The callable uses no custom Function, so there is no `backward` of yours to check."
+        return "The callable uses no custom Function, so there is no custom `backward` to check."
     if evidence.values.cotangent_range is None:
         if "ignores-grad-output" in intentional:
             return (
@@ -183,7 +184,7 @@ def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
 
 
 def _float64_alone(stage: str, failure: Failure) -> str:
-    """Say what fails on float64 copies though the call runs on the caller's inputs."""
+    """Say what fails on float64 copies although the call works on the caller's inputs."""
     copies = "`diagnose` works on float64 copies of the inputs."
     if not failure.kind:
         return f"{copies} For these, {failure.text} than for your inputs."
@@ -192,7 +193,7 @@ def _float64_alone(stage: str, failure: Failure) -> str:
 
 
 def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> str:
-    """Return the declared rule that leaves open what an input's gradient should be."""
+    """Return the declared rule that makes the expected gradient of an input unknown."""
     for rule in LEAVES_VALUES_OPEN:
         finding = RULES[rule](evidence) if rule in intentional else None
         if finding is not None and name in finding.evidence.get("inputs", ()):
@@ -201,7 +202,7 @@ def _left_open(evidence: Evidence, name: str, intentional: Collection[str]) -> s
 
 
 def _compared(evidence: Evidence, slot: int) -> bool:
-    """Whether some element of a gradient was compared with the truth, or there is no element."""
+    """Whether at least one element of a gradient was compared, or the gradient is empty."""
     if not evidence.inputs[evidence.wanted[slot]].numel() or projections_agree(evidence):
         return True
     if evidence.values.inexact:

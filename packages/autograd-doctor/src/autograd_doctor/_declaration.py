@@ -1,4 +1,4 @@
-"""What a Function does on purpose, declared where it is defined. This module imports no PyTorch."""
+"""What a Function does on purpose, declared next to its definition. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Declaration:
 def declare(
     *, surrogate: Callable[..., Any] | None = None, intentional: str | Collection[str] = ()
 ) -> Callable[[C], C]:
-    """Declare what a Function does on purpose, so that nobody needs to pass it to ``diagnose``.
+    """Declare what a Function does on purpose, so that callers need not pass it to ``diagnose``.
 
     The decorator stores the declaration on the class and returns the class unchanged, so it has no
     effect when the Function runs. It does not import PyTorch. ``diagnose`` uses the declaration
@@ -64,7 +64,7 @@ def declare(
 
 
 def declaration_of(fn: Any) -> Declaration | None:
-    """Return what is declared of a Function, or of the one whose ``apply`` this is."""
+    """Return the declaration of a Function, or of the Function whose ``apply`` this is."""
     owner = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     found = vars(owner).get(ATTRIBUTE) if isinstance(owner, type) else None
     return found if isinstance(found, Declaration) else None

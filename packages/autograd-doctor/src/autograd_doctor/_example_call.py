@@ -1,4 +1,4 @@
-"""The example call of ``check``: described as text, made by the user's code, or sampled.
+"""The example call of ``check``, which is described as text, created by user code, or sampled.
 
 A text describes each argument, as in ``f64[3,4] i64[5]<4 0.5``.
 

@@ -1,4 +1,4 @@
-"""The inputs on which a Function is examined: the caller's example, and others like it."""
+"""The inputs on which a Function is examined: the caller's example, and similar inputs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# What is put into an example, and in one of how many elements.
+# The values that are put into an example, and the minimum number of elements for each.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
-LARGE = 2**20  # numbers that are sure to find room
-BYTES_FOR_ONE = 2500  # of a wrong Function, by benchmarks/large_inputs.py; a right one takes half
+LARGE = 2**20  # inputs of this size always fit
+# for a wrong Function, measured by benchmarks/large_inputs.py; a right one needs half
+BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the places to differentiate: the tensors that ask for it, or all floating ones."""
+    """Return the tensors to differentiate: those that require grad, or all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise CannotDiagnoseError(
@@ -40,7 +41,7 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
 
 
 def require_dense(case: Sequence[Any]) -> None:
-    """Refuse tensors that hold no numbers, or not in the way that the doctor's copies do."""
+    """Raise an error for tensors without numbers, and for layouts that the doctor cannot copy."""
     for value in case:
         if isinstance(value, Tensor) and (what := _unfit(value)):
             raise CannotDiagnoseError(f"an input is {what}.")
@@ -66,7 +67,7 @@ def _unfit(value: Tensor) -> str:
 
 
 def require_initialized(fn: Any) -> None:
-    """Refuse a module whose parameters its first call is to make: that is its owner's to do."""
+    """Raise an error for a module that creates its parameters at the first call."""
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
@@ -76,7 +77,7 @@ def require_initialized(fn: Any) -> None:
 
 
 def require_room(case: Sequence[Any]) -> None:
-    """Refuse tensors so large that what is seen of them would not fit into memory."""
+    """Raise an error for tensors so large that the evidence would not fit into memory."""
     sizes: Counter[torch.device] = Counter()
     for value in case:
         if is_float(value):
@@ -94,17 +95,17 @@ def require_room(case: Sequence[Any]) -> None:
 
 
 def _free_memory(device: torch.device) -> int:
-    """Return how many bytes can still be had on a device; of others than a GPU, those of RAM."""
+    """Return how many bytes are free on a GPU. For other devices, return the free RAM."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    if not _MEMINFO.exists():  # only Linux says it in a file
+    if not _MEMINFO.exists():  # only Linux has this file
         return sys.maxsize
     found = re.search(r"MemAvailable:\s+(\d+) kB", _MEMINFO.read_text())
     return int(found[1]) * 1024 if found else sys.maxsize
 
 
 def in_double(value: Any) -> Any:
-    """Return a contiguous tensor in float64 or complex128; integers and numbers as they are."""
+    """Return a contiguous tensor in float64 or complex128. Integers and numbers do not change."""
     if not isinstance(value, Tensor):
         return value
     dtype = torch.complex128 if value.is_complex() else torch.float64
@@ -114,9 +115,9 @@ def in_double(value: Any) -> Any:
 def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -> list[Any]:
     """Return the arguments of a call in float64 or complex128.
 
-    An argument that is the dtype of a floating tensor among them becomes float64 as well: such a
-    call says its own precision. ``own`` are the dtypes of the caller's tensors, where they are not
-    those of the case.
+    If an argument is itself the dtype of one of the floating-point tensors, it also becomes
+    float64, because such a call chooses its own precision. ``own`` are the dtypes of the caller's
+    tensors, if they differ from those of the case.
     """
     doubled = [in_double(value) for value in case]
     dtypes = zip(own or own_dtypes(case), doubled, strict=True)
@@ -130,11 +131,11 @@ def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
 
 
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return other inputs of the same kind: the example's ranges, signs and structures are kept.
+    """Return other inputs of the same kind, which keep the example's ranges, signs and structures.
 
-    Where one tensor lies below another of its shape, as a lower bound does, it stays there. What is
-    not differentiated stays as it is: targets that sum to one, masks, a rotation's cosines may be
-    what makes a backward right.
+    If one tensor lies below another of the same shape, like a lower bound, it stays below. Tensors
+    that are not differentiated keep their values, because ``backward`` may be right only for them.
+    Examples are targets that sum to one, masks, and the cosines of a rotation.
     """
     places = wanted(case)
     found = [another(in_double(v), rng) if i in places else v for i, v in enumerate(case)]
@@ -151,9 +152,9 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the example with 0, 1, -1 and two equal elements, where its range contains them.
+    """Return the example with 0, 1, -1 and two equal elements, if its range contains these values.
 
-    These are the commonest inputs at which a formula divides by zero.
+    These are the most common inputs at which a formula divides by zero.
     """
     places = wanted(case)
     return tuple(
@@ -189,9 +190,9 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 
 
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
-    """Move the elements at kinks away from zero, by a tenth of the typical size.
+    """Move the elements at kinks away from zero, by a tenth of the typical magnitude.
 
-    A tensor with a structure stays as it is: one element moved alone would break it.
+    A tensor with a structure stays as it is, because moving a single element would break it.
     """
     if kinks is None or not len(kinks) or structure_of(value) is not None:
         return value

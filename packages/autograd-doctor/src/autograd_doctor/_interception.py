@@ -1,9 +1,10 @@
-"""Every call of ``Function.apply``, whoever makes it.
+"""Observe every call of ``Function.apply``, no matter which code makes the call.
 
-While somebody watches, the code of ``Function.apply`` is replaced, not the attribute. An alias such
-as ``square = Square.apply`` refers to the function with this code, so its calls are seen even if it
-was made before. If ``apply`` is not written in Python, or not as expected, the attribute
-is replaced instead. Then only the calls of aliases that are made afterwards are seen.
+While a watcher is active, the code object of ``Function.apply`` is replaced, and not the attribute.
+An alias such as ``square = Square.apply`` refers to the function with this code object, so we also
+see calls through older aliases. If ``apply`` is not written in Python, or is not what we expect,
+the attribute is replaced instead. In this case, we only see calls through aliases that are created
+later.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ Finish = Callable[[Any], None]
 
 
 class Watcher(Protocol):
-    """Looks at calls. What it raises is its own problem, and never reaches the caller."""
+    """Observes calls. If a watcher raises an error, the error does not reach the caller."""
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Finish | None:
-        """Look at a call before it is made; return what to do with its result, if anything."""
+        """Observe a call before it is made. Return a callable for its result, or ``None``."""
 
     def compiled(self, function: type[Function]) -> None:
-        """Note that ``torch.compile`` traces a call, which is then not made by ``apply``."""
+        """Note that ``torch.compile`` traces a call. ``apply`` then does not run."""
 
     def failed(self, error: Exception) -> None:
-        """Note that another of these methods raised."""
+        """Note that one of the other methods raised an error."""
 
 
 _watchers: tuple[Watcher, ...] = ()
@@ -45,7 +46,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Let no watcher see the calls in a block: those that the doctor makes."""
+    """Hide the calls in a block from all watchers, because the doctor makes these calls itself."""
     global _pauses
     _pauses += 1
     try:
@@ -55,7 +56,7 @@ def paused() -> Iterator[None]:
 
 
 def watch(watcher: Watcher) -> None:
-    """Show every call to a watcher from now on."""
+    """From now on, show every call to a watcher."""
     global _watchers
     with _changing:
         if not _watchers:
@@ -64,7 +65,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Show no more calls to a watcher; without any, ``Function.apply`` is as it was."""
+    """Stop showing calls to a watcher. Without any watcher, restore ``Function.apply``."""
     global _watchers
     with _changing:
         before = _watchers
@@ -74,7 +75,7 @@ def unwatch(watcher: Watcher) -> None:
 
 
 def _forget_all() -> None:
-    """Let a forked process run as it would without us: what it saw could not be told to anyone."""
+    """Stop watching in a forked process, because it could not report what it saw."""
     global _watchers, _changing
     _changing = threading.Lock()
     if _watchers:
@@ -87,13 +88,13 @@ if hasattr(os, "register_at_fork"):
 
 
 # --------------------------------------------------------------------------------------------------
-# What runs in the place of Function.apply.
+# The code that runs instead of Function.apply.
 # --------------------------------------------------------------------------------------------------
 
 
 def watched_apply(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call the original ``apply``; tell the watchers before and after."""
-    __tracebackhide__ = True  # pytest shows the user's frames, and none of these
+    """Call the original ``apply``, and notify the watchers before and after the call."""
+    __tracebackhide__ = True  # pytest shows the user's frames and hides ours
     if _pauses or not _watchers:
         return _original(cls, *args, **kwargs)
     finishes: list[tuple[Watcher, Finish]] | None = None
@@ -119,7 +120,7 @@ def _finish(finishes: list[tuple[Watcher, Finish]], returned: Any) -> None:
             _blame(watcher, error)
 
 
-# Nothing of ours is to be traced, in a class whose own ``apply`` calls this one.
+# If a class has its own ``apply`` that calls this one, the compiler must not trace our code.
 watched_apply._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
@@ -144,8 +145,8 @@ def _replacement() -> CodeType:
 
 _NEW = _replacement()
 _original: Callable[..., Any] = Function.apply
-_attribute: Any = None  # what Function's namespace held, where the attribute was replaced
-_replaced: FunctionType | None = None  # the function whose code was
+_attribute: Any = None  # what Function's namespace contained, if the attribute was replaced
+_replaced: FunctionType | None = None  # the function whose code was replaced
 _cancel: Callable[[], None] | None = None
 
 
@@ -203,7 +204,7 @@ def _uninstall() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Calls that torch.compile traces: their Function runs as part of a graph, not by apply.
+# Calls that torch.compile traces. The Function then runs as part of a graph, and not by apply.
 # --------------------------------------------------------------------------------------------------
 
 _DYNAMO = "torch._dynamo.variables.misc"

@@ -1,4 +1,4 @@
-"""From evidence to findings, the cause first."""
+"""Turn evidence into findings, with the most likely cause first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 def judge(
     evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return what the rules find, without what is intended or explained by an earlier error.
+    """Return what the rules find, without findings that are intended or that an earlier error
+    explains.
 
-    Errors come before warnings; among equals the order of work decides, so that the cause is first.
-    A rule in ``skip_rules`` is not asked and explains nothing. One that is ``intentional`` explains
-    only what says the same by another name, or compares with what is known to differ by design.
+    Errors come before warnings. Findings of the same severity are in the order of the rules, so
+    that the cause comes first. A rule in ``skip_rules`` does not run and explains nothing. An
+    ``intentional`` rule explains only two kinds of findings: those that describe the same behavior
+    under another name, and those that compare results which differ by design.
     """
     skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []
-    errors: set[str] = set()  # names and families of what has gone wrong so far
-    explained: set[str] = set()  # names and families of what that explains
+    errors: set[str] = set()  # names and families of the errors so far
+    explained: set[str] = set()  # names and families of the findings that these errors explain
     for rule in RULES.values():
         if errors.intersection(rule.after) or explained & {rule.name, rule.family}:
             continue
@@ -43,7 +45,7 @@ def judge(
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:
-    """Return the rules that presuppose a linear backward, where it is linear for no cotangents."""
+    """Return the rules that assume a linear backward, if it is linear for no cotangents."""
     if evidence.values.cotangent_range is not None:
         return set()
     built_on = {"linearity", "values"}

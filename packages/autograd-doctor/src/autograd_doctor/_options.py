@@ -1,4 +1,4 @@
-"""What a caller passes to ``diagnose``: bad values raise an error of one sentence."""
+"""Check the arguments of ``diagnose``. A bad value raises an error with a one-sentence message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograd_doctor.errors import CannotDiagnoseError
 
 
 def rules_named(intentional: Any) -> tuple[str, ...]:
-    """Return the names of the rules that are by design."""
+    """Return the names of the rules that the Function breaks by design."""
     names = (intentional,) if isinstance(intentional, str) else _items(intentional)
     for name in names:
         if not isinstance(name, str):
@@ -30,7 +30,7 @@ def rules_named(intentional: Any) -> tuple[str, ...]:
             raise CannotDiagnoseError(
                 f"intentional= got {name[:60]!r}, which is not the name of a rule.{meant}"
             )
-    # A random backward has a name of its own, and is nondeterministic as well.
+    # A random backward has its own rule, but it is also nondeterministic.
     return (*names, "rng-not-restored") if "nondeterministic" in names else names
 
 
@@ -48,7 +48,7 @@ def _no_names(thing: Any) -> CannotDiagnoseError:
 
 
 def require_numbers() -> None:
-    """Refuse to run where tensors have no numbers, or stand for others."""
+    """Raise an error in modes where tensors have no numbers, or stand for other tensors."""
     modes = _get_current_dispatch_mode_stack()
     if torch._C._functorch.peek_interpreter_stack() is not None:
         inside = "a function that torch.func transforms (grad, vmap, jvp, …)"
@@ -64,14 +64,14 @@ def require_numbers() -> None:
 
 
 def require_callables(**given: Any) -> None:
-    """Refuse what is given in the place of a callable."""
+    """Raise an error if an argument that should be a callable is not one."""
     for name, thing in given.items():
         if thing is not None and not callable(thing):
             raise CannotDiagnoseError(f"{name}= must be a callable, not {_describe(thing)}.")
 
 
 def require_settings(level: Any, seed: Any, time_limit: Any, double_backward: Any) -> None:
-    """Refuse a level, a seed, a limit or a wish for second derivatives that is none."""
+    """Raise an error for an invalid level, seed, time limit or ``double_backward``."""
     if not (isinstance(level, str) and level in PROBES):
         raise CannotDiagnoseError(
             f"level= must be {' or '.join(map(repr, PROBES))}, not {_describe(level)}."

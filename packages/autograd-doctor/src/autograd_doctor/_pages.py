@@ -1,7 +1,7 @@
-"""``explain``: the page of a rule.
+"""``explain`` returns the page about a rule.
 
 A page is a Markdown file next to the rules, ``_rules/<rule>.md``. It shows wrong code, an
-experiment in which the mistake does harm, and right code.
+experiment in which the mistake causes harm, and correct code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autograd_doctor.errors import UnknownRuleError
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A page as Markdown. A notebook displays it formatted; ``print`` shows it as it is."""
+    """A page as Markdown. A notebook displays it formatted, and ``print`` shows it unchanged."""
 
     markdown: str
 
@@ -66,7 +66,7 @@ def _letters(name: str) -> str:
 
 
 def _page(rule: Rule) -> str:
-    """Return the page of a rule: its name, severity, title and lesson, then the text."""
+    """Return the page about a rule: its name, severity, title and lesson, followed by the text."""
     text = files("autograd_doctor._rules").joinpath(f"{rule.name}.md").read_text(encoding="utf-8")
     lesson = f"Taught in lesson `{rule.lesson}`."
     return f"# {rule.name}\n\n*{rule.severity}*: {rule.title}.\n{lesson}\n\n{text}"

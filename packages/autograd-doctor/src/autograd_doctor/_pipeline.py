@@ -1,8 +1,9 @@
 """One diagnosis, from the caller's inputs to the findings.
 
-Run the user's code first and keep what happened as plain data, then judge the data. No rule runs
-the user's code, so a rule cannot be disturbed by it, and another process can do the judging. The
-classroom uses this: a sandbox collects the evidence, and the judge never meets the code.
+A diagnosis first runs the user's code and stores what happened as plain data. Then it judges the
+data. No rule runs the user's code, so user code cannot disturb a rule, and another process can
+judge the data. The classroom uses this: a sandbox collects the evidence, and the judge never sees
+the code.
 
 A diagnosis takes twelve steps.
 
@@ -32,7 +33,7 @@ A diagnosis takes twelve steps.
     inputs shows it again.
 12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
 
-An exception on float64 copies counts only if the call also fails in the dtypes of the caller's own
+An error on float64 copies counts only if the call also fails in the dtypes of the caller's own
 inputs (``_execution.dtypes``).
 """
 
@@ -82,14 +83,14 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass as the caller would make them.
+# One forward and one backward pass, like those of the caller.
 # --------------------------------------------------------------------------------------------------
 
 
 def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
     """Run forward and backward once on copies of the caller's example, in its own dtypes.
 
-    Whatever they raise is left to the diagnosis.
+    Errors in these passes are ignored here, because the diagnosis reports them.
     """
     given = [value.detach() if isinstance(value, Tensor) else value for value in args]
     session = Session(subject, given, wanted(args), seed)
@@ -103,13 +104,13 @@ def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Probe a subject on the caller's example and on other inputs like it.
+# Probe a subject on the caller's example and on similar inputs.
 # --------------------------------------------------------------------------------------------------
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
-SAMPLES = 2  # drawn from a sampler, beside the example
-DRAWS = 2  # of a variation: the first may lie outside the domain
+SAMPLES = 2  # from the sampler, in addition to the example
+DRAWS = 2  # number of variations, because the first may lie outside the domain
 
 
 def examine_samples(
@@ -122,15 +123,16 @@ def examine_samples(
     any_output: bool,
     intentional: Collection[str] = (),
 ) -> list[Evidence]:
-    """Return evidence on the example first, then on what is sampled, or else on a variation of it.
+    """Return evidence on the example first, then on sampled inputs or on a variation of the
+    example.
 
-    The example alone is looked at by the ``extra_probes``, and in other dtypes; where they are
-    ``None``, not even the example. Unless ``any_output``, an output that is nan is refused with
-    :class:`CannotDiagnoseError`: without a reference there is no truth there.
+    Only the example is examined by the ``extra_probes`` and in other dtypes. If ``extra_probes`` is
+    ``None``, the example is not examined. Unless ``any_output``, a nan output raises
+    :class:`CannotDiagnoseError`, because without a reference the expected gradient is then unknown.
     """
     example = _probe(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
-        return [example]  # float64 copies show nothing of this Function
+        return [example]  # evidence on float64 copies is useless for this Function
     evidence = [example]
     evidence += [
         _probe(subject, case, seed, intentional=intentional)
@@ -145,7 +147,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input where the example lies on kinks and others were taken."""
+    """Yield a sentence for each input whose elements at kinks were replaced by others."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -163,13 +165,13 @@ def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence if gradients were compared with an inexact forward."""
+    """Yield a sentence if the gradients were compared with an inexact forward."""
     if off := max(evidence.values.inexact for evidence in seen):
         yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
 
 
 def blind_spots(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each number of the example at which a mistake does not show."""
+    """Yield a sentence for each number in the example that hides a mistake."""
     for position, value in enumerate(evidence.inputs):
         if type(value) is float and value in (0.0, 1.0):
             name = evidence.name(position)
@@ -186,9 +188,9 @@ def _probe(
     own: Sequence[torch.dtype | None] = (),
     intentional: Collection[str] = (),
 ) -> Evidence:
-    """Return evidence on one case; without extra probes nothing is asked that needs no values.
+    """Return evidence on one case. Without extra probes, only probes of values run.
 
-    ``own`` are the dtypes that the caller's inputs have, where they are not those of the case.
+    ``own`` are the dtypes of the caller's inputs, if they differ from those of the case.
     """
     own = own or own_dtypes(case)
     places = wanted(case)
@@ -236,9 +238,9 @@ def _variation(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on other inputs like the example, if forward is defined there.
+    """Return evidence on other inputs like the example, if ``forward`` is defined for them.
 
-    Where forward has a kink at the example, they lie beside it.
+    If ``forward`` has a kink at the example, the other inputs are close to the kink.
     """
     rng = generator(seed, Stream.VARIATIONS)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
@@ -253,7 +255,7 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on the example with zeros, ones and equal elements, if any fit into it."""
+    """Return evidence on the example with zeros, ones and equal elements, if allowed."""
     case = singular(args, generator(seed, Stream.SINGULAR))
     pairs = zip(args, case, strict=True)
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
@@ -264,14 +266,14 @@ def _singular(
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
-    """Yield, for each wanted input, the flat positions at which forward is not differentiable."""
+    """For each wanted input, yield the flat positions of kinks of ``forward``."""
     for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
 
 
 def _require_numbers(evidence: Sequence[Evidence]) -> None:
-    """Refuse inputs on which forward gives nan: without a reference there is no truth there."""
+    """Raise an error if ``forward`` returns nan, because the expected gradient is then unknown."""
     for seen in evidence:
         if place := _nan_output(seen):
             raise CannotDiagnoseError(
@@ -281,7 +283,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
 
 
 def _nan_output(evidence: Evidence) -> str:
-    """Say where forward returned nan, ``""`` where it did not."""
+    """Say where ``forward`` returned nan. Empty if it did not."""
     for k, output in enumerate(evidence.forward.outputs):
         if is_float(output) and bool(torch.isnan(output).any()):
             return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
@@ -289,15 +291,15 @@ def _nan_output(evidence: Evidence) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# From the findings on several inputs to one verdict, which a second run must confirm.
+# Combine the findings on several inputs into one verdict, and confirm it with a second run.
 # --------------------------------------------------------------------------------------------------
 
 Findings = tuple[Finding, ...]
 
-# What is asked of the Functions inside a callable. Their values are judged by the callable's own:
-# a surrogate, a scale or a mask around them may be what makes them right.
+# The rules for the Functions inside a callable. The gradients of the callable decide about the
+# values, because a surrogate, a scale or a mask around a Function may make them right.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
-VALUE_FAMILIES = ("linearity", "values")  # the families that are judged by gradients alone
+VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
 
 
 def has_error(findings: Findings) -> bool:
@@ -306,11 +308,12 @@ def has_error(findings: Findings) -> bool:
 
 
 def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Findings:
-    """Return one verdict of several, the first of which is on the caller's example.
+    """Combine several verdicts into one. The first verdict is about the caller's example.
 
-    Of wrong values, random inputs hide less than an example. But where the example shows the same,
-    its own element is the one that the caller knows, and only there causes beyond values are asked
-    for. Where inputs disagree on the name, most decide, with those of a second run (``again``).
+    Random inputs hide fewer wrong values than an example does. But if the example shows the same
+    error, the report shows the example's element, because the caller knows it. Causes beyond values
+    are reported only for the example. If the inputs disagree on the name of the error, the majority
+    decides, including the inputs of a second run (``again``).
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -325,23 +328,23 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
 
 
 class Examiner(Protocol):
-    """Collects evidence on one Function, in this process or in another one, and judges it."""
+    """Collects evidence on one Function and judges it, in this process or in another one."""
 
     def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
         """Run the Function on the example and on other inputs, and add the expected gradients.
 
-        Unless ``thorough``, nothing beyond gradients and their values is examined.
+        Unless ``thorough``, only gradients and their values are examined.
         """
 
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, the first of which is on the example."""
+        """Return the findings on each evidence. The first evidence is about the example."""
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What an examination found, with the findings on each evidence before they were confirmed."""
+    """The result of an examination, with the findings before their confirmation."""
 
     findings: Findings
     verdicts: Sequence[Findings]
@@ -354,10 +357,10 @@ class Conclusion:
 
     @property
     def is_wrong_only_elsewhere(self) -> bool:
-        """Whether only other inputs show an error of values, and several tensors vary there.
+        """Whether an error of values appears only on other inputs, in which several tensors vary.
 
-        Some of them may belong together, as scores and their softmax do. An example on kinks does
-        not tell, because it was not compared there.
+        Some of these tensors may belong together, like scores and their softmax. If the example
+        lies on kinks, the answer is no, because the example was not compared there.
         """
         example = self.evidence[0]
         if any(avoided_kinks(example)):
@@ -367,7 +370,7 @@ class Conclusion:
         return self.has_error and values and len(tensors) > 1 and not has_error(self.verdicts[0])
 
     def require_gradient(self) -> None:
-        """Raise :class:`CannotDiagnoseError` if there was no gradient that rules could judge."""
+        """Raise :class:`CannotDiagnoseError` if the rules could not judge any gradient."""
         example = self.evidence[0]
         raw, failed = example.contract.direct, example.forward.failure
         if self.findings or any(evidence.values.vjps for evidence in self.evidence):
@@ -379,7 +382,7 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Return why no gradient of the example was compared, or ``""`` if some were."""
+        """Return why no gradient of the example was compared. Empty if some were compared."""
         return nothing_compared(self.evidence[0], intentional)
 
     def jacobians(self) -> Jacobians | None:
@@ -394,10 +397,10 @@ class Conclusion:
 
 
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
-    """Return the clearest findings; of the errors, only those that a second run confirms.
+    """Return the clearest findings. Errors are included only if a second run confirms them.
 
     The second run draws other random inputs. If it confirms no error, the first evidence is judged
-    again without the rules of these errors: they may have hidden other findings.
+    again without the rules of these errors, because the errors may have hidden other findings.
 
     Args:
         examiner: Collects evidence on one Function, and judges it.
@@ -422,7 +425,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
 
 
 def as_warning(finding: Finding) -> Finding:
-    """Return an error that only varied inputs show as a warning that says so."""
+    """Turn an error that appears only on varied inputs into a warning, and say so."""
     if finding.severity != "error":
         return finding
     message = f"{finding.message} This is so on other inputs than your example. {ELSEWHERE}"
@@ -442,26 +445,26 @@ def _errors(verdicts: Sequence[Findings]) -> set[str]:
 
 
 def and_their_like(names: Collection[str]) -> set[str]:
-    """Return rules with those that would tell the same wrong gradient by another name."""
+    """Return rules together with those that describe the same wrong gradient under another name."""
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
-    """Return what was found, without the errors that another run shows nothing like.
+    """Return the findings without errors that do not appear in another run.
 
-    Other random inputs may give the same mistake another name of the same family.
+    On other random inputs, the same mistake may have another name from the same family.
     """
     families = {RULES[name].family for name in _errors(again)}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
 
 
 def combine_findings(outside: Findings, inside: Findings) -> Findings:
-    """Return what was found on a callable with what was found on the Functions inside it.
+    """Combine the findings on a callable with the findings on the Functions inside it.
 
-    Each side's errors explain findings of the other; what both show is told by the inside, which
-    knows the names.
+    The errors of each side explain findings of the other side. If both sides show an error, the
+    inner one is reported, because it has more specific names.
     """
     asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
     new = tuple(f for f in asked if not _explained(f, outside))
@@ -483,13 +486,13 @@ def _place(finding: Finding) -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# One question to the doctor: what to examine, on what, and what is known of it.
+# A question to the doctor: what to examine, on which inputs, and what is already known.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """The subject, the caller's example, and what is declared of the subject."""
+    """The subject, the caller's example, and what the subject declares."""
 
     subject: Subject
     args: tuple[Any, ...]
@@ -514,7 +517,7 @@ class Case:
         return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
 
     def collect_values(self, seed: int) -> list[Evidence]:
-        """Return evidence on the example alone, on its gradients and their values only."""
+        """Return evidence on the example, and only on its gradients and their values."""
         seen = _probe(self.subject, self.args, seed, intentional=self.intentional)
         return [establish(seen, self.reference, self.surrogate, seed)]
 
@@ -529,7 +532,7 @@ class Case:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, with those on the Functions inside a callable."""
+        """Return the findings on each evidence, including those on inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
             differences = has_error(example)
@@ -540,18 +543,20 @@ class Case:
     def _inside(
         self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
     ) -> Iterator[Finding]:
-        """Yield what is found on the Functions that a callable calls, under their names.
+        """Yield the findings on the Functions that a callable calls, under their names.
 
-        Where the callable's gradients are right, so are theirs, for what it sends them: differences
-        would cost much, as of a solver, and tell nothing.
+        If the callable's gradients are right, the gradients of these Functions are right for the
+        gradients they receive. Finite differences would then be expensive, for example for a
+        solver, without finding anything.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around
         for call in list(functions_inside(session.run, around)):
-            # What an argument holds cannot be copied along; but what is reached anyway is lent.
+            # What an argument contains cannot be copied with it. Other reachable state is borrowed
+            # anyway.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
                 continue
-            with suppress(CannotDiagnoseError):  # its own arguments may lie beyond examining
+            with suppress(CannotDiagnoseError):  # the doctor may be unable to examine its arguments
                 inner = subject_of(call.function, len(call.args))
                 inner = replace(inner, around=around, passed=call.passed)
                 inner = choose_precision(inner, call.args, seed)
@@ -569,9 +574,9 @@ class Case:
                     yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
-        """Return the dtypes that the Functions inside get when the caller makes the call.
+        """Return the dtypes that the inner Functions get when the caller makes the call.
 
-        That is known where all the caller's floating tensors have one precision.
+        These are known if all floating-point tensors of the caller have the same precision.
         """
         precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
         if len(precisions) != 1:

@@ -32,18 +32,18 @@ from autograd_doctor.evidence import (
 from autograd_doctor.formatting import nth
 
 # --------------------------------------------------------------------------------------------------
-# What a Function is declared to be: a reference, or a surrogate, differentiated by autograd.
+# A reference or a surrogate that the caller declares, differentiated by autograd.
 # --------------------------------------------------------------------------------------------------
 
-MOST_CUTS = 12  # interior nodes of a reference that are held fixed one by one and in pairs
+MOST_CUTS = 12  # interior nodes of a reference that are held constant, one by one and in pairs
 
 Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable, run once on the inputs; its graph serves many backward passes.
+    """A differentiable callable that runs once on the inputs. Many backward passes use its graph.
 
-    ``role`` is the option by which the caller passed it: reference or surrogate.
+    ``role`` is the name of the option that passed it: reference or surrogate.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Declared:
         self.floats = [out for out in self.outputs if is_float(out)]
 
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
-        """Refuse outputs that cannot be put beside forward's, number by number."""
+        """Raise an error for outputs that cannot be compared with those of ``forward``."""
         if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
             raise CannotDiagnoseError(
                 f"the {self.role} returned a sparse or meta tensor: return a dense one."
@@ -75,7 +75,7 @@ class Declared:
                 )
 
     def jacobian(self) -> tuple[JacobianColumns, ...]:
-        """Differentiate the callable by differences: where is it smooth?"""
+        """Differentiate the callable by finite differences, to find out where it is smooth."""
 
         def values(args: Sequence[Any]) -> Tensor:
             reseed(self.seed)
@@ -87,7 +87,7 @@ class Declared:
         return jacobian(values, self.evidence.inputs, self.evidence.wanted, rng)
 
     def gradients(self, grad_outputs: Sequence[Tensor | None]) -> list[Tensor]:
-        """Return the gradient of every leaf, zeros where the graph does not reach it."""
+        """Return the gradient of every leaf, with zeros if the graph does not reach it."""
         pairs = [
             (out, g)
             for out, g in zip(self.floats, grad_outputs, strict=False)
@@ -106,7 +106,7 @@ class Declared:
     def held_fixed(
         self, grad_outputs: Sequence[Tensor | None]
     ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
-        """Yield what the gradient would be if some interior results were constants."""
+        """Yield what the gradient would be if some intermediate results were constants."""
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return
@@ -120,7 +120,7 @@ class Declared:
                     handle.remove()
 
     def _interior(self) -> Iterator[Any]:
-        """Yield the graph's nodes below the outputs, leaves and their clones left out."""
+        """Yield the nodes of the graph below the outputs, without leaves and their clones."""
         heads = dict.fromkeys(out.grad_fn for out in self.floats)
         seen = set(heads)
         level = [parent for node in heads if node for parent, _ in node.next_functions]
@@ -157,7 +157,7 @@ _IN_WORDS = {
 
 
 def _distinguish(names: Sequence[str]) -> Iterator[str]:
-    """Yield the names; one that occurs again becomes ``the second mean``."""
+    """Yield the names. A name that occurs again becomes ``the second mean``."""
     for place, name in enumerate(names):
         again = names[:place].count(name)
         bare = re.sub("^(the|an?) ", "", name)
@@ -165,26 +165,26 @@ def _distinguish(names: Sequence[str]) -> Iterator[str]:
 
 
 def _operation(node: Any) -> str:
-    """Return a node's operation as the user wrote it: ``MeanBackward1`` is ``mean``."""
+    """Return a node's operation as the user wrote it: ``MeanBackward1`` becomes ``mean``."""
     name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
     return _IN_WORDS.get(name, name)
 
 
 # --------------------------------------------------------------------------------------------------
-# Put what the reference gives beside the calls far from the example.
+# Add the reference's results to the calls far from the example.
 # --------------------------------------------------------------------------------------------------
 
 
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's results; its ``gradients`` only where they are ours."""
+    """Return the calls with the reference's results, and ``gradients`` if we may use them."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
 
 def _answered(call: Extreme, reference: _Reference) -> Extreme:
-    """Return a masked call with what is right, a coarse one with what the reference loses too."""
+    """Add the expected result to a masked call, and the reference's loss to a coarse call."""
     if call.masked is not None:
         takes_masks = reference.takes_masks(call.masked)
         return replace(call, right=reference.at(call)) if takes_masks else call
@@ -208,19 +208,19 @@ class _Reference:
     gradients: bool
 
     def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
-        """Return outputs and gradients; ``()`` where it raises or has other shapes."""
+        """Return outputs and gradients. ``()`` for an error or other shapes."""
         inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
             grads = declared.gradients([move(g) for g in call.grad_outputs])
-        except Exception:  # the caller's own code may raise anything, far from the example
+        except Exception:  # far from the example, the caller's code may raise any error
             return ()
         outputs = (out.detach() for out in declared.floats)
         right: Values = (*outputs, *(grads if self.gradients else [None for _ in grads]))
         return right if _fits(right, call.double) else ()
 
     def takes_masks(self, position: int) -> bool:
-        """Whether its outputs stay finite with one element of an input at -inf."""
+        """Whether the outputs stay finite if one element of an input is -inf."""
         inputs = list(self.evidence.inputs)
         masked = inputs[position].clone()
         masked[(0,) * masked.dim()] = -torch.inf
@@ -239,14 +239,14 @@ def _fits(right: Values, mine: Values) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Put the truth beside what was seen: from differences, from a reference, or from a surrogate.
+# Add the expected gradients, from finite differences, a reference or a surrogate.
 # --------------------------------------------------------------------------------------------------
 
 SHORT = (torch.float16, torch.bfloat16)
-FEW_BITS = 6  # a quantizer's levels have no more digits than that, numbers of 16 bits have
-FEWEST = 3  # numbers to tell the two apart by
+FEW_BITS = 6  # a quantizer's levels have at most this many digits, and 16-bit numbers have
+FEWEST = 3  # enough numbers to tell the two cases apart
 
-# Of a gradient's largest element: well above what float64 loses, below any real bug.
+# Relative to a gradient's largest element: well above float64 rounding, and below any real bug.
 RELATIVE = 1e-6
 
 
@@ -266,11 +266,11 @@ def establish(
             values=replace(evidence.values, reference_outputs=right),
             variants=replace(evidence.variants, extremes=far),
         )
-    if surrogate is not None:  # its kinks are not those of the quantizer that it stands in for
+    if surrogate is not None:  # the kinks of the surrogate are not those of the quantizer
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     values = replace(evidence.values, surrogate=surrogate is not None)
-    if declared is not None:  # which is exact
+    if declared is not None:  # the reference is exact
         values = replace(values, inexact=0.0)
     evidence = replace(evidence, values=values)
     if declared is None and in_16_bits(evidence):
@@ -279,7 +279,8 @@ def establish(
         evidence,
         values=replace(evidence.values, expected=_all_expected(evidence, columns, declared)),
     )
-    if declared and surrogate is not None and mismatches(evidence):  # where is it smooth?
+    # find out where the reference is smooth
+    if declared and surrogate is not None and mismatches(evidence):
         columns = declared.jacobian()
         evidence = replace(
             evidence,
@@ -289,7 +290,7 @@ def establish(
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether forward returns 16-bit numbers, whatever their dtype: then no slope is seen."""
+    """Whether ``forward`` returns 16-bit numbers in any dtype. Slopes are then invisible."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
         return True
@@ -301,7 +302,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether a 16-bit dtype holds all values, which are too fine for the levels of a quantizer."""
+    """Whether all values fit into a 16-bit dtype and are too fine to be a quantizer's levels."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -325,7 +326,7 @@ def _expected(
     declared: Declared | None,
     grad_outputs: Sequence[Tensor | None],
 ) -> Iterator[Expected]:
-    """Yield the truth for each wanted input; a point that is not smooth is left out, as NaN."""
+    """Yield the expected gradient of each wanted input, with NaN where it is not smooth."""
     likes = [evidence.inputs[position] for position in evidence.wanted]
     known: Sequence[JacobianColumns | None] = jacobian or [None] * len(likes)
     if declared is not None:
@@ -339,7 +340,7 @@ def _expected(
 
 
 def _unknown(like: Tensor) -> Expected:
-    """Return no truth for any element: where the projections agree, none was needed."""
+    """Return NaN for every element. The projections agreed, so no expected gradient was needed."""
     nothing = torch.full_like(like, torch.nan)
     return Expected(nothing, torch.zeros_like(nothing.real))
 
@@ -364,7 +365,9 @@ def _from_declared(known: Tensor, columns: JacobianColumns | None, like: Tensor)
 
 
 def _like(real: Tensor, like: Tensor) -> Tensor:
-    """Return a flat real vector in the shape of a tensor, complex again if that is."""
+    """Reshape a flat real vector to the shape of a tensor, as complex numbers if the tensor is
+    complex.
+    """
     real = real.reshape(as_real(like).shape)
     return torch.view_as_complex(real) if like.is_complex() else real
 
@@ -374,7 +377,7 @@ def _floor(values: Tensor) -> float:
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
-    """Add the declared gradient with its kinks, and, where ours differs, what it forgets."""
+    """Add the declared gradient with its kinks and, if ours differs, what ours omits."""
     if RANDOM not in evidence.values.vjps:
         return evidence
     cotangents = evidence.values.vjps[RANDOM].grad_outputs

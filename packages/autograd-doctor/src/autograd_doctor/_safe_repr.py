@@ -1,18 +1,18 @@
-"""What is the user's, in short: values and exceptions, whatever they do when they are shown."""
+"""Short texts for the user's values and exceptions, even if showing them raises an error."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-MOST = 600  # characters of an exception: a missing kernel's lists all backends there are
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
-# Every signature that there is, each with a reason against it; what was given stands before them.
+MOST = 600  # characters of an exception, because some messages list all existing backends
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs between runs
+# A list of all signatures, each with a reason. What the caller passed comes before it.
 _SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)
 
 
 def shown(value: Any, most: int = 40) -> str:
-    """Return the beginning of a value's ``repr``, or its type where that raises."""
+    """Return the beginning of a value's ``repr``, or its type if ``repr`` raises."""
     try:
         return _ADDRESS.sub("", repr(value))[:most]
     except Exception:
@@ -20,7 +20,7 @@ def shown(value: Any, most: int = 40) -> str:
 
 
 def said(error: BaseException, most: int | None = MOST) -> str:
-    """Return what an exception says, cut where it is too long to be read."""
+    """Return the message of an exception, shortened if it is too long."""
     try:
         text = _SIGNATURES.sub("", _ADDRESS.sub("", str(error))).strip()
     except Exception:
@@ -29,5 +29,5 @@ def said(error: BaseException, most: int | None = MOST) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of what an exception says."""
+    """Return the first line of an exception's message."""
     return (said(error).splitlines() or ["without a message"])[0]

@@ -1,4 +1,4 @@
-"""The source of a function, where Python has the function's own."""
+"""The source of a function, if Python has the right one."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tokenize import TokenError
 from types import CodeType
 from typing import Any
 
-# What Python raises for code without a file, and for code whose file holds something else by now.
+# Python raises these errors for code without a file, and for code whose file has changed.
 NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 
 
 def own_source(function: Any) -> tuple[list[str], int] | None:
     """Return the lines of a function's source and the number of the first, or ``None``.
 
-    What Python gives need not be the function's: 3.13 takes the text behind ``python -c`` for the
-    source of all that ``exec`` makes, there and in the workers of a test run.
+    Python may return the wrong text: Python 3.13 returns the text after ``python -c`` for all code
+    that ``exec`` creates. This also happens in the workers of a test run.
 
     Args:
         function: A function, which may be wrapped.
@@ -39,14 +39,14 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
 @dataclass(frozen=True)
 class SavedArguments:
-    """The arguments of ``ctx.save_for_backward`` as the source has them, and the line."""
+    """The arguments of ``ctx.save_for_backward`` as they appear in the source, and the line."""
 
     names: tuple[str, ...]
     line: str
 
 
 def saved_arguments(function: type) -> SavedArguments | None:
-    """Return what a Function saves, ``None`` unless its source says so in one call.
+    """Return what a Function saves, or ``None`` unless its source contains exactly one such call.
 
     Args:
         function: A Function. Its ``setup_context`` and its ``forward`` are looked at.
@@ -70,9 +70,9 @@ def saved_arguments(function: type) -> SavedArguments | None:
 def line_with(
     function: type, words: str, methods: Sequence[str] = ("setup_context", "forward")
 ) -> str:
-    """Return the first line of code in some methods of a class with these words, or ``""``.
+    """Return the first line in some methods of a class that contains these words, or ``""``.
 
-    The functions of the same module that a method calls are looked at as well.
+    The search includes functions in the same module that a method calls.
     """
     found = re.compile(r"(?<![\w.])" * words[0].isalpha() + re.escape(words))
     for text in _sources(function, methods):
@@ -84,7 +84,7 @@ def line_with(
 
 
 def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
-    """Yield the source of some methods, and then of what they call in the same module."""
+    """Yield the source of some methods, and of what they call in the same module."""
     for name in methods:
         method = inspect.unwrap(getattr(function, name))
         known = own_source(method)
@@ -105,7 +105,7 @@ def _tree_of(text: str) -> ast.AST:
         return ast.Module([], [])
 
 
-# What a class, in its docstring and comments or by a name, says that its gradient is by design.
+# Designs of a gradient that a class may mention in its docstring, its comments or a name.
 DESIGNS = {
     "a natural gradient": r"natural[\s_-]+gradient|natural_grad",
     "a straight-through estimator": r"straight[\s_-]*through",
@@ -116,7 +116,7 @@ DESIGNS = {
 
 
 def stated_design(function: type) -> str:
-    """Return what the source of a class says that its gradient is by design, ``""`` if nothing."""
+    """Return the gradient's design that the source of a class mentions, or ``""``."""
     try:
         text = inspect.getsource(function)
     except NO_SOURCE:
@@ -126,6 +126,6 @@ def stated_design(function: type) -> str:
 
 
 def _defines(lines: list[str], name: str) -> bool:
-    """Tell whether a function of this name is made in the lines."""
+    """Tell whether the lines define a function of this name."""
     maker = "lambda" if name == "<lambda>" else rf"def\s+{re.escape(name)}"
     return re.search(rf"\b{maker}\b", "".join(lines)) is not None

@@ -26,13 +26,13 @@ class NotUnderstoodError(AutogradDoctorError, ValueError):
 
 
 def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
-    """Return the end of a sentence about an unknown name, with the closest known name if any."""
+    """Return the end of a sentence about an unknown name, with the closest known name, if any."""
     close = get_close_matches(name, list(known), 1)
     return f". Did you mean {close[0]}{suffix}?" if close else "."
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Return an error that says what the user's own code raised, and on which line."""
+    """Return an error that says what the user's own code raised and on which line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -118,7 +118,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the modules in the place where the missing one should be."""
+    """Yield the modules in the folder where the missing module should be."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

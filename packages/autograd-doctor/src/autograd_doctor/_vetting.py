@@ -1,10 +1,10 @@
-"""Evidence from a process that ran untrusted code: is it what was asked for, are its values right?
+"""Check evidence from a process that ran untrusted code: its form, and its values.
 
-What the caller can compute itself is never believed: inputs, cotangents and expected gradients are
-its own. :func:`vet_evidence` checks that evidence consists of the types that it should, and that
-every count, position, shape and dtype in it fits the question, so that no rule meets anything that
-this package would not make. :func:`recheck_gradients` compares the gradients in it with expected
-ones for cotangents that the other side did not choose.
+The caller computes inputs, cotangents and expected gradients itself and never takes them from the
+other process. :func:`vet_evidence` checks the type of every part, and checks that every count,
+position, shape and dtype fits the question. No rule therefore receives data that this package could
+not have created. :func:`recheck_gradients` compares the gradients with expected ones, for
+cotangents that the other process did not choose.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from autograd_doctor.evidence import (
 )
 from autograd_doctor.finding import Finding
 
-_MOST = 3  # pieces of evidence: the example, and what is varied of it
+_MOST = 3  # pieces of evidence: the example and its variations
 
 
 def vet_evidence(
@@ -85,18 +85,18 @@ def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Plain data of the types that a dataclass declares, all the way down.
+# Plain data of the types that a dataclass declares, at every level.
 # --------------------------------------------------------------------------------------------------
 
 Check = Callable[[Any], bool]
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value, and all in it, is what a type hint says."""
+    """Whether a value and everything in it match a type hint."""
     return _check(hint)(value)
 
 
-@cache  # an answer brings a thousand values, of a few dozen types
+@cache  # an answer contains a thousand values of a few dozen types
 def _check(hint: Hashable) -> Check:
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -137,7 +137,7 @@ def _mapping(key: Check, item: Check) -> Check:
 
 
 def _record(record: type[Any]) -> Check:
-    """Return the check of a dataclass, which may hold others of its own kind."""
+    """Return a check for a dataclass, which may contain instances of itself."""
 
     def conforming(value: Any) -> bool:
         return type(value) is record and all(
@@ -154,7 +154,7 @@ def _checks(record: Any) -> tuple[tuple[str, Check], ...]:
 
 
 def _plain(hint: Any) -> Check:
-    """Return the check of a single value; Python counts truth values among the integers."""
+    """Return a check for a single value. A bool is not accepted as an integer, unlike in Python."""
     if hint is bool:
         return lambda value: isinstance(value, bool)
     known: Any = {None: NoneType, float: (int, float)}.get(hint, hint)
@@ -166,30 +166,31 @@ def _plain(hint: Any) -> Check:
 # --------------------------------------------------------------------------------------------------
 
 _DOUBLE = (torch.float64, torch.complex128)
-# A backward may return, and a forward save, tensors of any dtype. All others hold numbers.
+# ``backward`` may return tensors of any dtype, and ``forward`` may save them. All other tensors
+# contain numbers.
 _NUMBERS = {
     *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 }  # fmt: skip
-_LONGEST = 10_000  # entries of one list, and characters of one text
+_LONGEST = 10_000  # entries of a list, and characters of a text
 
 Tensors = Sequence[Tensor | None]
 
 
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
-    """Whether evidence fits inputs in double precision, of which some are differentiated.
+    """Whether evidence fits inputs in double precision, some of which are differentiated.
 
-    Only the variation that the doctor drew may have other values where it is differentiated.
+    Only the variation that the doctor drew may have other values for differentiated inputs.
     """
     return all(_facts(seen, asked, tuple(wanted)))
 
 
 def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Iterator[bool]:
-    """Yield what must be true, the coarse facts before the finer ones that rely on them."""
+    """Yield the conditions. Coarse conditions come first, because finer ones rely on them."""
     yield _is_short(seen)
     yield seen.wanted == wanted and len(seen.parameters) == len(asked)
     yield _are_inputs(seen.inputs, asked, wanted)
-    # What is known outside alone is established there.
+    # The other process must not provide what only the caller knows.
     yield not (seen.values.expected or seen.values.held_fixed or seen.values.surrogate)
     yield seen.values.reference_outputs is None and seen.values.reference_grads is None
     yield _forward_fits(seen)
@@ -212,7 +213,7 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
 
 
 def _is_short(value: Any) -> bool:
-    """Whether no list and no text in evidence, whose types are known, is out of all proportion."""
+    """Whether every list and text in evidence with checked types has a reasonable size."""
     if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
         return False
     if isinstance(value, tuple):
@@ -224,7 +225,7 @@ def _is_short(value: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two inputs are of one type and value, and two tensors of one dtype."""
+    """Whether two inputs have the same type and value, or are tensors with the same dtype."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         return one.dtype == other.dtype and same_bytes(one, other)
     return type(one) is type(other) and not isinstance(one, Tensor) and bool(one == other)
@@ -238,7 +239,7 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the shape and dtype of another, and numbers where that has numbers."""
+    """Whether a tensor has the shape and dtype of another, and numbers if that has some."""
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
     return bool(torch.isfinite(one).all()) or not bool(torch.isfinite(right).all())
@@ -270,7 +271,7 @@ def _raw_fits(seen: Evidence) -> bool:
 
 
 def _vjps_fit(seen: Evidence) -> bool:
-    """Whether the gradients that were asked for are there, all or the first, which failed."""
+    """Whether all requested gradients are present, or the first one with its failure."""
     floats = _floats(seen)
     if not seen.values.vjps:
         return seen.variants.interleaved is None or _vjp_fits(
@@ -297,7 +298,7 @@ def _vjp_fits(vjp: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
 
 
 def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
-    """Whether there is a tensor of the same shape and dtype for each, or none."""
+    """Whether there is a tensor with the same shape and dtype for each, or none at all."""
     return len(actual) == len(likes) and all(
         one is None or (one.shape == like.shape and one.dtype == like.dtype)
         for one, like in zip(actual, likes, strict=True)
@@ -362,7 +363,7 @@ def _is_block(matrix: Tensor, error: Tensor, smooth: Tensor, shape: Sequence[int
 
 
 def _is_index(index: Tensor, size: int) -> bool:
-    """Whether a tensor holds positions among so many elements."""
+    """Whether a tensor contains positions among this many elements."""
     return (
         index.ndim == 1
         and index.dtype == torch.int64
@@ -432,10 +433,10 @@ def _real(tensor: Tensor) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The values, for the caller's own cotangents.
+# The values, for cotangents that the caller chose.
 # --------------------------------------------------------------------------------------------------
 
-_NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of usual size
+_NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of ordinary magnitude
 
 
 def recheck_gradients(
@@ -445,10 +446,10 @@ def recheck_gradients(
     *,
     seed: int,
 ) -> Finding | None:
-    """Compare the gradients in evidence with expected ones for cotangents of the caller's own.
+    """Compare the gradients in evidence with expected ones, for cotangents that the caller chose.
 
-    Nothing that the other process says of itself counts here: not where it finds a kink, not which
-    gradients it finds to agree.
+    Statements of the other process about itself do not count here, such as where it has a kink or
+    which gradients agree.
 
     Args:
         example: Evidence on the example call, from :func:`vet_evidence`.
@@ -460,7 +461,7 @@ def recheck_gradients(
         A finding ``gradient-mismatch``, or ``None`` if the gradients are right.
 
     Raises:
-        UnfitEvidenceError: Gradients that were asked for are missing.
+        UnfitEvidenceError: Requested gradients are missing.
     """
     own = replace(
         _with_own_cotangents(example, reference, seed),
@@ -479,15 +480,15 @@ def recheck_gradients(
 def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed: int) -> Evidence:
     """Return the evidence with the caller's cotangents.
 
-    Those that a formula must be right for are to be there. A huge one may raise, as where an
-    iteration does not settle; what is said of that is the rules' matter.
+    Cotangents that any correct formula can handle must be present. A huge cotangent may raise an
+    error, for example if an iteration does not converge. The rules judge this case.
     """
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
     asked = dict(cotangents(sample_cotangents(outputs, rng), sample_cotangents(outputs, rng)))
     vjps = {name: vjp for name, vjp in example.values.vjps.items() if not vjp.failure}
     if example.values.vjps.keys() != asked.keys() or not vjps.keys() >= _NEEDED:
-        raise UnfitEvidenceError("leaves out gradients that were asked for")
+        raise UnfitEvidenceError("leaves out requested gradients")
     own = {name: replace(vjp, grad_outputs=asked[name]) for name, vjp in vjps.items()}
     return replace(example, values=replace(example.values, vjps=own))
 
@@ -498,7 +499,7 @@ def _smooth(
     surrogate: Callable[..., Any] | None,
     seed: int,
 ) -> tuple[JacobianColumns, ...]:
-    """Return where the reference has kinks, if the other side spoke of any."""
+    """Return where the reference has kinks, if the other process reported any."""
     if surrogate or not example.values.jacobian:
         return ()
     return Declared(reference, example, seed).jacobian()

@@ -1,7 +1,7 @@
-"""Call something right after a module is imported, without importing it first.
+"""Call a function right after a module is imported, without importing the module.
 
-Whoever watches a program must not import PyTorch before the program does: it may set environment
-variables first that PyTorch reads during its import.
+A tool that watches a program must not import PyTorch before the program does, because the program
+may first set environment variables that PyTorch reads during its import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Cancel = Callable[[], None]
 
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
-    """Call ``act`` once ``name`` is imported, or now. Return a callable that takes this back."""
+    """Call ``act`` when ``name`` is imported, or now. Return a callable that cancels this."""
     module = sys.modules.get(name)
     if module is not None and not _still_importing(module):
         act()
@@ -33,7 +33,7 @@ def _still_importing(module: ModuleType) -> bool:
 
 
 class _Finder:
-    """Finds one module as the other finders do, and acts after it has run."""
+    """Finds one module like the other finders, and acts after the module has run."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act
@@ -46,7 +46,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the module that is waited for; leave all others to other finders."""
+        """Return the spec of the awaited module. Leave all other modules to other finders."""
         if name != self._name:
             return None
         self.withdraw()

@@ -64,7 +64,7 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Repair
 
 Examinable = type[Function] | Callable[..., Any]
-"""What ``diagnose`` examines: a Function class, or a callable that calls some."""
+"""What ``diagnose`` examines: a Function class, or a callable that calls Functions."""
 
 Inputs = Tensor | Sequence[Any]
 """The arguments of one call; a tensor that is the only argument can stand alone."""
@@ -89,18 +89,18 @@ def diagnose(
     The expected gradient for an upstream gradient ``g`` is the vector-Jacobian product ``Jᵀ g``,
     where ``J`` is the Jacobian of ``forward`` (its conjugate transpose for complex inputs). It
     comes from central differences in float64 with Richardson extrapolation, or from autograd on
-    ``reference`` or ``surrogate``. An error is reported only if a second run on new random inputs
-    shows it again.
+    ``reference`` or ``surrogate``. ``diagnose`` reports an error only if a second run on new random
+    inputs shows it again.
 
-    ``diagnose`` works on float64 copies. It leaves the caller's tensors, random state, default
-    dtype and grad mode as they were, and also what ``fn`` reaches besides its arguments: modules
-    with their buffers, captured tensors, attributes, containers. It shows what ``fn`` prints in one
-    forward and one backward pass on ``inputs``.
+    ``diagnose`` works on float64 copies. It restores the caller's tensors, random state, default
+    dtype and grad mode. It also restores everything else that ``fn`` can reach: modules with their
+    buffers, captured tensors, attributes and containers. It shows what ``fn`` prints in one forward
+    and one backward pass on ``inputs``.
 
-    A correct Function of one input needs about 90 forward and 70 backward passes at level
+    A correct Function with one input needs about 90 forward and 70 backward passes at level
     ``"standard"``, whatever its size, and about 120 and 80 at ``"full"``. A wrong one is also
-    examined column by column: about 420 forward passes for 12 elements, and 4,300 for 1,200 or
-    more.
+    examined column by column. This takes about 420 forward passes for 12 elements, and 4,300 for
+    1,200 or more.
 
     Args:
         fn: A :class:`torch.autograd.Function` subclass, whose ``apply`` is used, or any callable
@@ -122,7 +122,7 @@ def diagnose(
         seed: The seed of all random numbers that ``diagnose`` draws.
         level: ``"full"`` also examines what takes longer or is only worth knowing, such as
             ``torch.compile`` and autocast.
-        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 is no limit.
+        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 means no limit.
         repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you look at it.
 
     Returns:
@@ -210,7 +210,7 @@ def _repaired(
     finding: Finding,
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
-    """Search for a repair in the surroundings of a diagnosis, without what it prints."""
+    """Search for a repair in the environment of a diagnosis, and hide what the code prints."""
     try:
         with (
             paused(),
@@ -242,7 +242,7 @@ def assert_gradients(
 ) -> Diagnosis:
     """Fail with the report of :func:`~autograd_doctor.diagnose` if a Function is wrong.
 
-    It also fails if gradients could not be examined. The cost is that of ``diagnose``.
+    It also fails if ``diagnose`` could not examine the gradients. It takes as long as ``diagnose``.
 
     Args:
         fn: A Function class, or a callable that calls some.
@@ -280,7 +280,7 @@ def assert_gradients(
         >>> assert_gradients(Square, torch.randn(3, 4, dtype=torch.float64)).ok
         True
     """
-    __tracebackhide__ = True  # pytest shows the test's own line, and none of these
+    __tracebackhide__ = True  # pytest shows the test's own line and hides ours
     try:
         diagnosis = diagnose(
             fn,
@@ -315,7 +315,7 @@ def collect_evidence(
         fn: As for :func:`diagnose`.
         inputs: The arguments of one example call.
         double_backward: As for :func:`diagnose`.
-        thorough: ``False`` examines gradients and their values only.
+        thorough: ``False`` examines only gradients and their values.
         seed: As for :func:`diagnose`.
         time_limit: As for :func:`diagnose`.
 
@@ -338,7 +338,7 @@ def collect_evidence(
 def run_edits(
     fn: type[Function], edits: Sequence[Mapping[str, str]], question: Question, *, seed: int = 0
 ) -> list[list[tuple[Any, ...] | None] | None]:
-    """Run a Function with other methods, and return what comes of it without judging it.
+    """Run a Function with edited methods, and return the results without judging them.
 
     Args:
         fn: A Function.
@@ -362,7 +362,7 @@ def run_edits(
 def is_right_for(
     fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
-    """Tell whether the gradients for these cotangents are right, whatever others would bring.
+    """Tell whether the gradients for these cotangents are right. Other cotangents are not examined.
 
     Args:
         fn: A Function.
@@ -382,7 +382,7 @@ def is_right_for(
 
 
 def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subject:
-    """Return the subject with all that it, its arguments and other callables reach."""
+    """Borrow everything that the subject, its arguments and the other callables can reach."""
     named = zip(subject.parameters, args, strict=True)
     hidden = [(name, value) for name, value in named if not isinstance(value, Tensor)]
     root = (subject.name, subject.function) if subject.function else ("self", subject.call)
@@ -392,7 +392,7 @@ def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subje
 
 @contextmanager
 def _report_own_faults() -> Iterator[None]:
-    """Turn whatever goes wrong in the doctor itself into one sentence; it is never a verdict."""
+    """Turn an error in the doctor itself into a sentence, so that it is never a verdict."""
     try:
         yield
     except CannotDiagnoseError:

@@ -1,4 +1,4 @@
-"""A card: a headline and sections of labeled rows, as text, plain or in color, and as HTML."""
+"""A card: a headline and sections of labeled rows, as plain text, as colored text and as HTML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 LABEL = 9
-# Stripe colors with at least 3:1 against JupyterLab's white and its dark background alike.
+# Stripe colors with a contrast of at least 3:1 on both backgrounds of JupyterLab.
 _STRIPE = {
     "passed": "#2a9d57",
     "wrong": "#d9534f",
@@ -28,7 +28,7 @@ _STRIPE = {
     "not examined": "#c77d0a",
     "hint": "#3b82c4",
 }
-# In a terminal: names of its own palette, which its owner can read.
+# In a terminal: names from the user's own palette, which the user can read.
 _INK = {
     "passed": "green",
     "wrong": "red",
@@ -44,8 +44,8 @@ _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
-_NAMES = {"with": "input", "at": "line"}  # of labels, where nothing follows them
-_COLUMN = "max-width: 52em"  # lines that are easy to read; a figure may be wider
+_NAMES = {"with": "input", "at": "line"}  # of labels that no row follows
+_COLUMN = "max-width: 52em"  # the number of columns that are easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 
@@ -67,13 +67,13 @@ class Link(str):
 
 
 class Heading(Link):
-    """A label that begins its row's text instead of standing to the left of it, such as a rule."""
+    """A label at the beginning of its row's text instead of the left column, such as a rule."""
 
     __slots__ = ()
 
 
 class Comparison(str):
-    """A sentence that says at which ``place`` two numbers differ; HTML shows them side by side.
+    """A sentence about two numbers that differ at a ``place``. HTML shows the numbers side by side.
 
     ``numbers`` contains each number with its label.
     """
@@ -90,7 +90,7 @@ class Comparison(str):
 
 
 class Code(str):
-    """Lines of source, which are not wrapped; ``marks`` are the spans that a change touches."""
+    """Lines of source, which are never wrapped. ``marks`` are the spans that a change affects."""
 
     __slots__ = ("marks",)
     marks: Spans
@@ -103,7 +103,7 @@ class Code(str):
 
 
 def as_text(headline: str, *sections: Rows) -> str:
-    """Return the headline and below it the rows that have a text, wrapped, labels to the left."""
+    """Return the headline, followed by all rows that have a text, with their labels on the left."""
     blocks = [[_text_row(label, text) for label, text in rows if text] for rows in sections]
     return headline + "\n" + "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -120,13 +120,13 @@ def _text_row(label: str, text: str, width: int = WIDTH) -> str:
         subsequent_indent=indent,
         initial_indent=indent,
         break_on_hyphens=False,
-        break_long_words=label != "declare",  # which is to be copied
+        break_long_words=label != "declare",  # the user may copy it
     )
     return "\n".join([f"  {label:<{LABEL}}{lines[0].strip()}" if label else lines[0], *lines[1:]])
 
 
 def as_rich(headline: str, *sections: Rows, kind: str, width: int) -> Text:
-    """Return the same words in color, for a terminal that may be narrower."""
+    """Return the same text in color, for a terminal that may be narrower."""
     from rich.text import Text
 
     width = max(2 * LABEL, min(width, WIDTH))
@@ -140,7 +140,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
     row = Text(_text_row(label, text, width))
     style = "dim"
-    if isinstance(label, Heading):  # which says how severe it is unless it is an error
+    if isinstance(label, Heading):  # it names the severity, unless this is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
     elif label in _CODE or isinstance(text, Code):
         row.stylize("cyan", 2 + LABEL)
@@ -149,10 +149,10 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
 
 def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded: Rows = ()) -> str:
-    """Return the same as a block with a colored stripe; all text is escaped.
+    """Return the same content as an HTML block with a colored stripe. All text is escaped.
 
-    ``figure`` is HTML that stands below the first section. A click on their labels shows the rows
-    ``folded`` at the end.
+    ``figure`` is HTML that follows the first section. The rows in ``folded`` are at the end. The
+    user can unfold them with a click on their labels.
     """
     blocks = [_html_rows(rows) for rows in sections]
     blocks[:1] = [block + figure for block in blocks[:1]]
@@ -165,7 +165,7 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
 
 
 def _html_details(rows: Rows) -> str:
-    """Return rows below a line that names them and unfolds them."""
+    """Return rows below a line with their names, which unfolds them."""
     shown = [(label, text) for label, text in rows if text]
     if not shown:
         return ""
@@ -205,12 +205,12 @@ def _value(label: str, text: str) -> str:
 
 
 def linked(html: str, address: str) -> str:
-    """Return HTML as a link that opens a page of its own, or as it is without an address."""
+    """Return HTML as a link that opens in a new page, or unchanged if there is no address."""
     return f'<a href="{escape(address)}" target="_blank">{html}</a>' if address else html
 
 
 def _compared(comparison: Comparison) -> str:
-    """Return the place, and below it the numbers side by side, each below its label."""
+    """Return the place, followed by the numbers side by side, each below its label."""
     numbers = "".join(
         f'<div><div style="font-size: 0.9em; color: {_FAINT}">{escape(label)}</div>'
         f'<code style="font-weight: 600">{escape(text)}</code></div>'
@@ -223,7 +223,7 @@ def _compared(comparison: Comparison) -> str:
 
 
 def _changed(code: Code, look: str) -> str:
-    """Return code as HTML, with its marks in a look that is not color alone."""
+    """Return code as HTML. Its marks do not rely on color alone."""
     parts, end = [], 0
     for start, stop in code.marks:
         changed = f'<span style="{look}">{escape(code[start:stop])}</span>'
@@ -233,7 +233,7 @@ def _changed(code: Code, look: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a sentence as HTML, with what it puts in backticks as code."""
+    """Return a sentence as HTML, and format text in backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -241,10 +241,10 @@ def _marked(text: str) -> str:
 # The rows of a finding.
 # --------------------------------------------------------------------------------------------------
 
-# Rules whose hint says how to search for the mistake, which a repair makes superfluous.
+# Rules whose hint says how to search for the mistake. A repair makes this hint unnecessary.
 SAYS_HOW_TO_SEARCH = ("gradient-mismatch", "missing-dependency")
 
-# How to declare what is wrong by design; a learner in an exercise does not see it.
+# How to declare that a deviation is intended. Learners do not see this in an exercise.
 BY_DESIGN = {
     "extra-gradient": "for a straight-through estimator, pass `surrogate=f`, where `f` is the "
     "differentiable function whose gradient `backward` returns",
@@ -273,7 +273,7 @@ DATA = "if `{}` is data, call `requires_grad_()` only on the inputs that you wan
 
 
 def finding_rows(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Yield one finding as labeled rows: the rule and what it says, then the details."""
+    """Yield a finding as labeled rows: the rule and its message, followed by the details."""
     severity = "" if finding.severity == "error" else f"{finding.severity}, "
     yield Heading(severity + finding.rule), sentence(finding.message)
     yield from finding_details(finding)
@@ -312,7 +312,9 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a repair changes, before and after, and on what it was tried."""
+    """Yield the lines that a repair changes, before and after, and the inputs on which it was
+    tested.
+    """
     for change in repair.changes:
         yield "repair", f"change line {change.line} of {repair.where}"
         for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):
@@ -321,12 +323,12 @@ def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
 
 
 def _signed(value: Any) -> str:
-    """Return a number; -0.0 keeps its sign, which a forward may see."""
+    """Return a number. -0.0 keeps its sign, because ``forward`` may depend on it."""
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
 
 
 def _example(evidence: Mapping[str, Any]) -> Comparison:
-    """Return the example as one phrase: where, with what numbers, what came and what should."""
+    """Return the example as one phrase: the place, the numbers, actual and expected result."""
     where = element(evidence["input"], evidence["index"])
     what = ""
     if "at" in evidence:
@@ -345,7 +347,7 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
 
 
 def _difference(actual: Any, expected: Any) -> str:
-    """Return by how much two real numbers differ, nothing if that is no number."""
+    """Return the difference of two real numbers, or nothing if it is not a number."""
     if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
         return ""
     difference = float(actual) - float(expected)

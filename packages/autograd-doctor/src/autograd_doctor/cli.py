@@ -45,7 +45,7 @@ def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
 
 
 def _rules_beginning_with(incomplete: str) -> list[str]:
-    """Return the names of rules that start with the typed text; a page is named for its rule."""
+    """Return the names of the rules that start with the typed text."""
     pages = (Path(__file__).parent / "_rules").glob("*.md")
     return sorted(page.stem for page in pages if page.stem.startswith(incomplete))
 
@@ -155,7 +155,7 @@ Example: {program} check softplus.py:Softplus --inputs 'f64[5] 1.0'
 
 
 def check_epilog(program: str) -> str:
-    """Return the end of the help of ``check``, for the command that it belongs to."""
+    """Return the last part of the help for ``check``, for the command that contains it."""
     return _CHECK_EPILOG.replace("{program}", program) + _CODES
 
 
@@ -390,7 +390,7 @@ def explain(
 
 def show_markdown(text: str) -> None:
     """Print Markdown. It is formatted in a terminal and unchanged in a pipe."""
-    # Nothing is wrapped, colored or read as markup in a pipe, so that URLs stay in one piece.
+    # In a pipe, do not wrap, color or interpret the text, so that URLs stay intact.
     console = Console(soft_wrap=True, highlight=False, markup=False)
     if not console.is_terminal:
         return console.print(text)
@@ -401,7 +401,7 @@ def show_markdown(text: str) -> None:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Import faster: collecting takes a third of the time that importing PyTorch takes."""
+    """Pause garbage collection, which takes a third of PyTorch's import time."""
     gc.disable()
     try:
         yield

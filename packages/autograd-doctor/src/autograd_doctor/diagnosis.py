@@ -1,4 +1,4 @@
-"""What a diagnosis is: findings, the cause first."""
+"""A diagnosis contains findings, with the most likely cause first."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class Diagnosis:
     """The doctor's answer for one Function.
 
-    ``subject`` is the Function's name, ``findings`` are sorted with the cause first, ``examined``
-    lists what was checked in words, ``unexamined`` what could not be. Printed, it is a plain-text
-    report; in a notebook, HTML; by rich in a terminal, the same text in color. ``jacobians`` holds
-    what the HTML draws where values are wrong: forward's Jacobian beside backward's.
-    ``limits`` are those parts of ``examined`` that say where inputs were restricted. At ``level``
-    ``"standard"``, the report names findings of severity ``"info"`` in one line.
-    ``print(diagnosis.steps)`` tells the same example in the five steps of
-    :func:`~autograd_doctor.five_steps`, from what was seen.
+    ``subject`` is the name of the Function. ``findings`` are sorted, with the most likely cause
+    first. ``examined`` lists in words what was checked, and ``unexamined`` lists what could not be
+    checked. ``print`` shows a plain-text report, a notebook shows HTML, and rich shows the same
+    text in color. ``jacobians`` contains the Jacobians of ``forward`` and ``backward``, which the
+    HTML report draws if values are wrong. ``limits`` are the entries of ``examined`` that describe
+    restricted inputs. At ``level`` ``"standard"``, the report lists findings of severity ``"info"``
+    in one line. ``print(diagnosis.steps)`` explains the same example in the five steps of
+    :func:`~autograd_doctor.five_steps`.
     """
 
     subject: str
@@ -43,7 +43,8 @@ class Diagnosis:
     def ok(self) -> bool | None:
         """``True`` if the gradients were examined and no finding has severity ``"error"``.
 
-        ``False`` if a finding has; ``None`` if none has, but gradients could not be examined.
+        ``False`` if a finding has this severity. ``None`` if no finding has it, but ``diagnose``
+        could not examine all gradients.
         """
         if any(finding.severity == "error" for finding in self.findings):
             return False
@@ -51,11 +52,13 @@ class Diagnosis:
 
     @property
     def repair(self) -> Repair | None:
-        """The :attr:`~autograd_doctor.finding.Finding.repair` of the first finding that has one."""
+        """The :attr:`~autograd_doctor.finding.Finding.repair` of the first finding that has a
+        repair.
+        """
         return next((f.repair for f in self.findings if f.repair), None)
 
     def patch(self) -> str:
-        """Return the repair as a unified diff of the file, ``""`` if there is none."""
+        """Return the repair as a unified diff of the file, or ``""`` if there is no repair."""
         return self.repair.patch() if self.repair else ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +72,7 @@ class Diagnosis:
         }
 
     def passes(self, *, warnings: bool = False) -> bool:
-        """Whether this is :attr:`ok` and, where ``warnings`` count as well, has no warning."""
+        """Whether :attr:`ok` is true and, if ``warnings`` count as well, there is no warning."""
         warned = any(finding.severity == "warning" for finding in self.findings)
         return self.ok is True and not (warnings and warned)
 
@@ -82,7 +85,7 @@ class Diagnosis:
         if self.ok is None:
             wrong.add_note("Nothing wrong was found, but the gradients were not all examined.")
         elif self.ok:
-            wrong.add_note("With warnings=True, a warning fails as an error does.")
+            wrong.add_note("With warnings=True, a warning also fails.")
         raise wrong
 
     def __str__(self) -> str:
@@ -98,13 +101,13 @@ class Diagnosis:
         return as_html(self)
 
     def _ipython_display_(self) -> None:
-        """Show the verdict at once, and the repair when it is found."""
+        """Show the verdict immediately, and add the repair when the search has found it."""
         from IPython import display
 
         from autograd_doctor._report.report import repair_card
 
         if not any(finding.search for finding in self.findings):
-            raise NotImplementedError  # so IPython shows it as anything else
+            raise NotImplementedError  # so that IPython displays it like any other object
         verdict = replace(self, findings=without_search(self.findings))
         show: Any = display.display
         show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)

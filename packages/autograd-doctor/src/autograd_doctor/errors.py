@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 class AutogradDoctorError(Exception):
-    """The root of all exceptions that this package raises on its own."""
+    """The base class of all exceptions that this package defines."""
 
-    __module__ = "autograd_doctor"  # where it is imported from; a traceback shows it
+    __module__ = "autograd_doctor"  # users import it from here, and a traceback shows this name
 
 
 class CannotDiagnoseError(AutogradDoctorError):
-    """``diagnose`` could not examine the Function: bad arguments, or a fault of its own.
+    """``diagnose`` could not examine the Function, because of bad arguments or a bug in the doctor.
 
-    It is never a verdict on the Function.
+    This exception is never a verdict on the Function.
     """
 
     __module__ = "autograd_doctor"
@@ -34,12 +34,12 @@ class WrongGradientError(AutogradDoctorError, AssertionError):
 
 
 class UnknownRuleError(AutogradDoctorError, LookupError):
-    """No rule has this name; the message names the closest ones."""
+    """There is no rule with this name. The message suggests the closest names."""
 
     __module__ = "autograd_doctor"
 
 
 class UnfitEvidenceError(AutogradDoctorError):
-    """Evidence is not an answer to what was asked; the message completes "the answer …"."""
+    """Evidence does not answer the question. The message completes the sentence "the answer …"."""
 
     __module__ = "autograd_doctor"

@@ -1,6 +1,6 @@
-"""What a probe brings back: plain data, on which rules decide.
+"""The evidence that probes collect: plain data, on which the rules base their verdicts.
 
-Nothing here runs the user's code, and nothing here holds a graph, a node or a callable.
+Nothing in this module runs the user's code, and nothing contains a graph, a node or a callable.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-LARGE_FACTOR = 1000.0  # a cotangent this much larger shows a clip that others stay under
+LARGE_FACTOR = 1000.0  # a cotangent this much larger triggers clipping that others do not
 PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
-DIM_NAMES = ("dim", "axis")  # arguments that name a dim
+DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
 
 @dataclass(frozen=True)
 class Cotangent:
-    """Which ``grad_output`` a backward pass got.
+    """Identifies the ``grad_output`` of a backward pass.
 
     ``random`` and ``other`` are drawn at random. ``sum`` is their sum; ``double``, ``negative``,
     ``large`` and ``zero`` are multiples of ``random``. ``ones`` is 1 in every element. ``single``
@@ -31,7 +31,7 @@ class Cotangent:
 
     @property
     def is_compared(self) -> bool:
-        """Whether its gradients are compared with expected ones; others only show linearity."""
+        """Whether its gradients are compared with expected ones. Others only test linearity."""
         return self.kind in ("random", "other", "ones", "single")
 
 
@@ -47,10 +47,10 @@ ONES = Cotangent("ones")
 
 @dataclass(frozen=True)
 class Failure:
-    """The user's code raised: the exception's type and text, and the user's line that led to it.
+    """An error in the user's code: the type, the text, and the user's line that caused it.
 
-    ``runs_in_own_dtype``: the call raised on float64 copies, or in another dtype that the doctor
-    tried. The same call in the dtype of the caller's inputs does not raise.
+    If ``runs_in_own_dtype``, the call raised an error on float64 copies or in another dtype that
+    the doctor tried. The same call in the dtype of the caller's inputs does not raise an error.
     """
 
     kind: str
@@ -61,7 +61,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class OwnDtype:
-    """The call in the dtype of the caller's inputs: how forward or backward raised there."""
+    """The call in the dtype of the caller's inputs, and how ``forward`` or ``backward`` raised
+    there.
+    """
 
     dtype: str
     stage: str  # "forward" or "backward"
@@ -72,23 +74,24 @@ class OwnDtype:
 class Forward:
     """One forward pass.
 
-    ``outputs`` are detached copies, ``kinds`` the type name of everything that was returned.
-    Positions count the call's arguments (``changed``, ``dirty``) or its outputs (``views``,
-    ``non_differentiable``).
+    ``outputs`` are detached copies, and ``kinds`` contains the type name of each returned value.
+    ``changed`` and ``dirty`` are positions among the arguments of the call. ``views`` and
+    ``non_differentiable`` are positions among its outputs.
     """
 
     outputs: tuple[Tensor, ...] = ()
     kinds: tuple[str, ...] = ()
     requires_grad: tuple[bool, ...] = ()
     custom_node: bool = False
-    # The subject is a Function, and its outputs come straight from its own node in the graph.
+    # The subject is a Function, and its outputs come directly from its own node in the graph.
     whole: bool = False
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
-    written: tuple[int, ...] = ()  # to which an operation writes, be it the same value
+    written: tuple[int, ...] = ()  # an operation writes to these, even if the values stay the same
     changing_line: str = ""  # the user's line that changed an argument
-    versions_moved: tuple[int, ...] = ()  # arguments of which autograd knows that they changed
-    views: tuple[tuple[int, int], ...] = ()  # (output, input) pairs that share memory, not dirty
+    versions_moved: tuple[int, ...] = ()  # arguments that autograd knows to be changed
+    # (output, input) pairs that share memory without being marked as dirty
+    views: tuple[tuple[int, int], ...] = ()
     marked_non_differentiable: tuple[int, ...] = ()
     saved: tuple[Tensor, ...] = ()
     read_saved: str = ""
@@ -97,7 +100,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class DirectBackward:
-    """One direct call of ``backward``, as the engine makes it, before the engine mends anything."""
+    """A direct call of ``backward``, before the engine adjusts the result."""
 
     count: int = 0
     grads: tuple[Tensor | None, ...] = ()  # in the order of the arguments
@@ -105,16 +108,17 @@ class DirectBackward:
     changed_grad_outputs: tuple[int, ...] = ()
     changed_saved: tuple[int, ...] = ()
     changing_line: str = ""  # the user's line that changed a cotangent or a saved tensor
-    nan_line: str = ""  # the user's line that got the first nan, if a gradient has any
-    # With saved tensors of its own changed: the next call "returns the same" or "raises".
+    nan_line: str = ""  # the user's line that produced the first nan, if a gradient contains nan
+    # After ``backward`` changed its own saved tensors, the next call "returns the same" or
+    # "raises".
     again: str = ""
-    sparse: bool = False  # some gradient came as a sparse tensor; ``grads`` are dense
+    sparse: bool = False  # at least one gradient was sparse; ``grads`` are dense
     failure: Failure | None = None
 
 
 @dataclass(frozen=True)
 class VjpResult:
-    """One backward pass through the engine: cotangents in, a gradient for each wanted input out."""
+    """A backward pass through the engine, from cotangents to a gradient for each wanted input."""
 
     grad_outputs: tuple[Tensor | None, ...]
     grads: tuple[Tensor | None, ...] = ()
@@ -123,7 +127,7 @@ class VjpResult:
 
 @dataclass(frozen=True)
 class Variant:
-    """The same call in another dtype or on another device: what the raw gradients were."""
+    """The raw gradients of the same call in another dtype or on another device."""
 
     name: str
     wanted: tuple[str, ...] = ()
@@ -133,14 +137,14 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One call made in two ways that must agree: what came the other way, and the plain way.
+    """A call that was made in two ways, which must agree. Contains both results.
 
-    ``kind`` groups comparisons that ask the same question. ``how`` says in words what was
-    different, so that "the gradient of x changes" + how is a sentence. ``names`` says what each
-    tensor is ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the
-    two, ``floor`` is what rounding leaves of terms that cancel. Where the other way raised,
-    ``failure`` says so and ``stage`` where: ``"forward"`` or ``"backward"``. ``line`` is the user's
-    line at which the two ways part, where that is known.
+    ``kind`` groups comparisons that ask the same question. ``how`` describes the difference in
+    words, so that "the gradient of x changes" + how is a sentence. ``names`` describes each tensor
+    ("the output", "the gradient of x"). ``tolerance`` is relative to the larger of the two results,
+    and ``floor`` is the rounding error that remains after terms cancel. If the second call raised,
+    ``failure`` contains the error, and ``stage`` is ``"forward"`` or ``"backward"``. ``line`` is
+    the user's line at which the two calls start to differ, if it is known.
     """
 
     kind: str
@@ -171,11 +175,11 @@ class DirectionalDerivatives:
 
 @dataclass(frozen=True)
 class JacobianColumns:
-    """Columns of the Jacobian of all outputs with respect to one input, by differences.
+    """Columns of the Jacobian of all outputs with respect to one input, by finite differences.
 
-    Complex tensors count as pairs of reals. ``index`` holds the flat positions examined,
-    ``matrix`` one column for each, ``error`` its estimated error, ``smooth`` whether the
-    differences behave as those of a differentiable function there.
+    A complex tensor counts as pairs of real numbers. ``index`` contains the flat positions that
+    were examined. For each of them, ``matrix`` contains a column and ``error`` its estimated error.
+    ``smooth`` tells whether the differences look like those of a differentiable function.
     """
 
     index: Tensor
@@ -186,10 +190,11 @@ class JacobianColumns:
 
 @dataclass(frozen=True)
 class JacobianRows:
-    """Rows of the Jacobian of all outputs as backward has it: one for each one-hot cotangent.
+    """Rows of the Jacobian of all outputs according to ``backward``, one for each one-hot
+    cotangent.
 
-    ``index`` holds the flat positions among the outputs, ``matrices`` one matrix for each wanted
-    input. Complex tensors count as pairs of reals.
+    ``index`` contains flat positions in the outputs, and ``matrices`` contains one matrix for each
+    wanted input. A complex tensor counts as pairs of real numbers.
     """
 
     index: Tensor
@@ -198,10 +203,10 @@ class JacobianRows:
 
 @dataclass(frozen=True)
 class Resized:
-    """The call with another length or number: what the arguments and the output are then.
+    """The call with another length or number, with the arguments and the outputs of that call.
 
-    ``ratios`` holds gradient over truth along one direction of each wanted input, ``None`` where
-    that is not known.
+    For each wanted input, ``ratios`` contains the actual gradient divided by the expected one along
+    one direction, or ``None`` if this ratio is unknown.
     """
 
     shapes: tuple[tuple[int, ...] | None, ...]
@@ -212,9 +217,10 @@ class Resized:
 
 @dataclass(frozen=True)
 class WastedGradient:
-    """The operations that backward ran only for the gradient of an input that asked for none.
+    """The operations that ``backward`` ran only for the gradient of an input that does not need
+    one.
 
-    All other inputs asked for theirs.
+    All other inputs needed their gradients.
     """
 
     position: int
@@ -223,10 +229,10 @@ class WastedGradient:
 
 @dataclass(frozen=True)
 class Kept:
-    """Saved tensors that share memory: what they are, and whether backward reads them.
+    """Saved tensors that share memory, and whether ``backward`` reads them.
 
-    ``size`` is in bytes. ``unpacked``: backward took them out again; ``used``: a gradient depends
-    on their values, or it cannot be told.
+    ``size`` is in bytes. ``unpacked`` tells whether ``backward`` unpacked them again. ``used``
+    tells whether a gradient depends on their values, and is also true if this is unknown.
     """
 
     names: tuple[str, ...]
@@ -237,9 +243,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a call and its backward take: the operations of both, and what lives in between.
+    """The operations of a call and its backward pass, and the memory that is alive between the two.
 
-    ``sizes`` holds the bytes of each piece of memory, the smallest first.
+    ``sizes`` contains the size of each piece of memory in bytes, in ascending order.
     """
 
     sizes: tuple[int, ...]
@@ -248,10 +254,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Captured:
-    """A tensor that forward takes besides its arguments, and to which no gradient comes.
+    """A tensor that ``forward`` uses although it is not an argument, and that gets no gradient.
 
-    ``slope`` is the largest derivative of an output by it along random directions, by differences,
-    and 0 where there is none for sure.
+    ``slope`` is the largest derivative of an output with respect to this tensor, by finite
+    differences along random directions. It is 0 if the derivative is certainly 0.
     """
 
     name: str
@@ -260,11 +266,11 @@ class Captured:
 
 @dataclass(frozen=True)
 class OnCtx:
-    """A tensor that a Function keeps as an attribute of ctx.
+    """A tensor that a Function stores as an attribute of ``ctx``.
 
-    ``role`` is ``"input"`` or ``"output"`` where the tensor lies in such a one's memory, and
-    ``owner`` its name where it is the call's. ``edited`` holds the gradients when that is changed
-    in place between forward and backward, beside the plain ones.
+    ``role`` is ``"input"`` or ``"output"`` if the tensor shares memory with an input or an output,
+    and ``owner`` is the name of this input or output. ``edited`` contains the gradients after an
+    in-place change of this memory between forward and backward, next to the unchanged gradients.
     """
 
     name: str
@@ -276,7 +282,7 @@ class OnCtx:
 
 @dataclass(frozen=True)
 class Expected:
-    """The true gradient of one input in one backward pass: NaN where it is not known."""
+    """The expected gradient of one input in one backward pass, with NaN where it is unknown."""
 
     value: Tensor
     tolerance: Tensor
@@ -284,11 +290,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class SecondDerivative:
-    """The gradient of one input, differentiated once more along a random direction.
+    """The gradient of one input, differentiated again along a random direction.
 
-    ``of`` names the input, ``by`` what its gradient is differentiated by: an input, or
-    ``"grad_output"``. ``came`` is what autograd finds, ``None`` where its graph does not lead
-    there; ``expected`` is the truth, known to within ``error``.
+    ``of`` is the input, and ``by`` is the variable of the second derivative: an input, or
+    ``"grad_output"``. ``came`` is the result of autograd, or ``None`` if its graph does not reach
+    this variable. ``expected`` is the expected result, with an error of at most ``error``.
     """
 
     of: str
@@ -299,18 +305,20 @@ class SecondDerivative:
 
     @property
     def wrong(self) -> bool:
-        """Whether what came, zero if nothing did, is not the truth; ``nan`` never is."""
+        """Whether the result is wrong. A missing result counts as zero, and ``nan`` is always
+        wrong.
+        """
         known = math.isfinite(self.expected) and math.isfinite(self.error)
         return known and not abs((self.actual or 0.0) - self.expected) <= self.error
 
 
 @dataclass(frozen=True)
 class LostGraph:
-    """Through what a gradient depends on an input, without a graph that autograd can follow.
+    """What a gradient depends on without a graph that autograd can follow.
 
-    ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ctx, and
-    ``"backward"`` for calls in backward, such as ``.detach()``. ``names`` says which, as the source
-    has them where it is known; ``line`` is the line of source that makes them so.
+    ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
+    ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` contains their names,
+    from the source if possible, and ``line`` is the line of source that causes the problem.
     """
 
     place: Literal["saved", "attribute", "backward"]
@@ -320,11 +328,12 @@ class LostGraph:
 
 @dataclass(frozen=True)
 class SecondOrder:
-    """Backward, differentiated in its turn.
+    """The second derivatives of a Function.
 
-    ``failure`` tells how that raised with a grad_output that requires grad, as it does inside a
-    network. After a failure the derivatives are those with a grad_output that does not, as after
-    ``.sum()``. ``lost`` is the cause of the first derivative that is wrong, where it was found.
+    ``failure`` is the error that ``backward`` raised for a ``grad_output`` that requires grad, as
+    it does inside a network. After such an error, the derivatives are those for a ``grad_output``
+    that does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong
+    derivative, if it was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
@@ -334,15 +343,16 @@ class SecondOrder:
 
 @dataclass(frozen=True, eq=False)
 class Extreme:
-    """One call, far from the example or on it, that float32 or a mask of -inf spoils.
+    """A call in which float32 or a mask of -inf spoils the result. It may be far from the example.
 
-    ``how`` says in words where ("once |x| reaches 100"). ``inputs`` are all arguments, floating
-    tensors in float64 but of values that float32 holds. ``names`` says what each tensor is:
-    outputs, then the gradients for ``grad_outputs``. ``single`` and ``double`` are what came in
-    either precision. ``error`` is the difference that rounding made, and ``noise`` what is to be
-    expected of it; both are empty where there is no more. ``masked`` is the position of an input
-    with -inf in it; ``single`` is empty then. ``right`` is what a reference gives in float64,
-    empty or ``None`` where it tells nothing.
+    ``how`` says in words where this happens ("once |x| reaches 100"). ``inputs`` contains all
+    arguments. Floating-point tensors are in float64, with values that float32 can represent.
+    ``names`` describes each tensor: the outputs, then the gradients for ``grad_outputs``.
+    ``single`` and ``double`` are the results in the two precisions. ``error`` is the actual
+    rounding error, and ``noise`` is the expected one. Both are empty if they are unknown.
+    ``masked`` is the position of an input that contains -inf; in this case, ``single`` is empty.
+    ``right`` is the result of the reference in float64. It is empty or ``None`` if the reference
+    does not help.
     """
 
     how: str
@@ -360,10 +370,10 @@ class Extreme:
 
 @dataclass(frozen=True, eq=False)
 class Float32Steps:
-    """One call in float64, the same with every number moved by a hair, and with a longer move.
+    """A call in float64, with a tiny change of every number, and with a larger change.
 
-    ``names`` says what each tensor is: outputs, then gradients. The moves go the same way;
-    ``ratio`` is that of the short one to the long one.
+    ``names`` describes each tensor: the outputs, then the gradients. Both changes have the same
+    direction, and ``ratio`` is the ratio of the smaller change to the larger one.
     """
 
     names: tuple[str, ...]
@@ -375,13 +385,13 @@ class Float32Steps:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """How the Function keeps autograd's contract, apart from values.
+    """How the Function follows autograd's contract, apart from values.
 
-    ``stated_design`` is what its source says that its gradient is by design, in words.
-    ``own`` is set only where the call raised in the dtype of the caller's inputs. ``rejected`` is
-    how autograd rejected the number of gradients: all else was examined with the right number.
-    ``own_views`` are the outputs that are views of what a Function's forward made, ``old_style``
-    the Functions whose forward takes ctx itself.
+    ``stated_design`` is the design of the gradient that the source mentions, in words. ``own`` is
+    set only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's
+    error about the number of gradients. All other evidence was collected with the right number.
+    ``own_views`` are outputs that are views of a tensor that ``forward`` created, and ``old_style``
+    are the Functions whose ``forward`` takes ``ctx``.
     """
 
     instance_methods: tuple[str, ...] = ()
@@ -396,18 +406,19 @@ class Contract:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Gradients, and what they should be.
+    """The gradients and their expected values.
 
-    ``piecewise`` are the slots of inputs in which forward changes only by jumps. ``structures``
-    maps the name of an input to the structure that the gradient is right for, where it is right for
-    changes alone that keep this. ``inexact`` is how far the gradient is off, relative to its size,
-    where forward is too inexact to say more, and 0 elsewhere. ``cotangent_range`` says in words
-    which cotangents were sent, where not all would do; ``None`` says that backward is linear for
-    none. ``jacobian`` is there only where the slopes do not settle the matter, ``rows``,
-    ``resized`` and ``unused`` where it is. ``unused`` holds, for each wanted input, the positions
-    of the arguments that change its true gradient, but not what backward returns. ``expected``
-    maps a cotangent to the truth for each wanted input; ``reference_outputs`` and
-    ``reference_grads`` come from ``reference=`` (the latter with its kink conventions).
+    ``piecewise`` are the positions of inputs for which ``forward`` is piecewise constant.
+    ``structures`` maps the name of an input to a structure, if the gradient is right only for
+    changes that keep this structure. ``inexact`` is the relative error of the gradient if
+    ``forward`` is too inexact for a better statement, and 0 otherwise. ``cotangent_range``
+    describes the cotangents that were used, if not all cotangents are suitable; ``None`` says that
+    ``backward`` is not linear for any. ``jacobian`` exists only if the slopes do not settle the
+    matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted input,
+    ``unused`` contains the positions of the arguments that affect its expected gradient but not the
+    result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
+    input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``, and the latter
+    includes its convention at kinks.
     """
 
     cotangent_range: str | None = ""
@@ -429,11 +440,11 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a call keeps, what it costs, and what it reaches besides its arguments.
+    """What a call keeps and costs, and what it can reach besides its arguments.
 
     ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` is how often one
-    backward unpacked the same saved tensor. ``outlived`` names the stages after which only the
-    garbage collector frees a ctx.
+    backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only the
+    garbage collector frees a ``ctx``.
     """
 
     kept: tuple[Kept, ...] = ()
@@ -447,10 +458,10 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Variants:
-    """The same call made in other ways.
+    """The same call, made in other ways.
 
-    ``dtypes`` are other dtypes and devices. ``interleaved`` is ``RANDOM`` again, but with another
-    forward pass in between.
+    ``dtypes`` contains other dtypes and devices. ``interleaved`` is ``RANDOM`` again, but with
+    another forward pass in between.
     """
 
     dtypes: tuple[Variant, ...] = ()
@@ -460,13 +471,13 @@ class Variants:
     interleaved: VjpResult | None = None
 
 
-@dataclass(frozen=True, eq=False)  # tensors have no one truth value to compare by
+@dataclass(frozen=True, eq=False)  # tensors have no single truth value, so they cannot be compared
 class Evidence:
-    """Everything seen of one Function on one set of inputs.
+    """All evidence about one Function on one set of inputs.
 
-    The first fields say what was called, and how forward ran; ``omitted`` are inputs that the call
-    leaves to their defaults. ``second_order`` is ``None`` where it was not examined. ``left_out``
-    names the probes for which there was no time.
+    The first fields describe the call and its forward pass. ``omitted`` are inputs that the call
+    leaves at their defaults. ``second_order`` is ``None`` if it was not examined. ``left_out``
+    contains the names of the probes that were skipped because time ran out.
     """
 
     subject: str
@@ -486,9 +497,9 @@ class Evidence:
     needs_device: bool = False  # it does not run on CPU copies of its inputs
 
     def name(self, position: int) -> str:
-        """Return the argument's name at a position."""
+        """Return the name of the argument at a position."""
         return self.parameters[position]
 
     def gradient_name(self, position: int) -> str:
-        """Return what a message calls the gradient of an input."""
+        """Return the name of an input's gradient for a message."""
         return f"the gradient of `{self.name(position)}`"

@@ -1,13 +1,15 @@
-"""For tools that are built on this package: graders, widgets, sandboxes.
+"""Names for tools that build on this package, such as graders, widgets and sandboxes.
 
-A diagnosis has two halves. One runs the user's code and returns :class:`~.evidence.Evidence`, which
-is plain data. The other judges evidence and runs nothing. A tool can keep them apart, in two
-processes for example, if it implements :class:`Examiner` and calls :func:`conclude`.
+A diagnosis consists of two parts. The first part runs the user's code and returns
+:class:`~.evidence.Evidence`, which is plain data. The second part judges the evidence and does not
+run any code. A tool can separate the two, for example in two processes, if it implements
+:class:`Examiner` and calls :func:`conclude`.
 
-Everything here is typed and stays compatible within a minor version. So do the public modules
-``evidence`` (the data), ``memory`` (measures), ``jacobians`` (both Jacobians and their picture),
-``card`` and ``formatting`` (how reports look and read), ``repair`` (what a repair is) and
-``repair_search`` (search for one). Nothing else in this package does.
+All names here are typed and stay compatible within a minor version. The same is true for several
+public modules: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians
+and their picture), ``card`` and ``formatting`` (the look of reports). ``repair`` (a repair as data)
+and ``repair_search`` (the search for a repair) are also stable. Other modules of this package may
+change at any time.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def judge_evidence(
     skip_rules: Collection[str] = (),
     seed: int = 0,
 ) -> tuple[Finding, ...]:
-    """Judge evidence: add the expected gradients and ask every rule.
+    """Judge evidence: add the expected gradients and apply all rules.
 
     Args:
         evidence: What :func:`collect_evidence` returned for one call.
@@ -76,5 +78,5 @@ def judge_evidence(
         CannotDiagnoseError: The reference or surrogate raises on these inputs, or its outputs
             cannot be compared.
     """
-    with preserve_global_state(seed):  # a reference may draw random numbers, or warn
+    with preserve_global_state(seed):  # a reference may draw random numbers or warn
         return judge(establish(evidence, reference, surrogate, seed), intentional, skip_rules)

@@ -1,4 +1,4 @@
-"""What a rule finds."""
+"""The result of a rule."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong, or worth knowing, with the evidence that shows it.
+    """Something that is wrong or worth knowing, with evidence.
 
-    ``rule`` is a name of the catalogue (``autograd-course explain RULE``). ``message`` says what
-    was seen. ``evidence`` holds an example (input, index, expected, actual, line of code …) as
-    plain data. ``hint`` says what to change or where to look. ``lesson`` names the
-    lesson that teaches it. ``search`` finds the :attr:`repair`. It takes other calls on which the
-    repair must be right, as a mapping of names to arguments; by default, the example is varied.
+    ``rule`` is the name of a rule (``autograd-course explain RULE``). ``message`` describes the
+    problem. ``evidence`` contains an example (input, index, expected, actual, line of code …) as
+    plain data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson
+    about this problem. ``search`` finds the :attr:`repair`. It accepts other calls for which the
+    repair must be right, as a mapping from names to arguments. By default, it varies the example.
     """
 
     rule: str
@@ -34,16 +34,17 @@ class Finding:
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change of the Function's own code that removes this error, if one is found.
+        """The change of the Function's own code that removes this error, if the search finds one.
 
-        The first use searches for it, for a second at most. Small edits of ``backward`` and
-        ``forward`` are tried, and what is found is verified on other inputs and shapes. Nothing is
-        written to the class or to its file.
+        The first access starts the search, which takes at most a second. The search tries small
+        edits of ``backward`` and ``forward``, and verifies an edit on other inputs and shapes. It
+        does not change the class or its file.
         """
         return self.search() if self.search else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "search": None}  # what it would call stays in this process
+        # the callable that it would call stays in this process
+        return {**self.__dict__, "search": None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding as JSON-compatible data."""
@@ -59,5 +60,5 @@ class Finding:
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings that show no repair, and hold nothing of the process that made them."""
+    """Return findings that have no repair and no references to the process that created them."""
     return tuple(replace(finding, search=None) for finding in findings)

@@ -1,4 +1,4 @@
-"""How reports write numbers, elements, names and sentences."""
+"""How reports format numbers, elements, names and sentences."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 def plain(value: Any) -> Any:
-    """Return a 0-dim tensor as a JSON-compatible number; a complex one as text."""
+    """Return a 0-dim tensor as a JSON-compatible number, or as text if it is complex."""
     number = value.item() if isinstance(value, Tensor) else value
     return f"{number:.4g}" if isinstance(number, complex) else number
 
 
 def element(name: str, index: Sequence[int]) -> str:
-    """Write one element, as in ``x[0, 2]`` or ``output[1]``; of a 0-dim tensor the name alone."""
+    """Return an element as ``x[0, 2]`` or ``output[1]``, or only the name for a 0-dim tensor."""
     name = name.replace("`", "")
     return f"{name.replace('the output', 'output')}{list(index)}" if index else name
 
@@ -27,7 +27,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def distinguish(one: Any, other: Any) -> tuple[str, str]:
-    """Return two numbers that differ, with as many digits as it takes to see it."""
+    """Return two different numbers, with enough digits to see the difference."""
     for digits in (4, 6, 8, 10, 12):
         first, second = number(one, digits), number(other, digits)
         if first != second:
@@ -36,7 +36,7 @@ def distinguish(one: Any, other: Any) -> tuple[str, str]:
 
 
 def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
-    """Return the index of a flat position."""
+    """Return the index for a flat position."""
     index: list[int] = []
     for length in reversed(shape):
         position, here = divmod(position, length)
@@ -45,7 +45,7 @@ def unraveled(position: int, shape: torch.Size) -> tuple[int, ...]:
 
 
 def sentence(text: str) -> str:
-    """Start a message with a capital, unless it starts with a name from the user's code."""
+    """Start a message with a capital letter, unless it starts with a name from the user's code."""
     word = text.split(" ")[0].rstrip(",.")
     sounds = len(word) > 2 or word in ("an", "at", "in", "it", "no")  # x and dx are names
     ordinary = word.isalpha() and word.islower() and sounds and word != "ctx"
@@ -53,7 +53,7 @@ def sentence(text: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Return a message of several sentences, which starts as one of a single sentence does."""
+    """Return a message with several sentences, which starts like a message with one sentence."""
     first, *others = sentences
     return " ".join(f"{text}." for text in (first, *map(sentence, others)))
 
@@ -64,25 +64,25 @@ def plural(count: int, thing: str) -> str:
 
 
 def elements(some: int, whole: int) -> str:
-    """Say how many elements are meant: ``3 of 12 elements``, ``all 12 elements``."""
+    """Say how many elements are affected: ``3 of 12 elements``, ``all 12 elements``."""
     if whole == 1:
         return "its only element"
     return f"all {whole} elements" if some == whole else f"{some} of {whole} elements"
 
 
 def nth(k: int) -> str:
-    """Return an ordinal in words, counted from 0."""
+    """Return an ordinal number in words, counted from 0."""
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
     return words[k] if k < len(words) else f"{k + 1}th"
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    """Return names from the user's code as a sentence shows them: in backticks."""
+    """Return names from the user's code in backticks, as a sentence shows them."""
     return [f"`{name}`" for name in names]
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as an enumeration, in which many are only counted."""
+    """Return names as a list in words. A long list is replaced by a count."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,4 +1,4 @@
-"""The Jacobian of forward next to that of backward: computed, compared and drawn."""
+"""The Jacobians of ``forward`` and ``backward``: computed, compared and drawn."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from autograd_doctor.evidence import Evidence, Failure, JacobianColumns, Jacobia
 from autograd_doctor.formatting import element, number, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# The Jacobian twice, by differences of forward and as backward has it: data to be drawn.
+# Both Jacobians, by finite differences of forward and from backward, as data for a picture.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 48  # rows and columns that are shown
-RELATIVE = 1e-6  # of the largest entry: a smaller difference is none
+MOST = 48  # the number of rows and columns that the picture shows
+RELATIVE = 1e-6  # relative to the largest entry: smaller differences are ignored
 
 Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What the rows or the columns of a matrix stand for: elements of a tensor.
+    """The elements of a tensor that the rows or columns of a matrix represent.
 
-    ``places`` are their flat positions. Of a ``pairs`` tensor, which is complex, each element has
-    two places, its real and its imaginary part; ``shape`` is the tensor's own.
+    ``places`` contains their flat positions. An element of a complex tensor (``pairs``) has two
+    places, for its real and its imaginary part. ``shape`` is the shape of the tensor itself.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Axis:
     pairs: bool = False
 
     def label(self, k: int) -> str:
-        """Write the element that row or column ``k`` stands for, as in ``x[0, 2]``."""
+        """Return the name of the element that row or column ``k`` represents, as in ``x[0, 2]``."""
         place, part = divmod(self.places[k], 2) if self.pairs else (self.places[k], 0)
         where = element(self.name, unraveled(place, torch.Size(self.shape)))
         return where + (".real", ".imag")[part] if self.pairs else where
@@ -62,12 +62,13 @@ class Axis:
 
 @dataclass(frozen=True)
 class Jacobians:
-    """One Jacobian in two ways: a row for each element of an output, a column for each of an input.
+    """A Jacobian computed in two ways, with a row for each output element and a column for each
+    input.
 
-    ``off`` is ``backward`` minus ``differences``, 0 where they agree. NaN stands where forward is
-    not differentiable. ``whole`` is the size of the whole Jacobian; these are its first rows and
-    columns, which ``rows`` and ``columns`` name. A complex element counts as two, its real and its
-    imaginary part.
+    ``off`` is ``backward`` minus ``differences``, or 0 where they agree. Entries are NaN where
+    ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices
+    contain only its first rows and columns, which ``rows`` and ``columns`` describe. A complex
+    element counts as two, for its real and its imaginary part.
     """
 
     output: str
@@ -81,9 +82,10 @@ class Jacobians:
 
 
 def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
-    """Return both Jacobians of one input where they differ, of the first such without its name.
+    """Return both Jacobians of one input if they differ. Without a name, use the first such input.
 
-    ``None`` where they agree, and where backward is not meant to be forward's derivative.
+    Return ``None`` if they agree, or if ``backward`` is not meant to be the derivative of
+    ``forward``.
     """
     rows = evidence.values.rows
     if rows is None or not evidence.values.jacobian or evidence.values.surrogate:
@@ -97,7 +99,7 @@ def both_jacobians(evidence: Evidence, name: str = "") -> Jacobians | None:
 
 
 def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterator[Jacobians]:
-    """Yield the Jacobians of each floating output with respect to one input."""
+    """For one input, yield the Jacobian of each floating-point output."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     position = evidence.wanted[slot]
     columns, start = evidence.values.jacobian[slot], 0
@@ -116,7 +118,7 @@ def _of_each_output(evidence: Evidence, rows: JacobianRows, slot: int) -> Iterat
 
 
 def axis(name: str, tensor: Tensor, places: Tensor) -> Axis:
-    """Return what rows or columns stand for at flat real ``places`` of a tensor."""
+    """Return the elements that rows or columns at these flat real ``places`` represent."""
     return Axis(name, tuple(tensor.shape), tuple(places.tolist()), tensor.is_complex())
 
 
@@ -128,7 +130,7 @@ def jacobians(
     backward: Tensor,
     off: Tensor,
 ) -> Jacobians:
-    """Return the three matrices, the names of their rows and columns, as plain data."""
+    """Return the three matrices and the names of their rows and columns as plain data."""
     return Jacobians(
         output="the output" if rows.name == "output" else rows.name,
         input=columns.name,
@@ -144,7 +146,7 @@ def jacobians(
 def _blocks(
     columns: JacobianColumns, rows: JacobianRows, slot: int, here: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the rows ``here`` of both Jacobians, as far as they are shown, and how they differ."""
+    """Return the visible rows ``here`` of both Jacobians, and their difference."""
     of_output, of_input = rows.index[here][:MOST], columns.index[:MOST]
     differences = columns.matrix.cpu()[of_output][:, : len(of_input)]
     differences = torch.where(columns.smooth[:MOST], differences, torch.nan)
@@ -154,7 +156,7 @@ def _blocks(
 
 
 def disagreement(backward: Tensor, differences: Tensor, error: Tensor) -> Tensor:
-    """Return ``backward - differences``, 0 where no more than rounding and their ``error``."""
+    """Return ``backward - differences``, with 0 where rounding and their ``error`` explain it."""
     rounding = (RELATIVE + resolution(backward)) * max(size(differences), size(backward))
     off = backward - differences
     return torch.where(off.abs() <= 3 * error + rounding, 0.0, off)
@@ -168,15 +170,15 @@ def _plain(matrix: Tensor) -> Matrix:
 # Both Jacobians of a callable, entry by entry.
 # --------------------------------------------------------------------------------------------------
 
-MOST_ELEMENTS = 512  # of an input or an output: each costs a pass
-_SECONDS = 30.0  # that one pass may take
+MOST_ELEMENTS = 512  # elements of an input or an output, each of which needs a pass
+_SECONDS = 30.0  # the time limit for one pass
 _SEED = 0
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ComputedJacobians:
-    """A pair for each output and input, and whether a custom Function is in the graph."""
+    """The pairs for each output and input, and whether the graph contains a custom Function."""
 
     pairs: tuple[Jacobians, ...]
     custom: bool
@@ -305,14 +307,14 @@ def _pairs(
 
 
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
-    """Return backward's answers to one-hot cotangents: for each leaf a row for each output."""
+    """For each leaf, return a row of the Jacobian per output, from one-hot cotangents."""
     count = sum(as_real(out).numel() for out in run.floats)
     found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
     return tuple(torch.stack(rows).cpu() for rows in zip(*found, strict=True))
 
 
 def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
-    """Return the Jacobian of all outputs by one input, NaN at kinks, and its estimated error."""
+    """Return the Jacobian for one input, with NaN at kinks, and its estimated error."""
     whole, found = session.inputs[place], []
     count = as_real(whole).numel()
     for start in range(0, count, MOST_COLUMNS):
@@ -337,7 +339,7 @@ def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
 
 
 def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
-    """Return what a call of the user's code returns; where it raises, say so."""
+    """Return the result of the user's code. If it raises, raise an error that says so."""
     result = attempt(call)
     if isinstance(result, Failure):
         first = (result.text.splitlines() or [""])[0].rstrip(".")
@@ -348,25 +350,26 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 # --------------------------------------------------------------------------------------------------
 # Two Jacobians and their difference as small heat maps, in HTML without scripts.
 #
-# The pictures are the same bytes on every machine: entries are rounded to a few shades, and nothing
-# is compressed, because compressors differ. They are PNG because JupyterLab drops SVG from
-# notebooks that it does not trust. Zero is transparent and a small entry nearly so: the maps stand
-# on the ground of whatever page shows them, light or dark.
+# The pictures have the same bytes on every machine. Entries are rounded to a few shades, and
+# nothing is compressed, because compressors differ. They are PNGs because JupyterLab removes SVGs
+# from notebooks that it does not trust. Zero is transparent, and small entries are nearly
+# transparent, so the maps fit both light and dark pages.
 # --------------------------------------------------------------------------------------------------
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")
-SHADES = 8  # of each sign
-UNKNOWN = 2 * SHADES + 1  # the last color of the palette: there is no derivative
-# Okabe and Ito's blue and vermilion: told apart by everybody, and seen on white and on black.
+SHADES = 8  # shades for each sign
+UNKNOWN = 2 * SHADES + 1  # the last color in the palette means that there is no derivative
+# Okabe and Ito's blue and vermilion, which everybody can distinguish, on white and on black.
 NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
-NEGLIGIBLE = 1e-6  # of the largest entry: shown as zero
-_EXTENT, _CELL = 336, 28  # pixels on the page: of a map, and of one of its entries, at most
+NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
+_EXTENT, _CELL = 336, 28  # maximum size on the page in pixels, of a map and of one of its entries
 _BORDER = "border: 1px solid #8a8f98"
-_PIXELS = 48  # in the picture: enough that entries have edges where a page smooths it
+# pixels per entry in the picture, so that entries keep their edges if a page scales it
+_PIXELS = 48
 
 
 def as_html(pair: Jacobians) -> str:
-    """Return the three maps side by side, captions and a legend."""
+    """Return the three maps side by side, with captions and a legend."""
     largest = max(largest_of(pair.differences), largest_of(pair.backward))
     maps = (
         _map(pair, pair.differences, largest, TITLES[0]),
@@ -381,7 +384,7 @@ def as_html(pair: Jacobians) -> str:
 
 
 def png(matrix: Matrix, largest: float) -> bytes:
-    """Draw a matrix, some pixels an entry; ``largest`` gets the darkest shade."""
+    """Draw a matrix with several pixels per entry. The ``largest`` value gets the darkest shade."""
     height, width = len(matrix), len(matrix[0])
     side = max(1, _PIXELS // max(height, width))
     colors = (bytes(shade(entry, largest) for entry in row) for row in matrix)
@@ -397,7 +400,7 @@ def png(matrix: Matrix, largest: float) -> bytes:
 
 
 def _stored(data: bytes) -> bytes:
-    """Return data in zlib's format, as one block that is not compressed."""
+    """Return data in zlib format, as one uncompressed block."""
     length = struct.pack("<BHH", 1, len(data), len(data) ^ 0xFFFF)
     return b"\x78\x01" + length + data + struct.pack(">I", zlib.adler32(data))
 
@@ -407,9 +410,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
-    """Yield colors and opacities up to 255, from the most negative shade to the most positive.
+    """Yield colors and opacities up to 255, from the most negative shade to the most positive one.
 
-    Zero is in the middle, and gray comes last.
+    Zero is in the middle, and gray is at the end.
     """
     opacities = [round(255 * (0.3 + 0.7 * k / (SHADES - 1))) for k in range(SHADES)]
     yield from ((NEGATIVE, opacity) for opacity in reversed(opacities))
@@ -419,23 +422,23 @@ def palette() -> Iterator[tuple[tuple[int, int, int], int]]:
 
 
 def shade(entry: float, largest: float) -> int:
-    """Return an entry's place in the palette; what is not zero has a color."""
+    """Return an entry's index in the palette. Every nonzero entry gets a color."""
     if math.isnan(entry):
         return UNKNOWN
     if abs(entry) <= NEGLIGIBLE * largest:
         return SHADES
-    # Rounded twice: at a half, the last digits differ from machine to machine.
+    # Round twice, because at a half the last digits differ between machines.
     share = round(min(abs(entry) / largest, 1.0) * SHADES, 6) if largest else SHADES
     return SHADES + int(math.copysign(max(1, round(share)), entry))
 
 
 def largest_of(matrix: Matrix) -> float:
-    """Return the largest finite magnitude, 0 where there is none."""
+    """Return the largest finite magnitude, or 0 if there is none."""
     return max((abs(v) for row in matrix for v in row if math.isfinite(v)), default=0.0)
 
 
 def heading(pair: Jacobians) -> str:
-    """Say which Jacobian this is, and which part of it."""
+    """Say which Jacobian this is, and which part of it is shown."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole
@@ -457,7 +460,7 @@ def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Say where a matrix is not zero, and how large it is there."""
+    """Say where a matrix is nonzero, and how large it is there."""
     largest = largest_of(matrix)
     entries = {(i, j): v for i, row in enumerate(matrix) for j, v in enumerate(row)}
     filled = {at for at, v in entries.items() if abs(v) > NEGLIGIBLE * largest}

@@ -1,4 +1,4 @@
-"""Memory: what is kept for backward, the most in use at once, the largest tensor, a model's own."""
+"""Measure memory: what backward needs, the peak of a call, the largest tensor, a model's size."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 ]
 
 # --------------------------------------------------------------------------------------------------
-# The storages behind tensors of any layout, and what a tree of values holds.
+# The storages behind tensors of any layout, and the tensors in a nested value.
 # --------------------------------------------------------------------------------------------------
 
 
 def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
-    """Return the storages of a tensor: one, or those of its parts where it is sparse."""
+    """Return the storages of a tensor. A sparse tensor has several."""
     if tensor.layout is torch.strided:
         parts = [tensor]
     elif tensor.layout is torch.sparse_coo:
@@ -53,14 +53,14 @@ def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
         parts = [tensor]
     try:
         return [part.untyped_storage() for part in parts]
-    except (RuntimeError, NotImplementedError):  # no memory of its own: meta-like, opaque
+    except (RuntimeError, NotImplementedError):  # no memory of its own, like meta or opaque tensors
         return []
 
 
 def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[Tensor]:
-    """Yield all tensors in a value: lists, tuples, sets and dicts are opened.
+    """Yield all tensors in a value, including those in lists, tuples, sets and dicts.
 
-    ``inside`` are the ids of those that are open, of which one may hold itself.
+    ``inside`` are the ids of the enclosing containers, because a container may contain itself.
     """
     if isinstance(value, Tensor):
         yield value
@@ -70,9 +70,9 @@ def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[T
 
 
 def iter_storages(value: Any) -> Iterator[tuple[int, torch.UntypedStorage, Tensor]]:
-    """Yield key, storage and tensor for all tensors in a value.
+    """Yield the key, the storage and the tensor for all tensors in a value.
 
-    A key names a storage as long as that lives.
+    A key identifies a storage as long as the storage lives.
     """
     for tensor in iter_tensors(value):
         for storage in storages(tensor):
@@ -85,21 +85,22 @@ def storage_keys(value: Any) -> set[int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The base of all modes that watch operations as they run.
+# The base class of all modes that watch operations as they run.
 # --------------------------------------------------------------------------------------------------
 
 _NEVER_COMPILED = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
 
 
 class DispatchMode(TorchDispatchMode):
-    """A mode for eager code, whose subclass is made in no time, and which leaves no trace.
+    """A mode for eager code. Its subclasses are cheap to create, and it leaves no traces.
 
-    PyTorch wraps a mode's ``__torch_dispatch__`` so that torch.compile keeps out of it, and imports
-    ``torch._dynamo`` at the first call to do so: two seconds before a widget's first picture. Here
-    the method itself is marked instead.
+    PyTorch wraps a mode's ``__torch_dispatch__`` so that torch.compile does not trace it. The first
+    such call imports ``torch._dynamo``, which would delay a widget's first picture by two seconds.
+    Here the method itself is marked instead.
     """
 
-    supports_higher_order_operators = True  # torch.cond is one operation, whichever it runs
+    # torch.cond is one operation, no matter which branch it runs
+    supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -129,35 +130,36 @@ class DispatchMode(TorchDispatchMode):
 
 
 def operation_name(operation: Any) -> str:
-    """Return the name of what a mode is given: an ATen operation's, without its overload's."""
+    """Return the name of an ATen operation without its overload."""
     name: str = getattr(operation, "overloadpacket", operation).__name__
     return name
 
 
 @contextmanager
 def _compiled_later() -> Iterator[None]:
-    """Run eagerly what torch.compile has made or shall make, and leave it as it was found.
+    """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
-    Of a function that it meets under any mode, PyTorch notes that it shall never be compiled, with
-    FlopCounterMode too; ``torch.cond``, which compiles itself, then raises until the process ends.
+    If PyTorch meets a function under any mode, it notes that the function must never be compiled.
+    This includes FlopCounterMode. ``torch.cond`` compiles itself, so it would then raise an error
+    until the process ends.
     """
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
             yield
         return
     yield
-    if "torch._dynamo" in sys.modules:  # imported meanwhile: nothing was compiled before
+    if "torch._dynamo" in sys.modules:  # imported in the meantime: nothing was compiled before
         torch._dynamo.reset()
 
 
 # --------------------------------------------------------------------------------------------------
-# Which storages a call makes, and which of them are still alive.
+# Which storages a call creates, and which of them are still alive.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class MadeStorage:
-    """A storage that a call has made: its size, and the look of the tensor that came with it."""
+    """A storage that a call has created, with its size and a description of its first tensor."""
 
     bytes: int
     shape: tuple[int, ...]
@@ -165,12 +167,12 @@ class MadeStorage:
 
 
 class LiveStorages(DispatchMode):
-    """Follows every storage that operations make, from its first tensor to the end of its last.
+    """Follows every storage that operations create, until its last tensor is gone.
 
-    ``bytes`` are alive now, ``high`` is the most there were. A storage is older, and does not
-    count, if an operation reads it before one has made it: inputs, parameters, buffers. What a
-    kernel needs for itself and gives back before it returns is not seen. ``known`` are keys of
-    storages that are older in any case.
+    ``bytes`` counts the storages that are alive now, and ``high`` is the maximum so far. If an
+    operation reads a storage before any operation has created it, the storage is older and does not
+    count. Examples are inputs, parameters and buffers. Temporary memory inside a kernel is not
+    visible. ``known`` contains the keys of further storages that are older.
     """
 
     supports_higher_order_operators = True
@@ -179,7 +181,7 @@ class LiveStorages(DispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = known
         self.bytes = self.high = 0
-        self.made: dict[int, MadeStorage] = {}  # by the storage's key, as long as it lives
+        self.made: dict[int, MadeStorage] = {}  # by the storage's key, as long as the storage lives
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._older: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
@@ -192,7 +194,7 @@ class LiveStorages(DispatchMode):
         return result
 
     def read(self, values: Any) -> set[int]:
-        """Take storages that are met for the first time as older; return the keys of all."""
+        """Treat new storages as older ones, and return the keys of all storages."""
         found = {key: storage for key, storage, _ in iter_storages(values)}
         for key, storage in found.items():
             if key not in self.made and key not in self._older:
@@ -200,7 +202,7 @@ class LiveStorages(DispatchMode):
         return set(found)
 
     def note(self, values: Any) -> None:
-        """Count the storages among an operation's results that were not there before."""
+        """Count the new storages among the results of an operation."""
         for key, storage, tensor in iter_storages(values):
             if key in self.made or key in self._older or key in self.known:
                 continue
@@ -210,12 +212,12 @@ class LiveStorages(DispatchMode):
             self.born(key, made.bytes)
 
     def born(self, key: int, size: int) -> None:
-        """Count a storage that an operation has made."""
+        """Count a storage that an operation has created."""
         self.bytes += size
         self.high = max(self.high, self.bytes)
 
     def died(self, key: int, size: int) -> None:
-        """Count one as gone."""
+        """Count a storage as freed."""
         self.bytes -= size
 
     def _gone(self, key: int, _: Any) -> None:
@@ -227,15 +229,15 @@ class LiveStorages(DispatchMode):
 
 
 # --------------------------------------------------------------------------------------------------
-# One call that is measured: its arguments, its results, and what it leaves as it was.
+# A measured call: its arguments, its results, and the state that it restores.
 # --------------------------------------------------------------------------------------------------
 
 
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Copy the arguments: tensors that can have a gradient become new leaves that ask for one.
+    """Copy the arguments. Tensors that can have a gradient become new leaves that require grad.
 
-    Where the caller's own tensors say which of them need a gradient, that choice is kept. A tensor
-    that is given twice is copied once: its gradient collects from both uses.
+    If some of the caller's tensors require grad, only the copies of these do. A tensor that is
+    passed twice is copied once, so its gradient collects both uses.
     """
     eligible = [x for x in inputs if isinstance(x, Tensor) and differentiable(x)]
     chosen = {id(x) for x in eligible if x.requires_grad} or {id(x) for x in eligible}
@@ -253,7 +255,8 @@ def differentiable(tensor: Tensor) -> bool:
 
 
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors with a graph in ``fn(*inputs)``; a Function class is called by ``.apply``.
+    """Return the tensors with a graph in ``fn(*inputs)``. A Function class is called via
+    ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
     """
@@ -275,7 +278,7 @@ def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
 
 @contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """Run a block under grad mode; give PyTorch's random states back afterwards."""
+    """Run a block with grad mode enabled, and restore PyTorch's random states afterwards."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)), torch.enable_grad():
         yield
@@ -283,7 +286,9 @@ def preserve_random_state() -> Iterator[None]:
 
 @contextmanager
 def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
-    """Empty the ``.grad`` of all leaves behind some tensors for a block, and put it back."""
+    """Empty the ``.grad`` of all leaves behind some tensors during a block, and restore it
+    afterwards.
+    """
     before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
@@ -295,7 +300,7 @@ def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
 
 
 def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
-    """Return the leaves that a backward pass from ``roots`` accumulates gradients in."""
+    """Return the leaves for which a backward pass from ``roots`` accumulates gradients."""
     nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
     leaves, seen = [root for root in roots if root.is_leaf and root.requires_grad], set[Node]()
     while nodes:
@@ -310,15 +315,15 @@ def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What autograd keeps between forward and backward, in bytes.
+# The memory that autograd keeps between forward and backward, in bytes.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A storage that is kept; ``shape`` and ``dtype`` are those of a tensor on it.
+    """A storage that is kept. ``shape`` and ``dtype`` are those of a tensor in this storage.
 
-    ``anyway``: it was there before the call, as inputs and parameters are.
+    ``anyway`` tells whether the storage existed before the call, like inputs and parameters.
     """
 
     bytes: int
@@ -328,16 +333,17 @@ class Kept:
 
 
 def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> int:
-    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass, each storage once.
+    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass. Each storage counts once.
 
-    ``fn`` is called with copies of ``inputs``. Then its results are dropped and only the graph is
-    held. What counts is memory that the call has made and the graph keeps alive: saved tensors,
-    attributes of a ``ctx``, what a checkpoint needs, an output if backward needs it.
+    ``fn`` is called with copies of ``inputs``. Then its results are deleted, so that only the graph
+    remains. The number covers memory that the call has created and that the graph keeps alive:
+    saved tensors, attributes of a ``ctx``, what a checkpoint needs, and an output if ``backward``
+    needs it.
 
-    Bytes are those of whole storages: a saved slice keeps all that it was cut from. Sizes are what
-    tensors ask for, before an allocator rounds them up. Memory that no operation makes, such as a
-    copy of the random state (some 5 KB), is not seen. The call is real, so a module's buffers are
-    updated. PyTorch's random state is restored.
+    Whole storages count, so a saved slice counts as much as the tensor it was cut from. Sizes are
+    those that tensors request, before an allocator rounds them up. Memory that no operation creates
+    is not visible, such as a copy of the random state (about 5 KB). The call is real, so it updates
+    a module's buffers. PyTorch's random state is restored.
 
     Args:
         fn: A Function class, whose ``apply`` is called, a module, or any callable.
@@ -363,7 +369,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
 
 def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
-    """Return what ``kept_bytes(fn, *inputs, anyway=True)`` counts, the largest first.
+    """Return the storages that ``kept_bytes(fn, *inputs, anyway=True)`` counts, in descending size.
 
     Args:
         fn: As for :func:`kept_bytes`.
@@ -406,7 +412,7 @@ def _made_before(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
     looks = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in saved.items()}
-    saved.clear()  # from here on, nothing but the graph holds what was saved
+    saved.clear()  # from here on, only the graph keeps what was saved
     return [
         Kept(made.bytes, *looks.get(key, (made.shape, made.dtype)), False)
         for key, made in alive.made.items()
@@ -415,10 +421,10 @@ def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 
 class _Anchor(torch.autograd.Function):
-    """Holds a graph by its end, and no tensor of it.
+    """Keeps a graph alive by its last node, without keeping its tensors.
 
-    A Python reference to ``grad_fn`` would not do: of a custom Function it does not keep the nodes
-    behind it.
+    A Python reference to the ``grad_fn`` of a custom Function is not enough, because it does not
+    keep the nodes behind it alive.
     """
 
     @staticmethod
@@ -431,22 +437,22 @@ class _Anchor(torch.autograd.Function):
 
 
 # --------------------------------------------------------------------------------------------------
-# The most memory that a call and its backward pass need at once, in bytes.
+# The peak memory of a call and its backward pass, in bytes.
 # --------------------------------------------------------------------------------------------------
 
 
 def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> int:
-    """Return the most bytes that ``fn(*inputs)`` and its backward pass have in use at once.
+    """Return the peak memory of ``fn(*inputs)`` and its backward pass, in bytes.
 
-    All memory that the two passes make counts: intermediate results, outputs, what is kept, the
-    incoming gradients (ones) and those that stay in ``.grad``. Inputs and parameters existed before
+    All memory that the two passes create counts: intermediate results, outputs, saved tensors, the
+    incoming gradients (ones) and the gradients in ``.grad``. Inputs and parameters existed before
     and do not count.
 
-    On the CPU each storage counts from the operation that makes it to the end of its last tensor.
-    The scratch memory of a single kernel is not seen, nor are process-wide caches. On CUDA the
-    allocator is asked, which sees the workspaces of kernels too, for the bytes that were requested,
-    not rounded up. The call is made once before, so that what libraries set up at first use does
-    not count.
+    On the CPU, each storage counts from the operation that creates it until its last tensor is
+    gone. Temporary memory inside a kernel is not visible, and neither are process-wide caches. On
+    CUDA, the allocator reports the requested bytes before rounding, which include the workspaces of
+    kernels. The call runs once before the measurement, so that memory which libraries allocate at
+    first use does not count.
 
     Args:
         fn: As for :func:`kept_bytes`.
@@ -478,7 +484,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 
 
 def _passes(fn: Any, leaves: Sequence[Any], backward: bool, watch: Any = None) -> None:
-    """Run forward and backward. The caller copies the inputs, because the copies do not count."""
+    """Run forward and backward. The caller copies the inputs, because the copies must not count."""
     with preserve_random_state():
         with watch or torch.enable_grad():
             outputs = call_with_graph(fn, leaves)
@@ -497,16 +503,16 @@ def _requested(device: torch.device, run: Callable[[], None]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The largest tensor that is ever made.
+# The largest tensor that is created.
 # --------------------------------------------------------------------------------------------------
 
 
 class Largest(DispatchMode):
-    """A block in which operations are counted, and the largest tensor they return is remembered.
+    """A block that counts operations and remembers the largest tensor that they return.
 
-    ``elements`` are the most that any tensor has. ``bytes`` are those of the largest storage behind
-    one, so that a view counts as much as the memory it looks at; ``shape`` and ``operation`` tell
-    which tensor that was, and what made it.
+    ``elements`` is the largest number of elements of any tensor. ``bytes`` is the size of the
+    largest storage, so a view counts as much as its whole storage. ``shape`` and ``operation``
+    describe this tensor and the operation that created it.
     """
 
     def __init__(self) -> None:
@@ -530,15 +536,16 @@ class Largest(DispatchMode):
 
 
 # --------------------------------------------------------------------------------------------------
-# How many bytes a model's parameters and buffers take, quantized ones included.
+# The bytes of a model's parameters and buffers, including quantized ones.
 # --------------------------------------------------------------------------------------------------
 
 
 def stored_bytes(module: nn.Module) -> int:
-    """Return the bytes of all tensors in ``module.state_dict()``, each storage once.
+    """Return the bytes of all tensors in ``module.state_dict()``. Each storage counts once.
 
-    A tensor subclass that wraps others, as torchao's quantized weights do, counts as what it wraps.
-    What lies in memory counts: a four-bit format that keeps each value in a byte takes a byte.
+    A tensor subclass that wraps other tensors, like torchao's quantized weights, counts as the
+    tensors that it wraps. The actual memory counts: a four-bit format that stores each value in a
+    byte needs one byte per value.
 
     Args:
         module: A module with parameters and buffers of any kind.
@@ -557,8 +564,8 @@ def stored_bytes(module: nn.Module) -> int:
 
 
 def _unwrapped(tensor: object) -> Iterator[Tensor]:
-    """Yield the plain tensors that a tensor is made of."""
-    if not isinstance(tensor, Tensor):  # a module's extra state may be anything
+    """Yield the plain tensors that a tensor consists of."""
+    if not isinstance(tensor, Tensor):  # a module's extra state may be any object
         return
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:

@@ -1,6 +1,6 @@
-"""What was found in a program: one verdict for each Function that it called, as a table.
+"""The results for a program: one verdict for each Function that it called, as a table.
 
-This module imports no PyTorch: the process that prints the table need not have examined anything.
+This module does not import PyTorch, because the process that prints the table may not need it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from typing import Any
 from autograd_doctor.finding import Finding, Severity
 
 WIDTH = 100
-FORMAT = 1  # of the data
+FORMAT = 1  # version of the data format
 
-SECONDS = 60.0  # that an examination may take, unless said otherwise
+SECONDS = 60.0  # default time limit of an examination
 ELSEWHERE = "another process examines it"
 
 
 @dataclass(frozen=True)
 class FunctionVerdict:
-    """One row of the table: a Function, its calls, and what ``diagnose`` found.
+    """One row of the table: a Function, its calls, and the findings of ``diagnose``.
 
-    ``module`` and ``name`` are those of the class, and ``where`` is the file and line that define
-    it. ``calls`` counts all calls, and ``differentiated`` tells whether autograd followed one of
-    them. ``examined`` calls were diagnosed, and ``left_out`` recorded calls were not. ``findings``
-    come from all of them, errors first, and ``report`` is the report of the call that shows the
-    first one. ``declared`` says what the Function does by design, and ``why_not`` why nothing was
-    examined. ``known`` are the rules of its findings that the baseline holds.
+    ``module`` and ``name`` belong to the class, and ``where`` is the file and line of its
+    definition. ``calls`` counts all calls, and ``differentiated`` tells whether autograd recorded
+    one of them. ``examined`` counts the calls that were diagnosed, and ``left_out`` counts the
+    other recorded calls. ``findings`` come from all diagnosed calls, with errors first, and
+    ``report`` is about the call that shows the first finding. ``declared`` says what the Function
+    does by design, and ``why_not`` says why no call was examined. ``known`` contains the rules that
+    the baseline lists for this Function.
     """
 
     module: str
@@ -53,7 +54,7 @@ class FunctionVerdict:
 
     @property
     def ok(self) -> bool | None:
-        """``False`` if a finding is an error, ``None`` if nothing was examined, or ``True``."""
+        """``False`` for an error, ``None`` if nothing was examined, otherwise ``True``."""
         if self.errors:
             return False
         return None if self.why_not else True
@@ -65,7 +66,7 @@ class FunctionVerdict:
 
     @property
     def new(self) -> tuple[str, ...]:
-        """Those errors that the baseline does not hold."""
+        """The errors that the baseline does not contain."""
         return tuple(rule for rule in self.errors if rule not in self.known)
 
     @property
@@ -111,10 +112,10 @@ class FunctionVerdict:
 
 @dataclass(frozen=True)
 class ProgramDiagnosis:
-    """The verdicts on all Functions of a program; printed, a table and the reports of errors.
+    """The verdicts on all Functions of a program. Printing shows a table and the reports of errors.
 
-    ``rows`` holds one verdict for each Function. ``notes`` says in sentences what else there is to
-    know, such as what was left out.
+    ``rows`` contains one verdict for each Function. ``notes`` contains further sentences, for
+    example about what was left out.
     """
 
     rows: tuple[FunctionVerdict, ...] = ()
@@ -122,13 +123,15 @@ class ProgramDiagnosis:
 
     @property
     def ok(self) -> bool | None:
-        """``False`` if a Function is wrong, ``None`` if one could not be examined, or ``True``."""
+        """``False`` if a Function is wrong, ``None`` if one could not be examined, otherwise
+        ``True``.
+        """
         verdicts = {row.ok for row in self.rows}
         return False if False in verdicts else None if None in verdicts else True
 
     @property
     def new(self) -> tuple[tuple[str, str], ...]:
-        """Each error that the baseline does not hold, as the Function's name and the rule."""
+        """Each error that the baseline does not contain, as the Function's name and the rule."""
         return tuple((row.function, rule) for row in self.rows for rule in row.new)
 
     def to_dict(self) -> dict[str, Any]:
@@ -145,7 +148,7 @@ class ProgramDiagnosis:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def compared(self, baseline: Collection[tuple[str, str]]) -> ProgramDiagnosis:
-        """Return the same diagnosis, which knows which errors a baseline holds."""
+        """Return the same diagnosis with the errors of a baseline marked as known."""
         rows = (
             replace(row, known=tuple(r for r in row.errors if (row.function, r) in baseline))
             for row in self.rows
@@ -158,7 +161,7 @@ class ProgramDiagnosis:
     __repr__ = __str__
 
     def lines(self, width: int = WIDTH) -> Iterator[str]:
-        """Yield the lines of the table, the notes, and the reports of errors that are new."""
+        """Yield the lines of the table, the notes, and the reports of new errors."""
         yield from self.table(width)
         for note in self.notes:
             yield from wrap(note, width, break_on_hyphens=False, break_long_words=False)
@@ -187,12 +190,12 @@ def _short(name: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same as plain data: between processes, and in files.
+# Conversion to plain data, for other processes and for files.
 # --------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
-    """Return JSON-compatible data; infinities and nan become strings, because JSON lacks them."""
+    """Return JSON-compatible data. Infinities and nan become strings, because JSON lacks them."""
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -203,12 +206,12 @@ def plain(value: Any) -> Any:
 
 
 def packed(diagnosis: ProgramDiagnosis) -> str:
-    """Return a diagnosis as text for another process; :func:`unpacked` reads it."""
+    """Return a diagnosis as text for another process, which reads it with :func:`unpacked`."""
     return json.dumps(plain({"rows": [*map(asdict, diagnosis.rows)], "notes": diagnosis.notes}))
 
 
 def unpacked(text: str) -> ProgramDiagnosis:
-    """Return the diagnosis that :func:`packed` has written."""
+    """Return the diagnosis from a text of :func:`packed`."""
     data = json.loads(text)
     rows = tuple(_row(**row) for row in data["rows"])
     return ProgramDiagnosis(rows, tuple(data["notes"]))
@@ -222,7 +225,7 @@ def _row(*, findings: list[dict[str, Any]], **others: Any) -> FunctionVerdict:
 
 
 def merged(parts: Iterable[ProgramDiagnosis]) -> ProgramDiagnosis:
-    """Return one diagnosis of what several processes saw; calls are added up."""
+    """Combine the diagnoses of several processes, and add up the numbers of calls."""
     rows: dict[tuple[str, str], FunctionVerdict] = {}
     notes: dict[str, None] = {}
     for part in parts:

@@ -1,8 +1,8 @@
 """``pytest --doctor``: examine every custom autograd Function that a test run calls.
 
-Without ``--doctor`` this plugin does nothing and imports neither PyTorch nor the doctor. Under
-pytest-xdist each worker records. At its end it examines those Functions that no other worker has
-claimed, and sends its rows to the controller, which prints one table.
+Without ``--doctor``, this plugin does nothing and imports neither PyTorch nor the doctor. With
+pytest-xdist, each worker records calls. At the end, it examines the Functions that no other worker
+has claimed, and sends its rows to the controller, which prints one table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STASH = pytest.StashKey["Doctor"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("autograd-doctor", "custom autograd Functions")
-    # Two options, because the value of one with an optional value would swallow a path behind it.
+    # Two options, because an option with an optional value would swallow a path that follows it.
     group.addoption(
         "--doctor",
         action="store_const",
@@ -72,14 +72,14 @@ def _wanted(options: Any) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin to watch before the first conftest.py is imported."""
+    """Start watching before pytest imports the first conftest.py."""
     if _wanted(early_config.known_args_namespace):
         _doctor_of(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to watch, and take part in the run."""
+    """Start watching, and take part in the run."""
     if not _wanted(config.option):
         return
     if config.option.doctor_update_baseline and not config.option.doctor_baseline:
@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop watching, also where the run ended before it began."""
+    """Stop watching, even if the run ended before it began."""
     if (doctor := config.stash.get(_STASH, None)) is not None:
         doctor.close()
 
@@ -100,13 +100,13 @@ def _doctor_of(config: pytest.Config) -> Doctor:
 
 
 class Doctor:
-    """What ``--doctor`` does in one process of a run."""
+    """The work of ``--doctor`` in one process of a run."""
 
     def __init__(self, config: pytest.Config) -> None:
         from autograd_doctor._programs.watching import Watching
 
         self._config = config
-        self._parts: list[ProgramDiagnosis] = []  # of the workers
+        self._parts: list[ProgramDiagnosis] = []  # from the workers
         self._notes: list[str] = []
         self._result: ProgramDiagnosis | None = None
         self._claims: Path | None = None
@@ -115,7 +115,7 @@ class Doctor:
         self._watching.start()
 
     def close(self) -> None:
-        """Stop watching, and remove what was shared with workers."""
+        """Stop watching, and remove the data shared with workers."""
         self._watching.stop()
         if self._claims is not None:
             shutil.rmtree(self._claims, ignore_errors=True)
@@ -132,7 +132,7 @@ class Doctor:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker found."""
+        """Receive the results of a worker."""
         from autograd_doctor.program import unpacked
 
         try:
@@ -144,7 +144,7 @@ class Doctor:
     # In every process.
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Examine what was recorded, and fail the run if that is wanted."""
+        """Examine the recorded calls, and fail the run if the options require it."""
         from autograd_doctor._programs.watching import claim_in
         from autograd_doctor.program import packed
 

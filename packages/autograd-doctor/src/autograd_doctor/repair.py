@@ -1,4 +1,4 @@
-"""The change of the author's own code that makes every gradient right."""
+"""A change of the author's own code that makes every gradient right."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """Some lines of a file before and after; ``line`` is the number of the first of them."""
+    """Lines of a file before and after a change; ``line`` is the number of the first line."""
 
     line: int
     before: tuple[str, ...]
     after: tuple[str, ...]
 
     def compared(self) -> tuple[tuple[str, str], tuple[Spans, Spans]]:
-        """Return both texts without their common indent, and the spans in which they differ."""
+        """Return both texts without common indentation, and the spans in which they differ."""
         texts = textwrap.dedent("\n".join([*self.before, *self.after])).split("\n")
         count = len(self.before)
         before, after = "\n".join(texts[:count]), "\n".join(texts[count:])
@@ -45,21 +45,21 @@ Spans = tuple[tuple[int, int], ...]
 
 
 def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
-    """Return the places of characters for ranges of words."""
+    """Return the character positions for ranges of words."""
     starts = [0, *accumulate(map(len, words))]
     return tuple((starts[i], starts[j]) for i, j in ranges)
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Changes of one file after which ``diagnose`` finds no error, because they were tried.
+    """Changes of one file that were tested: after them, ``diagnose`` finds no error.
 
     Attributes:
         file: The path of the file, or what Python calls a notebook cell.
         changes: One change, or two that are needed together.
         checked_on: In words, the inputs on which every gradient was right afterwards.
-        removes: The rule of what the changes remove, where that is a warning or not all that is
-            wrong; else ``""``.
+        removes: The rule of the finding that the changes remove, if it is a warning or one of
+            several errors; else ``""``.
         summary: What the changes replace by what, in words that fit the same mistake in other code.
         kinds: What is wrong in the lines that are changed, such as "a sign is wrong".
         holds: What is right on these inputs, as the beginning of a sentence.
@@ -86,7 +86,7 @@ class Repair:
 
     @property
     def jacobians(self) -> Jacobians | None:
-        """The Jacobians of forward and backward after the changes, if they can be drawn."""
+        """The Jacobians of ``forward`` and ``backward`` after the changes, if they can be drawn."""
         return self.compute() if self.compute else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,14 +94,14 @@ class Repair:
 
     @property
     def where(self) -> str:
-        """The name of the file in words."""
+        """A description of the file in words."""
         path = Path(self.file)
         in_notebook = not path.suffix or "ipykernel" in self.file or self.file.startswith("<")
         return "the cell" if in_notebook else path.name
 
     @property
     def reason(self) -> str:
-        """A sentence that says on what the changes were tried."""
+        """A sentence that says on which inputs the changes were tested."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
         holds = f"{self.holds} on {_listed(self.checked_on)}" if self.checked_on else ""
         removed = f"`{self.removes}` is gone" if self.removes else ""
@@ -167,7 +167,7 @@ class Repair:
 
 
 def patched(lines: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Return the lines of a file with changes made."""
+    """Return the lines of a file after the changes."""
     result = list(lines)
     for change in sorted(changes, key=lambda it: -it.line):
         first = change.line - 1

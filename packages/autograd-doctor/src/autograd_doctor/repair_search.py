@@ -1,6 +1,6 @@
 """Search for the repair of code that another tool judges, or that another process runs.
 
-``diagnose`` searches by itself: see :attr:`~autograd_doctor.finding.Finding.repair`.
+``diagnose`` uses its own search: see :attr:`~autograd_doctor.finding.Finding.repair`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def search_repair(
     is_right: Callable[[Any], bool],
     passes: Callable[[Any], Repair | None],
 ) -> Repair | None:
-    """Search for the edit of some code after which it passes a test of yours.
+    """Search for an edit of some code after which it passes your own test.
 
     Args:
         code: A Function class, or a plain function, whose source Python knows.
@@ -67,8 +67,8 @@ def search_repair_elsewhere(
 ) -> Repair | None:
     """Search for the repair of a Function that another process runs.
 
-    This process makes the edits from the source and compares what comes back. The other one runs
-    them with :func:`run_edits`.
+    This process edits the source and compares the results. The other process runs the edited code
+    with :func:`run_edits`.
 
     Args:
         cells: The source of the module, in parts that Python knows as ``<cell 1>`` and so on.
@@ -94,7 +94,8 @@ def search_repair_elsewhere(
 
 
 def edited(function: Any, sources: Mapping[str, str]) -> Any:
-    """Return a subclass of a Function with methods of other source, or the Function if none is.
+    """Return a subclass of a Function with methods from other source, or the Function if none
+    changes.
 
     Args:
         function: A Function.

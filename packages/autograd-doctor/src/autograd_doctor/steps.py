@@ -18,7 +18,7 @@ from autograd_doctor._safe_repr import said
 from autograd_doctor.formatting import quoted
 
 # --------------------------------------------------------------------------------------------------
-# What a step saw: one small record, and the five of them as a page of text.
+# The result of a step, and a table of all five results.
 # --------------------------------------------------------------------------------------------------
 
 TITLES = ("forward", "contract", "magnitudes", "one element", "gradcheck")
@@ -29,10 +29,10 @@ _MARK = {True: "✓", False: "✗", None: "–"}
 
 @dataclass(frozen=True)
 class Step:
-    """One step's answer: ``parts`` say what was seen, ``means`` what that means.
+    """The result of one step: ``parts`` contain observations, and ``means`` their interpretation.
 
-    ``ok`` is ``None`` where there was nothing to compare; ``parts`` then say why. ``stops`` marks a
-    step after which no other can be taken: something raised.
+    ``ok`` is ``None`` if there was nothing to compare; ``parts`` then contain the reason. ``stops``
+    marks a step that raised an error, so no later step can run.
     """
 
     title: str
@@ -43,17 +43,17 @@ class Step:
 
     @property
     def seen(self) -> str:
-        """What was seen, in one line."""
+        """The observations in one line."""
         return "; ".join(self.parts)
 
     @property
     def number(self) -> int:
-        """The step's place in the order of work, from 1."""
+        """The number of the step, from 1."""
         return TITLES.index(self.title) + 1
 
     @property
     def mark(self) -> str:
-        """✓, ✗, or – where there was nothing to compare."""
+        """✓, ✗, or – if there was nothing to compare."""
         return _MARK[self.ok]
 
     def __str__(self) -> str:
@@ -62,7 +62,9 @@ class Step:
     __repr__ = __str__
 
     def lines(self, *, explained: bool = True) -> Iterator[str]:
-        """Yield the step as lines of text, wrapped; unless ``explained``, without its meaning."""
+        """Yield the step as wrapped lines of text. Unless ``explained``, leave out the
+        interpretation.
+        """
         head = f"  {self.number} {self.title:<12}{self.mark} "
         *before, last = self.parts
         means = [self.means] if explained else []
@@ -73,19 +75,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The five steps of one Function, in order; iterating yields each :class:`Step`."""
+    """The five steps of one Function, in order. Iterating yields each :class:`Step`."""
 
     subject: str
     steps: tuple[Step, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether no step broke."""
+        """Whether all steps passed."""
         return self.first_broken is None
 
     @property
     def first_broken(self) -> Step | None:
-        """The first step that broke: the later ones follow from it, more often than not."""
+        """The first step that failed. Usually it is the reason for the later failures."""
         return next((step for step in self.steps if step.ok is False), None)
 
     @property
@@ -110,24 +112,25 @@ class Steps:
 
 
 def _wrapped(text: str, head: str) -> list[str]:
-    """Wrap a text behind a head, all its lines below the first one's beginning."""
+    """Wrap a text after a head, so that all lines start in the same column."""
     indent = " " * _INDENT
     lines = wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
     return [head + line[_INDENT:] if head and k == 0 else line for k, line in enumerate(lines)]
 
 
 # --------------------------------------------------------------------------------------------------
-# One call, ready for the steps: copies in float64, a random cotangent, gradients both ways.
+# A call that is ready for the steps: float64 copies, a random cotangent, and both gradients.
 # --------------------------------------------------------------------------------------------------
 
 EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 1e-10 of either
 
 
 class Call:
-    """``fn`` and copies of its inputs: floats in float64, those to be differentiated as leaves.
+    """``fn`` and copies of its inputs: floats in float64, with leaves for differentiated inputs.
 
-    As for ``diagnose``, these are all floating tensors or, where some require grad, those alone.
-    ``L = Σ g·y`` over all floating outputs, with a ``g`` that is random and always the same.
+    As in ``diagnose``, all floating-point tensors are differentiated, or only those that require
+    grad, if any do. ``L = Σ g·y`` over all floating-point outputs, with a random ``g`` that is
+    always the same.
     """
 
     def __init__(self, fn: Any, inputs: Any) -> None:
@@ -140,12 +143,12 @@ class Call:
         self.args = [_copy(value, i in self.wanted) for i, value in enumerate(given)]
 
     def outputs(self, args: Sequence[Any] | None = None) -> tuple[Tensor, ...]:
-        """Call ``fn``; in-place Functions may write into what they get."""
+        """Call ``fn`` with copies, because in-place Functions may write to them."""
         passed = [a.clone() if isinstance(a, Tensor) else a for a in args or self.args]
         return tuple(out for out in as_tuple(self.call(*passed)) if isinstance(out, Tensor))
 
     def cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Return a random g for each output, zeros where that cannot carry a gradient."""
+        """Return a random g for each output, or zeros if the output cannot have a gradient."""
         rng = torch.Generator().manual_seed(0)
         shapes = [
             (out, torch.randn(out.shape, generator=rng, dtype=torch.float64)) for out in outputs
@@ -160,7 +163,7 @@ class Call:
         return sum(float((out * g).sum()) for out, g in pairs if is_real(out))
 
     def gradients(self) -> list[Tensor]:
-        """Return ∂L/∂x as backward has it, for each input that is asked for; zeros for None."""
+        """Return ∂L/∂x from ``backward`` for each wanted input, with zeros for None."""
         outputs = [out for out in self.outputs() if is_real(out) and out.requires_grad]
         leaves = [self.args[i] for i in self.wanted]
         if not outputs:
@@ -170,12 +173,12 @@ class Call:
         return [torch.zeros_like(leaf) if g is None else g for g, leaf in pairs]
 
     def spread(self, grads: Sequence[Tensor]) -> list[Tensor | None]:
-        """Return one value for each argument: its gradient, None where none was asked for."""
+        """Return one value for each argument: its gradient, or None if it is not wanted."""
         found = dict(zip(self.wanted, grads, strict=True))
         return [found.get(i) for i in range(len(self.args))]
 
     def around(self, position: int, index: int, eps: float) -> tuple[float, float]:
-        """Return L with one input element moved up by ``eps``, and down."""
+        """Return L with one input element increased by ``eps``, and decreased by ``eps``."""
         above, below = (self._moved(position, index, by) for by in (eps, -eps))
         return self.loss(above), self.loss(below)
 
@@ -186,7 +189,7 @@ class Call:
         return args
 
     def differences(self, eps: float = EPS) -> list[Tensor]:
-        """Return ∂L/∂x by central differences, two calls of forward for each element."""
+        """Return ∂L/∂x by central differences, with two calls of ``forward`` for each element."""
         found = [
             (torch.tensor([*self._slopes(i, eps)], dtype=torch.float64), self.args[i])
             for i in self.wanted
@@ -216,10 +219,10 @@ def _copy(value: Any, wanted: bool) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------
-# From what a step saw to its answer: pure functions of numbers, the same for all who saw them.
+# Turn observations into results, with pure functions of numbers.
 # --------------------------------------------------------------------------------------------------
 
-RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5: far above their error
+RELATIVE = 1e-4  # between a gradient and differences with a step of 1e-5, far above their error
 DIFFERENCES = "finite differences"
 SAME = 1e-7  # between two ways to compute the same values in float64
 
@@ -245,7 +248,7 @@ READ_THE_ENTRIES = (
 
 
 def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
-    """Say whether forward's outputs are the reference's; ``right`` is ``None`` without one."""
+    """Compare the outputs of ``forward`` with those of the reference (``right``), if any."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
@@ -283,7 +286,7 @@ def describe_contract(
     returned: Sequence[object],
     wanted: Sequence[int],
 ) -> Step:
-    """Say whether what backward returned fits the arguments: count, shapes, dtypes, finite."""
+    """Check the result of ``backward``: count, shapes, dtypes, and finite values."""
     count = f"{_counted(len(returned), 'value')} for {_counted(len(inputs), 'argument')}"
     further = [value for value in returned[len(inputs) :] if value is not None]
     if len(returned) < len(inputs) or further:
@@ -300,7 +303,7 @@ def describe_contract(
 
 
 def _misfit(name: str, value: object, grad: object) -> str:
-    """Say in what a gradient does not fit its argument, ``""`` where it does."""
+    """Say how a gradient does not fit its argument, or return ``""`` if it fits."""
     assert isinstance(value, Tensor)
     if not isinstance(grad, Tensor):
         return f"the gradient of `{name}` is of type {type(grad).__name__}"
@@ -322,13 +325,13 @@ def _misfit(name: str, value: object, grad: object) -> str:
 
 
 def describe_raised(title: str, stage: str, kind: str, text: str) -> Step:
-    """Say that ``stage``, forward or backward, raised an exception; nothing further is taken."""
+    """Say that ``stage`` (forward or backward) raised an exception. No later step runs."""
     line = next(iter(text.splitlines()), "no message")
     return Step(title, False, (f"`{stage}` raises {kind}: {line}",), stops=True)
 
 
 def describe_never_called() -> Step:
-    """Say that the graph does not hold the Function; nothing further is taken."""
+    """Say that the graph does not contain the Function. No later step runs."""
     return Step(
         "contract",
         False,
@@ -338,7 +341,7 @@ def describe_never_called() -> Step:
 
 
 def describe_untaken(title: str, stopped: Step) -> Step:
-    """Say that a step was not taken, because an earlier one stopped the walk."""
+    """Say that a step did not run, because an earlier step stopped the sequence."""
     return Step(title, None, (f"skipped, because step {stopped.number} failed",))
 
 
@@ -348,10 +351,10 @@ def describe_magnitudes(
     truths: Sequence[Tensor],
     truth: str = DIFFERENCES,
 ) -> Step:
-    """Compare the norm of each gradient with the norm of the true one, where that is known.
+    """Compare the norm of each gradient with the norm of the expected gradient, if it is known.
 
-    ``whats`` says what each is, as in "gradient norm of x"; ``truth`` says where the true
-    one comes from.
+    ``whats`` describes each gradient, as in "gradient norm of x". ``truth`` says where the expected
+    gradient comes from.
     """
     told, fine = [], True
     for what, grad, right in zip(whats, grads, truths, strict=True):
@@ -368,9 +371,9 @@ def describe_magnitudes(
 def describe_element(
     place: str, at: float, quotient: float, actual: float, how: str = "", truth: str = DIFFERENCES
 ) -> Step:
-    """Say what one element's difference quotient is, and what backward has there.
+    """Show the difference quotient of one element and the gradient from ``backward``.
 
-    ``how`` is the computation that led to the quotient, where it was made here and now.
+    ``how`` describes the computation of the quotient, if it was made in this call.
     """
     fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
@@ -379,10 +382,10 @@ def describe_element(
 
 
 def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
-    """Return the tensor and the flat index at which gradient and truth differ most.
+    """Return the tensor and the flat index at which the gradient is furthest from the expected one.
 
-    Where they agree, which rounding must not decide, the largest gradient stands for all. Raises
-    ``ValueError`` if no element's truth is known.
+    If they agree, rounding must not decide, so the position of the largest gradient is used. Raises
+    ``ValueError`` if no expected value is known.
     """
     worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
     for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
@@ -401,13 +404,13 @@ def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[
 
 
 def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
-    """Return the largest value and where it is first met."""
+    """Return the largest value and its first position."""
     at = int(values.argmax())
     return float(values[at]), (slot, at)
 
 
 def describe_gradcheck(message: str) -> Step:
-    """Say what gradcheck says: ``message`` is the first line of its error, or empty."""
+    """Show the result of ``gradcheck``: ``message`` is the first line of its error, or empty."""
     if not message:
         return Step("gradcheck", True, ("passes",))
     return Step("gradcheck", False, (message.rstrip(",:. "),), READ_THE_ENTRIES)
@@ -418,7 +421,7 @@ def _agree(one: complex, other: complex) -> bool:
 
 
 def _agreeing(ones: Tensor, others: Tensor) -> Tensor:
-    """Tell for each pair whether they are finite and the same for differences by steps of 1e-5."""
+    """For each pair, tell whether both are finite and agree up to the error of a 1e-5 step."""
     near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
     return near & torch.isfinite(ones) & torch.isfinite(others)
 
@@ -433,7 +436,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The five steps: each looks at one thing, on float64 copies, and says what it saw.
+# The five steps. Each one examines one question on float64 copies.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -464,8 +467,8 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
 def run_backward(fn: Any, inputs: Any) -> Step:
     """Step 2: does backward run, and return what its contract asks for?
 
-    A Function's ``backward`` is called directly on the graph's node, as the engine calls it, before
-    the engine sums, casts or fills in anything. Of another callable only the engine's result shows.
+    A Function's ``backward`` is called directly on the graph node, before the engine sums, casts or
+    fills in anything. For any other callable, only the engine's result is visible.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on some.
@@ -497,7 +500,8 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     """Step 3: does each gradient have the norm that central differences give?
 
-    The gradient is that of ``L = Σ g·y`` with a random ``g``. 2n calls of forward for n elements.
+    The gradient is that of ``L = Σ g·y`` with a random ``g``. This takes 2n calls of ``forward``
+    for n elements.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on some.
@@ -521,10 +525,10 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
 def check_element(
     fn: Any, inputs: Any, place: tuple[int, int] | None = None, eps: float = EPS
 ) -> Step:
-    """Step 4: one element, every number of it.
+    """Step 4: all numbers of one element.
 
-    ``L = Σ g·y`` with a random ``g``, at ``x + eps`` and ``x − eps``, their quotient, and what
-    backward has there.
+    Shows ``L = Σ g·y`` with a random ``g`` at ``x + eps`` and ``x − eps``, their difference
+    quotient, and the gradient from ``backward``.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on some.
@@ -581,9 +585,9 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
 
 
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
-    """Take all five steps in order; printed, only the first that breaks is explained.
+    """Take all five steps in order. Printing explains only the first one that fails.
 
-    A step that raises is broken, and those that would raise the same are not taken.
+    A step that raises an error fails, and later steps that would raise the same error do not run.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on some.
@@ -619,6 +623,6 @@ def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None
 def _attempt(title: str, take: Callable[[], Step]) -> Step:
     try:
         return take()
-    except Exception as error:  # whatever the user's code raises is what there is to tell
+    except Exception as error:  # any error in the user's code is part of the result
         stage = "forward" if title == "forward" else "backward"
         return describe_raised(title, stage, type(error).__name__, said(error))

@@ -1,1 +1,1 @@
-"""Runs the user's code, and leaves everything as it was."""
+"""Runs the user's code and restores everything afterwards."""

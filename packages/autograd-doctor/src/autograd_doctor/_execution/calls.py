@@ -1,4 +1,4 @@
-"""Call the user's code on fresh copies, and note what happened as data."""
+"""Call the user's code on fresh copies, and record what happened as data."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from autograd_doctor.evidence import Failure
 
 T = TypeVar("T")
 
-LONGEST = 200  # characters of why dynamo stopped
+LONGEST = 200  # characters of dynamo's reason for stopping
 
 _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
-# What the user's code raises. A student's sys.exit() must not end the grader; an interrupt must.
+# Errors that the user's code may raise. A student's sys.exit() must not end the grader, but an
+# interrupt must.
 USERS = (Exception, SystemExit, GeneratorExit)
 
 _seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may take", default=0.0)
@@ -38,7 +39,7 @@ _seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may 
 
 @contextmanager
 def passes_within(seconds: float) -> Iterator[None]:
-    """Limit every :func:`attempt` in the block to a time; 0 is no limit."""
+    """Limit the time of every :func:`attempt` in the block; 0 means no limit."""
     token = _seconds.set(seconds)
     try:
         with many_limits() if seconds else nullcontext():
@@ -48,22 +49,22 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Let PyTorch start its engine, which no time limit should stop in the middle."""
+    """Let PyTorch start its engine now, because a time limit should not interrupt this."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one)
 
 
 def prepare_meta() -> None:
-    """Let PyTorch import what its meta device needs, which is more, and mostly not needed."""
+    """Import what PyTorch's meta device needs. This takes longer and is usually not needed."""
     with untimed():
         torch.empty(1, device="meta") * 2
 
 
 def attempt(call: Callable[[], T]) -> T | Failure:
-    """Return what the call returns, or the :class:`Failure` where the user's code raises.
+    """Return the result of the call, or a :class:`Failure` if the user's code raises.
 
-    What says nothing about the code, too little time or memory, is a :class:`CannotDiagnoseError`.
+    Too little time or memory says nothing about the code, and raises :class:`CannotDiagnoseError`.
     """
     own_limit = False
     try:
@@ -82,10 +83,10 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 
 
 def describe_error(error: BaseException) -> Failure:
-    """Return an exception as data: its type, its text, and the user's line that it came from.
+    """Return an exception as data: its type, its text, and the user's line that raised it.
 
-    The text is safe to show: an exception whose ``__str__`` raises has none, memory addresses are
-    left out, and so is what makes a text too long to read.
+    The text is safe to show. It is empty if ``__str__`` raises, contains no memory addresses, and
+    is shortened if it is too long.
 
     Args:
         error: An exception that user code raised.
@@ -99,11 +100,11 @@ def describe_error(error: BaseException) -> Failure:
 
 
 def describe_compile_error(error: BaseException) -> Failure:
-    """Return in one line why dynamo stopped, and the user's line that it had come to."""
+    """Return dynamo's reason for stopping in one line, and the user's line at that point."""
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
-    traced = getattr(error, "real_stack", None)  # what was being traced never ran
+    traced = getattr(error, "real_stack", None)  # the traced code never ran
     line = users_last(traced) if traced else users_line(error)
     return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
 
@@ -139,14 +140,16 @@ def _is_the_users(filename: str) -> bool:
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` itself takes ctx (the old style), not ``setup_context`` (the new one)."""
+    """Whether ``forward`` itself takes ``ctx`` (the old style), and not ``setup_context`` (the new
+    one).
+    """
     return function.setup_context is Function.setup_context
 
 
 def fresh(
     inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
 ) -> tuple[list[Tensor], list[Any]]:
-    """Return new leaves for the wanted inputs, and the arguments of a call made from them.
+    """Return new leaves for the wanted inputs, and the arguments of a call with these leaves.
 
     The arguments are clones, not the leaves themselves: an in-place Function may change a clone.
     """

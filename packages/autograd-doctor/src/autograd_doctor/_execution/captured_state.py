@@ -1,4 +1,4 @@
-"""State that a Function reaches besides its arguments: found, lent to a run, and restored."""
+"""State that a Function can reach besides its arguments: find it, lend it to a run, restore it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 # --------------------------------------------------------------------------------------------------
 # What a callable can reach besides its arguments: closures, modules, attributes, globals.
 #
-# Nothing is called here and no attribute is computed: only what already lies in a namespace is
-# seen.
+# Nothing is called here, and no attribute is computed. We see only what is already in a namespace.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 2000  # things looked at: a callable that reaches a whole library is not searched to its end
+MOST = 2000  # number of objects: a callable that reaches a whole library is not searched completely
 
-Named = tuple[str, Any]  # a thing, and what the user's code calls it
+Named = tuple[str, Any]  # an object, and its name in the user's code
 
 Generators = torch.Generator | random.Random | np.random.Generator | np.random.RandomState
 
-# What holds things of the user's, whoever has made its type.
+# Containers with the user's objects, even if the container's type belongs to a package.
 _HOLDERS: tuple[Any, ...] = (
     Tensor, *get_args(Generators), nn.Module, list, tuple, set, frozenset, deque, dict,
     functools.partial, MethodType, BuiltinMethodType,
@@ -43,14 +42,16 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def walk_reachable(*roots: Named) -> Iterator[Named]:
-    """Yield the roots and what can be reached from them, each thing once, the nearest first.
+    """Yield the roots and everything that they can reach, without repetitions, nearest first.
 
-    What belongs to PyTorch, NumPy, the standard library or another installed package is passed
-    over, but for tensors, modules, generators and containers, which hold what is the user's.
+    Objects of PyTorch, NumPy, the standard library or another installed package are skipped.
+    Exceptions are tensors, modules, generators and containers, because these contain the user's
+    data.
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
-    seen: dict[int, Any] = {}  # holds the things too: an id is unique only while its owner lives
+    # also keeps the objects alive, because an id is unique only while its owner lives
+    seen: dict[int, Any] = {}
     while queue and len(seen) < MOST:
         name, thing = queue.popleft()
         if isinstance(thing, _ATOMS) or id(thing) in seen:
@@ -62,7 +63,7 @@ def walk_reachable(*roots: Named) -> Iterator[Named]:
 
 
 def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
-    """Yield what one thing holds, with the names that lead there."""
+    """Yield the contents of one object, with the names that lead to them."""
     if isinstance(thing, Tensor | Generators):
         return
     if isinstance(thing, list | tuple | set | frozenset | deque):
@@ -85,10 +86,10 @@ def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
 
 
 def _inside_method(name: str, method: MethodType | BuiltinMethodType) -> Iterator[Named]:
-    """Yield what a method is bound to, and the function that it is.
+    """Yield the object that a method is bound to, and the underlying function.
 
-    One of C has none: ``seen.append``, or a Function's ``apply`` from PyTorch 2.14 on. A function
-    of C, ``math.sin``, is "bound" to its module.
+    A method written in C has no such function: ``seen.append``, or a Function's ``apply`` from
+    PyTorch 2.14 on. A function written in C, such as ``math.sin``, is "bound" to its module.
     """
     owner = method.__self__
     if not isinstance(owner, ModuleType):
@@ -106,7 +107,7 @@ def _inside_module(name: str, module: nn.Module) -> Iterator[Named]:
 
 
 def _inside_function(function: FunctionType, home: set[str]) -> Iterator[Named]:
-    """Yield what a function's closure, defaults and code lead to."""
+    """Yield what a function's closure, defaults and code refer to."""
     yield from ((name, cell.cell_contents) for name, cell in cells(function))
     code = function.__code__
     defaults = function.__defaults__ or ()
@@ -123,7 +124,7 @@ def _inside_function(function: FunctionType, home: set[str]) -> Iterator[Named]:
 
 
 def _inside_class(name: str, owner: type) -> Iterator[Named]:
-    """Yield a class's attributes, methods as the functions that they are, and its bases."""
+    """Yield a class's attributes, its methods as plain functions, and its bases."""
     for key, value in list(vars(owner).items()):
         yield f"{name}.{key}", getattr(value, "__func__", value)
     yield from ((base.__name__, base) for base in owner.__bases__)
@@ -135,7 +136,7 @@ def _attributes(name: str, namespace: Mapping[str, Any]) -> Iterator[Named]:
 
 
 def cells(function: FunctionType) -> Iterator[Named]:
-    """Yield a function's closure cells that hold something, with the names of its variables."""
+    """Yield the contents of a function's closure cells, with the names of the variables."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             cell.cell_contents  # noqa: B018  an empty cell raises
@@ -145,14 +146,14 @@ def cells(function: FunctionType) -> Iterator[Named]:
 
 
 def global_names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that a code object, and those inside it, look up outside of themselves."""
+    """Return the global names that a code object and its nested code objects look up."""
     inner = (const for const in code.co_consts if isinstance(const, CodeType))
     names = [*code.co_names, *(name for const in inner for name in global_names(const))]
     return tuple(dict.fromkeys(names))
 
 
 def _is_foreign(thing: Any, home: set[str]) -> bool:
-    """Whether code is PyTorch's, NumPy's, the standard library's or another installed package's."""
+    """Whether code belongs to PyTorch, NumPy, the standard library or an installed package."""
     package = _home(thing)
     if package in sys.stdlib_module_names or package in ("torch", "numpy"):
         return True
@@ -160,7 +161,7 @@ def _is_foreign(thing: Any, home: set[str]) -> bool:
 
 
 def _home(thing: Any) -> str:
-    """Return the top-level package that a function or class, or an instance's class, is from."""
+    """Return the top-level package of a function, a class, or an instance's class."""
     if isinstance(thing, ModuleType):
         return thing.__name__.partition(".")[0]
     owner = thing if isinstance(thing, type | FunctionType) else type(thing)
@@ -174,9 +175,9 @@ def _is_installed(package: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Note how a thing is, so that it can be put back: bindings, contents, the states of generators.
+# Record the state of an object, so that it can be restored: bindings, contents, generators.
 #
-# Each function returns a callable that puts its thing back, and does nothing where nothing changed.
+# Each function returns a callable that restores its object, and does nothing if nothing changed.
 # --------------------------------------------------------------------------------------------------
 
 PutBack = Callable[[], None]
@@ -185,7 +186,7 @@ _ABSENT = object()
 
 
 def record_state(thing: Any) -> Iterator[PutBack]:
-    """Yield what puts back a thing that the user's code can change; nothing for other things."""
+    """Yield callables that restore an object, if the user's code can change it."""
     if isinstance(thing, list):
         yield _list(thing)
     elif isinstance(thing, dict):
@@ -204,7 +205,7 @@ def record_state(thing: Any) -> Iterator[PutBack]:
 
 
 def generator_state(thing: Any) -> PutBack | None:
-    """Return what puts back a generator of random numbers; ``None`` for other things."""
+    """Return a callable that restores a random generator, or ``None`` for other objects."""
     if isinstance(thing, torch.Generator):
         state = thing.get_state()
         return lambda: _ignored(thing.set_state(state))
@@ -222,7 +223,7 @@ def generator_state(thing: Any) -> PutBack | None:
 
 
 def _ignored(_: Any) -> None:
-    """Drop a result."""
+    """Ignore a result."""
 
 
 def _list(things: list[Any]) -> PutBack:
@@ -236,7 +237,7 @@ def _list(things: list[Any]) -> PutBack:
 
 
 def entries(mapping: MutableMapping[Any, Any]) -> PutBack:
-    """Return what puts the entries of a dictionary back."""
+    """Return a callable that restores the entries of a dictionary."""
     before = dict(mapping)
 
     def put_back() -> None:
@@ -265,7 +266,7 @@ def _class(owner: type) -> PutBack:
 
 
 def _bindings(function: FunctionType) -> PutBack:
-    """Note what the global names in a function's code are bound to: it may bind them anew."""
+    """Record the values of the global names in a function's code, which may rebind them."""
     namespace = function.__globals__
     before = {name: namespace.get(name, _ABSENT) for name in global_names(function.__code__)}
 
@@ -291,31 +292,31 @@ def _cell(cell: Any) -> PutBack:
 
 
 # --------------------------------------------------------------------------------------------------
-# A tensor that is not the doctor's: given other memory for a while, and then its own again.
+# A tensor that does not belong to the doctor: it borrows other memory, and gets its own back.
 # --------------------------------------------------------------------------------------------------
 
 DOUBLE = torch.float64
 
 
 class TensorState:
-    """A tensor that is reached, how it was, and whether a module owns it: as a buffer or not."""
+    """A reachable tensor, its original state, and whether it is a buffer of a module."""
 
     def __init__(self, name: str, tensor: Tensor, *, parameter: bool, buffer: bool) -> None:
         self.name, self.tensor = name, tensor
         self.parameter, self.buffer = parameter, buffer
         self.data, self.grad, self.asks = tensor.data, tensor.grad, tensor.requires_grad
-        self._version = -1  # of the tensor, when it was given its values
+        self._version = -1  # the version of the tensor after it got its values
 
     def begin(self, precision: torch.dtype | None) -> None:
-        """Give the tensor the values it had, in memory of its own, and no gradient.
+        """Give the tensor its original values in separate memory, and no gradient.
 
-        ``precision`` is that of the arguments beside it; ``None`` leaves the tensor its own.
+        ``precision`` is that of the arguments of the call. With ``None``, the tensor keeps its own.
         """
         tensor = self.tensor
         self._be_leaf()
         dtype = self._dtype(precision) if precision else self.data.dtype
         tensor.grad = None
-        # A buffer may be changed through .data, which no version tells of.
+        # Code may change a buffer through .data without a new version number.
         changed = tensor.dtype != dtype or tensor._version != self._version
         if changed or (self.buffer and not same_bytes(tensor.data, self.data.to(dtype))):
             tensor.data = self.data.to(dtype, copy=True)
@@ -323,7 +324,7 @@ class TensorState:
             self._version = tensor._version
 
     def pass_in(self, value: Tensor) -> None:
-        """Let the tensor have an argument's value in this call, and ask for a gradient as that."""
+        """Use an argument's value in this call, and require grad like the argument."""
         self.tensor.data = value.detach()
         self.tensor.requires_grad_(value.requires_grad)
         self._version = -1
@@ -339,14 +340,17 @@ class TensorState:
             self.data, self._version = own, -1
 
     def _be_leaf(self) -> None:
-        """Take the tensor out of a graph: a Function that returns it has made it a result."""
+        """Remove the tensor from a graph. A Function that returned it has made it part of the
+        graph.
+        """
         if not self.tensor.is_leaf:
             self.tensor.detach_()
 
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
-        """Return the dtype to have beside arguments of a precision, float64 being the doctor's.
+        """Return the dtype for a tensor next to arguments of a precision; the doctor uses float64.
 
-        A module moves along with them, as ``module.to(dtype)`` would; other tensors stay.
+        A module changes its dtype like its arguments, as with ``module.to(dtype)``. Other tensors
+        do not.
         """
         own = self.data.dtype
         if not is_float(self.data) or not (self.parameter or self.buffer or precision is DOUBLE):
@@ -356,7 +360,7 @@ class TensorState:
         return precision
 
     def put_back(self) -> None:
-        """Give the tensor its own memory back, bit for bit, and its gradient."""
+        """Restore the tensor's own memory exactly, and its gradient."""
         self._be_leaf()
         self.tensor.data = self.data
         self.tensor.requires_grad_(self.asks)
@@ -364,7 +368,7 @@ class TensorState:
 
 
 def can_be_borrowed(thing: Any) -> bool:
-    """Whether a thing is a tensor that can have other memory for a while."""
+    """Whether an object is a tensor that can temporarily use other memory."""
     return (
         type(thing) in (Tensor, nn.Parameter)
         and thing.layout is torch.strided
@@ -375,10 +379,11 @@ def can_be_borrowed(thing: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a subject reaches besides its arguments, lent to the doctor while it examines.
+# The objects that a subject can reach besides its arguments, which the doctor borrows.
 #
-# A captured weight, a module's buffers, a global table: while they are lent they lie in float64, in
-# memory of their own, and every call starts from the same values. Afterwards all is as it was.
+# Examples are a captured weight, a module's buffers and a global table. While borrowed, tensors are
+# in float64 and in separate memory, and every call starts from the same values. Afterwards,
+# everything is as before.
 # --------------------------------------------------------------------------------------------------
 
 _NO_ARGUMENTS: Mapping[int, Any] = {}
@@ -388,18 +393,18 @@ _CARRIERS: tuple[Any, ...] = (
 
 
 class CapturedState:
-    """The tensors, generators, modules, classes and containers that some callables reach."""
+    """The tensors, generators, modules, classes and containers that some callables can reach."""
 
     def __init__(self, *roots: Named) -> None:
         self.things = tuple(walk_reachable(*roots))
         self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
         self.held = tuple(_held(self.things))
         self._draws: list[PutBack] = []
-        self._registered: list[PutBack] = []  # which tensors are a module's buffers
+        self._registered: list[PutBack] = []  # the tensors that are buffers of a module
 
     @property
     def buffers(self) -> dict[str, Tensor]:
-        """The buffers of the modules that are reached, as they are now."""
+        """The buffers of all reachable modules, in their current state."""
         return {
             f"{name}.{key}": buffer
             for name, module in self._modules
@@ -408,15 +413,16 @@ class CapturedState:
         }
 
     def covers(self, thing: Any) -> bool:
-        """Whether all that a thing leads to is reached, but for functions and lists made anew."""
+        """Whether an object refers only to known objects, and to new functions and lists."""
         known = {id(it) for _, it in self.things}
         leads_to = (it for _, it in walk_reachable(("", thing)))
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return, by position, the arguments that are reached besides and ask for a gradient.
+        """Return, by position, the arguments that are also reachable otherwise and require grad.
 
-        So a checkpoint is called, with a module and its parameters: one tensor, known twice.
+        A checkpoint is called in this way, with a module and its parameters, so a tensor occurs
+        twice.
         """
         known = {
             (held.tensor.data_ptr(), held.tensor.shape): held
@@ -429,13 +435,13 @@ class CapturedState:
 
     @contextmanager
     def borrow(self) -> Iterator[None]:
-        """Lend everything for the duration of a block."""
+        """Borrow everything within a block."""
         keep = [put_back for _, thing in self.things for put_back in record_state(thing)]
         self._draws = [state for _, thing in self.things if (state := generator_state(thing))]
         self._registered = [entries(module._buffers) for _, module in self._modules]
         versions = _unsafe_preserve_version_counter(tuple(held.tensor for held in self.held))
         try:
-            with versions:  # the caller may have saved these tensors for a backward to come
+            with versions:  # the caller may have saved these tensors for a later backward pass
                 self.begin()
                 yield
         finally:
@@ -450,9 +456,9 @@ class CapturedState:
         *,
         in_precision_of_args: bool = True,
     ) -> None:
-        """Put everything where each call starts from, in the precision of the call's arguments.
+        """Reset everything to the start of a call, in the precision of the call's arguments.
 
-        ``passed`` are the tensors that have an argument's value, by its position.
+        ``passed`` contains the tensors that take an argument's value, by its position.
         """
         for put_back in self._registered:
             put_back()
@@ -465,26 +471,26 @@ class CapturedState:
         self.redraw()
 
     def redraw(self) -> None:
-        """Let the generators that are reached draw the same numbers again."""
+        """Reset the reachable generators, so that they draw the same numbers again."""
         for put_back in self._draws:
             put_back()
 
 
 def _held(things: Sequence[Named]) -> Iterator[TensorState]:
-    """Yield the tensors that can be given other memory for a while."""
+    """Yield the tensors that can temporarily use other memory."""
     modules = [thing for _, thing in things if isinstance(thing, nn.Module)]
     parameters = {id(t) for module in modules for t in module._parameters.values()}
     buffers = {id(t) for module in modules for t in module._buffers.values()}
     tensors = [(name, thing) for name, thing in things if can_be_borrowed(thing)]
     uses = Counter(tensor.untyped_storage().data_ptr() for _, tensor in tensors)
     for name, tensor in tensors:
-        # Two tensors in one memory would be two afterwards: they stay where they are.
+        # Two tensors that share memory would become separate, so they keep their memory.
         if uses[tensor.untyped_storage().data_ptr()] == 1 or not tensor.numel():
             known = id(tensor)
             yield TensorState(name, tensor, parameter=known in parameters, buffer=known in buffers)
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the one floating dtype of a call's arguments; float64 where there are several."""
+    """Return the floating-point dtype of a call's arguments, or float64 if there are several."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

@@ -27,16 +27,15 @@ from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype, Variant
 
 # --------------------------------------------------------------------------------------------------
-# The caller's own call: the same inputs, in the dtypes that they have.
+# The caller's own call: the same inputs, in their own dtypes.
 #
-# Everything else is examined on float64 copies. A Function may take float32 alone: what it does to
-# float64 copies is then not held against it. Or it may fail on the caller's inputs and nowhere
-# else.
+# Everything else is examined on float64 copies. If a Function accepts only float32, its behavior on
+# float64 copies does not count against it. It may also fail only on the caller's inputs.
 # --------------------------------------------------------------------------------------------------
 
 
 def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
-    """Make the call in the caller's own dtypes, and note where it and the float64 copies differ."""
+    """Make the call in the caller's own dtypes, and compare it with the float64 copies."""
     inputs = session.in_own_dtypes()
     if inputs is None:
         return found
@@ -55,7 +54,7 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 
 
 def _backward(run: Run, whole: bool, seed: int) -> None:
-    """Send a cotangent back: directly into a Function's backward, else through autograd."""
+    """Send a cotangent directly into a Function's backward, or else through autograd."""
     gs = sample_cotangents(run.floats, generator(seed))
     (call_backward if whole else gradients)(run, gs)
 
@@ -63,7 +62,7 @@ def _backward(run: Run, whole: bool, seed: int) -> None:
 def _with(
     session: Session, found: Evidence, inputs: Sequence[Any], stage: str, failure: Failure
 ) -> Evidence:
-    """Note the failure, unless an example of several dtypes, or a module's, may be its cause."""
+    """Record the failure, unless mixed dtypes or a module may be its cause."""
     dtypes = {str(v.dtype).removeprefix("torch.") for v in inputs if is_float(v)}
     if len(dtypes) > 1 or session.subject.around.held:
         return found
@@ -72,11 +71,11 @@ def _with(
     )
 
 
-PATIENCE = 1.0  # seconds for one pass in another dtype
+PATIENCE = 1.0  # time limit in seconds for one pass in another dtype
 
 
 # --------------------------------------------------------------------------------------------------
-# The direct call once more, in other dtypes and on a pretended device.
+# Repeat the direct call in other dtypes and on a simulated device.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -85,14 +84,15 @@ def variants(
 ) -> tuple[Variant, ...]:
     """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
 
-    What an argument holds, as a module does its weights, would not come along: then do neither.
+    If an argument contains tensors, like a module with its weights, these would not be converted.
+    In this case, neither is done.
     """
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)
     dtypes: dict[str, Move] = {
         "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
     }
-    # No complex numbers go with bfloat16: beside others, a real gradient takes their precision.
+    # There are no complex numbers in bfloat16. Next to others, a real gradient has their precision.
     if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
         dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
@@ -111,7 +111,7 @@ def _with_own_dtype(
     raw: DirectBackward,
     found: Sequence[Variant | None],
 ) -> list[Variant | None]:
-    """Mark the failures of variants, if the call runs in the dtypes of the caller's inputs."""
+    """Mark the failures of variants, if the call works in the dtypes of the caller's inputs."""
     if not any(variant and variant.failure for variant in found):
         return list(found)
     own = session.in_own_dtypes()
@@ -125,7 +125,7 @@ def _with_own_dtype(
 
 
 def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
-    """Whether forward or backward might put a tensor elsewhere than its inputs lie."""
+    """Whether forward or backward might put a tensor on another device than that of its inputs."""
 
     def both() -> Any:
         return call_backward(session.run(watched=False), grad_outputs)
@@ -145,14 +145,14 @@ def _moved(
     move: Move,
     describe: Callable[[Tensor], str],
 ) -> Variant | None:
-    """Return what the raw gradients were.
+    """Return a description of the raw gradients.
 
-    ``None`` where forward does not run this way, or returns other shapes than in float64.
+    ``None`` if ``forward`` fails in this dtype, or returns other shapes than in float64.
     """
     try:
         with passes_within(PATIENCE):
             run = attempt(lambda: session.run(move))
-    except CannotDiagnoseError:  # a solver may not reach its tolerance in so few digits
+    except CannotDiagnoseError:  # with so few digits, a solver may not reach its tolerance
         return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs
@@ -171,10 +171,10 @@ def _variant(
     describe: Callable[[Tensor], str],
     given: Collection[torch.dtype] = (),
 ) -> Variant:
-    """Describe the raw gradients beside their inputs.
+    """Describe the raw gradients and their inputs.
 
-    ``given`` are the dtypes of the cotangents. Where forward itself changes the dtype, a gradient
-    may keep that of its cotangent.
+    ``given`` contains the dtypes of the cotangents. If ``forward`` itself changes the dtype, a
+    gradient may keep the dtype of its cotangent.
     """
     if isinstance(raw, Failure) or raw.failure:
         return Variant(name, failure=raw if isinstance(raw, Failure) else raw.failure)

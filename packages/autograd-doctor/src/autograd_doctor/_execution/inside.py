@@ -1,7 +1,7 @@
 """The Functions inside a callable, each with the arguments of its first call.
 
-A callable is judged by its outputs and gradients. What the engine mends on the way (a gradient of
-the wrong shape, dtype or device) shows only at the Functions themselves.
+A callable is judged by its outputs and gradients. If the engine corrects a gradient with a wrong
+shape, dtype or device, this is visible only at the Functions themselves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from autograd_doctor.evidence import Failure
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A Function with the arguments of a call; ``passed`` are those that it reaches besides."""
+    """A Function with the arguments of a call; ``passed`` are those that it can also reach
+    otherwise.
+    """
 
     function: type[Function]
     args: tuple[Any, ...]
@@ -33,7 +35,7 @@ class InnerCall:
 
 
 def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
-    """Run a callable twice: find the Functions in its graph, then what their forward is given."""
+    """Run a callable twice: first find the Functions in its graph, then record their arguments."""
     first = attempt(run)
     if isinstance(first, Failure):
         return
@@ -53,9 +55,9 @@ def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[
 
 @contextmanager
 def _note_calls(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
-    """Put a forward in the class's place that notes its arguments, and take it away again.
+    """Temporarily replace the class's ``forward`` with one that records its arguments.
 
-    Not ``sys.setprofile``: after torch.compile was used in the process, it can hang.
+    ``sys.setprofile`` is no alternative: after torch.compile ran in the process, it can hang.
     """
     own, forward = vars(function).get("forward"), function.forward
 

@@ -1,4 +1,4 @@
-"""Global state that a diagnosis must not change: random streams, modes, and output."""
+"""Global state that a diagnosis must not change: random generators, modes, and output."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ import numpy as np
 import torch
 
 # --------------------------------------------------------------------------------------------------
-# Random numbers of the doctor's own, that repeat from run to run.
+# The doctor's own random numbers, which are the same in every run.
 # --------------------------------------------------------------------------------------------------
 
-# Callers draw their example after manual_seed(0): with that seed, our cotangents would be equal to
-# their inputs, and x could not be told from grad_output.
+# Callers often draw their example after manual_seed(0). With this seed, our cotangents would be
+# equal to the inputs, so a Function could use x instead of grad_output unnoticed.
 _OWN = 0x5EED_C0DE
 _APART = 7919
 
 
 class Stream(IntEnum):
-    """What random numbers are drawn for: each purpose has its own, independent of the others."""
+    """The purpose of random numbers. The numbers for different purposes are independent."""
 
     COTANGENTS = 0
     DIRECTIONS = 1
@@ -52,15 +52,15 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream = Stream.COTANGENTS) -> torch.Generator:
-    """Return a generator on the CPU; streams of one seed are independent of each other."""
+    """Return a CPU generator. The streams of one seed are independent of each other."""
     return torch.Generator().manual_seed(_OWN + seed + _APART * stream)
 
 
 def reseed(seed: int) -> None:
     """Seed the generators that the user's code draws from: PyTorch's, Python's and NumPy's.
 
-    Not ``torch.manual_seed``: that queues a call for every backend that is not initialized yet,
-    with a stack trace each, and here it would be called hundreds of times.
+    ``torch.manual_seed`` is too slow for hundreds of calls, because it queues a call with a stack
+    trace for every backend that is not initialized yet.
     """
     torch.default_generator.manual_seed(_OWN + seed)
     if torch.cuda.is_initialized():
@@ -70,25 +70,25 @@ def reseed(seed: int) -> None:
 
 
 def random_state() -> tuple[object, ...]:
-    """Return the states of the generators on the CPU that the user's code draws from."""
+    """Return the states of the CPU generators that the user's code draws from."""
     _, numbers, *rest = np.random.get_state(legacy=True)
     state = torch.default_generator.get_state().numpy().tobytes()
     return state, random.getstate(), np.asarray(numbers).tobytes(), *rest
 
 
 # --------------------------------------------------------------------------------------------------
-# Leave the caller's world as it was.
+# Restore the caller's global state.
 # --------------------------------------------------------------------------------------------------
 
-DEVICES = ("cpu", "cuda", "mps", "xpu")  # that may be under autocast
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # devices that may be under autocast
 
 
 @contextmanager
 def preserve_global_state(seed: int) -> Iterator[None]:
     """Run a block as in a fresh process: grad mode on, no autocast, no inference mode, seeded.
 
-    Restored afterwards are the random states of PyTorch (CPU and CUDA), Python and NumPy, the
-    default dtype, those modes and the thread count. Warnings raised inside are not shown.
+    Afterwards, the block restores the random states of PyTorch (CPU and CUDA), Python and NumPy,
+    the default dtype, these modes and the thread count. Warnings inside the block are not shown.
 
     Args:
         seed: Seeds the generators that user code draws from.
@@ -117,9 +117,10 @@ FEW_ELEMENTS = 10_000
 
 @contextmanager
 def one_thread_if_small(inputs: Sequence[Any], *, all_known: bool) -> Iterator[None]:
-    """Run a block in one thread if its tensors are small, and no others are used.
+    """Run a block in one thread if its tensors are small and there are no others.
 
-    Several threads would wait for each other longer than they compute, above all on a busy machine.
+    For small tensors, several threads would wait longer than they compute, especially on a busy
+    machine.
     """
     threads = torch.get_num_threads()
     elements = sum(it.numel() for it in inputs if isinstance(it, torch.Tensor))
@@ -146,7 +147,7 @@ def _plain_modes() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What user code prints while it is examined, which it would print at every one of many calls.
+# The output of user code under examination, which would otherwise appear once for every call.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # characters that are kept
@@ -154,17 +155,17 @@ LONG = 2.0  # seconds
 
 
 class Bounded(io.TextIOBase):
-    """A stream that keeps the first characters that are written to it, and counts the others."""
+    """A stream that keeps the first characters and counts the others."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most, self._kept, self._left_out = most, "", 0
 
     def writable(self) -> bool:
-        """Whether it can be written to: yes."""
+        """Return true, because the stream is writable."""
         return True
 
     def write(self, text: str) -> int:
-        """Keep what fits."""
+        """Keep the characters that fit."""
         room = self._most - len(self._kept)
         self._kept += text[:room]
         self._left_out += len(text[room:])
@@ -172,13 +173,13 @@ class Bounded(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """What was written, and how much of it is left out."""
+        """The kept text, and a note on how much is left out."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self._kept + rest
 
 
 class _Aside(Bounded):
-    """A bounded stream for the code of one thread; a debugger and other threads print as before."""
+    """A limited stream for one thread. A debugger and other threads still print as before."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -187,22 +188,22 @@ class _Aside(Bounded):
         self._others = {thread.ident for thread in threading.enumerate()} - {here}
 
     def write(self, text: str) -> int:
-        """Keep what fits, and pass on what the examined code did not print."""
+        """Keep what fits. Forward everything that the examined code did not print."""
         if threading.get_ident() in self._others or _debugging():
             return self._out.write(text)
         return super().write(text)
 
     def flush(self) -> None:
-        """Show what was passed on."""
+        """Flush the forwarded output."""
         self._out.flush()
 
 
 @contextmanager
 def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
-    """Run a block that calls user code many times; show what one call of ``pass_once`` prints.
+    """Run a block that calls user code many times, and show what one call of ``pass_once`` prints.
 
-    Where the block printed nothing, ``pass_once`` is not called. Where the block raises after a
-    long time, the code may never end: then the first part of its own output is shown.
+    If the block prints nothing, ``pass_once`` is not called. If the block raises after a long time,
+    the code may never end. In this case, the first part of the block's own output is shown.
     """
     aside, began = _Aside(), time.monotonic()
     slow = False
@@ -222,7 +223,7 @@ def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
 
 
 def _debugging() -> bool:
-    """Whether a debugger is what prints: its prompt must be seen."""
+    """Whether a debugger is printing, because its prompt must be visible."""
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         if caller.f_globals.get("__name__") == "bdb":

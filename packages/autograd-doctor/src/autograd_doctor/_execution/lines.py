@@ -1,7 +1,7 @@
-"""Which line of the user's code it was that changed a tensor, or that went another way.
+"""Find the user's line that changed a tensor, or at which two runs start to differ.
 
-An exception brings its line along. A tensor that changes in place does not: so the pass is run once
-more, and each operation is noted with the line that it came from.
+An exception contains its line, but an in-place change of a tensor does not. So the pass runs again,
+and each operation is recorded with the line that called it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from autograd_doctor._execution.calls import attempt, users_last
 from autograd_doctor._numerics.tensors import changed, is_float, same_bytes
 from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
-MOST_NUMBERS = 2**16  # of an operation's result: larger ones are not compared
+MOST_NUMBERS = 2**16  # elements of an operation's result: larger ones are not compared
 
 
 @dataclass(frozen=True)
 class _Step:
-    """One operation: its name, the user's line, and copies of what it returned."""
+    """An operation: its name, the user's line, and copies of its results."""
 
     operation: str
     line: str
@@ -32,7 +32,7 @@ class _Step:
 
 
 class _Steps(DispatchMode):
-    """A block in which the operations are noted, and the first line that changes a tensor."""
+    """A block that records operations, and the first line that changes a tensor."""
 
     def __init__(self, watched: Sequence[Tensor] = (), *, keep_results: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -44,7 +44,7 @@ class _Steps(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation and note it."""
+        """Run an operation and record it."""
         result = func(*args, **(kwargs or {}))
         if self._keep_results:
             kept = tuple(
@@ -57,14 +57,14 @@ class _Steps(DispatchMode):
 
 
 def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> str:
-    """Return the line of a call after which a tensor holds other values, ``""`` if not known."""
+    """Return the line of a call after which a tensor has other values, or ``""`` if unknown."""
     with _Steps(watched) as seen:
         attempt(call)
     return seen.changing_line
 
 
 def line_with_nan(call: Callable[[], object]) -> str:
-    """Return the line of a call that gets the first nan, ``""`` if not known."""
+    """Return the line of a call that produces the first nan, or ``""`` if unknown."""
     with _Steps(keep_results=True) as seen:
         attempt(call)
     steps = (it for it in seen.steps if it.line and any(map(_has_nan, it.results)))
@@ -100,14 +100,14 @@ def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether results agree up to the order of additions, which a layout may change."""
+    """Whether results agree up to the order of additions, which depends on the layout."""
     if not (one.is_floating_point() or one.is_complex()) or one.dtype != other.dtype:
         return False
     return torch.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def _line() -> str:
-    """Return the user's line that runs now, without those that led to the diagnosis."""
+    """Return the user's line that runs now, without the lines that called the diagnosis."""
     frames = traceback.extract_stack()
     ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
     return users_last(frames[ours[-1] :] if ours else frames)

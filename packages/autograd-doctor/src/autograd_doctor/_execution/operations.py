@@ -1,4 +1,4 @@
-"""What runs inside a pass: graph nodes, operations, and where tensors are placed."""
+"""What runs inside a pass: graph nodes, operations, and the devices of tensors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from autograd_doctor._numerics.tensors import is_wrapped
 from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
 # --------------------------------------------------------------------------------------------------
-# The nodes of the graph that forward left behind.
+# The nodes of the graph that forward created.
 # --------------------------------------------------------------------------------------------------
 
 
 def custom_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
-    """Yield the nodes of custom Functions within a depth below the outputs."""
+    """Yield the nodes of custom Functions up to a depth below the outputs."""
     return (node for node in graph_nodes(outputs, depth) if hasattr(node, "_forward_cls"))
 
 
 def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]:
-    """Yield the nodes of the graph within a depth below the outputs."""
+    """Yield the nodes of the graph up to a depth below the outputs."""
     seen: set[Any] = set()
     level: list[Any] = [out.grad_fn for out in outputs]
     while level and depth:
@@ -37,17 +37,18 @@ def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]
 
 
 # --------------------------------------------------------------------------------------------------
-# Which operations a block of code runs, and which of them lead to a result.
+# The operations that a block of code runs, and those that contribute to a result.
 #
-# Operations are counted, not timed: a count is the same on every machine.
+# Operations are counted and not timed, because a count is the same on every machine.
 # --------------------------------------------------------------------------------------------------
 
-Memory = frozenset[torch.UntypedStorage]  # told apart by identity; held, so that none is reused
+# compared by identity; kept alive, so that no id is reused
+Memory = frozenset[torch.UntypedStorage]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation: its name, the memory that it reads and the memory that it writes."""
+    """An operation: its name, the memory that it reads, and the memory that it writes."""
 
     name: str
     reads: Memory
@@ -55,21 +56,23 @@ class Operation:
 
 
 class OperationRecorder(DispatchMode):
-    """A block in which every operation on tensors is noted.
+    """A block that records every operation on tensors.
 
-    Free of charge are views (``transpose``, ``detach``) and new tensors for which no other's values
-    are read (``zeros_like``, ``empty``). One fused kernel is one operation.
+    Some operations do not count: views (``transpose``, ``detach``), and new tensors that do not
+    depend on the values of others (``zeros_like``, ``empty``). A fused kernel counts as one
+    operation.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
-        self._read_by_python: Memory = frozenset()  # .item() and ==: where they lead is not seen
+        # .item() and ==: where their results go is invisible
+        self._read_by_python: Memory = frozenset()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation and note it."""
+        """Run an operation and record it."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         reads, made = memory([*args, *kwargs.values()]), memory([result])
@@ -82,11 +85,11 @@ class OperationRecorder(DispatchMode):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The operations' names, in order."""
+        """The names of the operations, in order."""
         return tuple(operation.name for operation in self.operations)
 
     def leading_to(self, result: Any) -> set[int]:
-        """Return the positions of the operations on whose outcome a result depends."""
+        """Return the positions of the operations on which a result depends."""
         wanted, found = set(memory([result]) | self._read_by_python), set()
         for position, operation in reversed(list(enumerate(self.operations))):
             if operation.writes & wanted:
@@ -96,9 +99,9 @@ class OperationRecorder(DispatchMode):
 
 
 class OneDevice(DispatchMode):
-    """A block in which no tensor is filled from one on another device.
+    """A block in which no tensor may be filled from a tensor on another device.
 
-    Between real devices PyTorch copies without a word, and the mistake shows elsewhere.
+    Between real devices, PyTorch silently copies the values, and the mistake shows elsewhere.
     """
 
     def __init__(self) -> None:
@@ -119,9 +122,9 @@ class OneDevice(DispatchMode):
 
 
 def memory(values: Iterable[Any]) -> Memory:
-    """Return the memory of all tensors among values and in lists and dictionaries of them.
+    """Return the memory of all tensors among values, and in lists and dictionaries of values.
 
-    A sparse tensor has no memory of its own, but that of its indices and values.
+    A sparse tensor has no memory of its own, but its indices and values have.
     """
     return frozenset(
         tensor.untyped_storage()
@@ -132,42 +135,43 @@ def memory(values: Iterable[Any]) -> Memory:
 
 def changed_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     """Yield the arguments that an operation changes in place."""
-    schema = getattr(func, "_schema", None)  # an operation that runs others, as cond, has none
+    schema = getattr(func, "_schema", None)  # an operation that runs others, such as cond, has none
     for position, argument in enumerate(schema.arguments if schema else ()):
         if argument.alias_info is not None and argument.alias_info.is_write:
             yield args[position] if position < len(args) else kwargs.get(argument.name)
 
 
 def _picks_places(func: Any) -> bool:
-    """Whether an operation's second argument holds indices, which may lie on the CPU anyway."""
+    """Whether the second argument of an operation contains indices, which may be on the CPU."""
     return "index_put" in operation_name(func)
 
 
 def _only_makes(func: Any) -> bool:
-    """Whether an operation takes a tensor for its shape, dtype and device alone."""
+    """Whether an operation uses a tensor only for its shape, dtype and device."""
     name = operation_name(func)
     return name.endswith("_like") or name.startswith("new_")
 
 
 # --------------------------------------------------------------------------------------------------
-# Can a subject put a tensor anywhere but where its inputs lie?
+# Can a subject put a tensor on another device than that of its inputs?
 #
-# On the meta device that would show, but the first operation there imports ``torch._dynamo``, for a
-# second. So the subject is first watched where it is. If it names no device but that of a tensor,
-# and uses no tensors but those made from its inputs, its results lie where these lie.
+# The meta device would show this, but the first operation there imports ``torch._dynamo``, which
+# takes a second. So we first watch the subject on its own device. If it names no device except that
+# of a tensor, and uses only tensors that it creates from its inputs, its results are on the device
+# of the inputs.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
 _DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
-# What a tensor on the CPU says of its device while it is watched. PyTorch takes both for the same
-# device, but only a literal in the user's code has no index.
+# The device that a CPU tensor reports while it is watched. For PyTorch, both are the same device,
+# but a literal in the user's code has no index.
 _OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
-    """A block in which tensors are noted that are not made from the ``given`` ones.
+    """A block that records tensors that were not created from the ``given`` tensors.
 
-    A number, which has no dims, can lie on the CPU beside tensors of another device.
+    A number without dims may be on the CPU next to tensors on another device.
     """
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -178,7 +182,7 @@ class Strangers(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation; what it makes is no stranger if what it reads is none."""
+        """Run an operation. Its results are known if all its inputs are known."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if self.found:
@@ -190,20 +194,20 @@ class Strangers(DispatchMode):
         return result
 
     def know(self, value: Any) -> None:
-        """Take tensors for such as lie where the inputs lie."""
+        """Treat tensors as known, because they are on the device of the inputs."""
         self._known |= memory([value])
 
     def meet(self, values: Iterable[Any]) -> None:
-        """Note the strangers among values."""
+        """Record the unknown tensors among values."""
         for tensor in iter_tensors(list(values)):
             own = memory([tensor])
             self.found |= not own or not own <= self._known
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A block in which calls are noted that name a device other than that of a tensor.
+    """A block that records calls which name a device other than that of a tensor.
 
-    ``to`` and ``cpu`` do nothing to a tensor that is there already: no operation would tell.
+    ``to`` and ``cpu`` do nothing if a tensor is already there, so no operation would show them.
     """
 
     def __init__(self, strangers: Strangers) -> None:
@@ -214,7 +218,7 @@ class DevicesNamed(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call a function of PyTorch, and note whether a device plays a part."""
+        """Call a PyTorch function, and record whether it depends on a device."""
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func == _DEVICE:
@@ -233,5 +237,5 @@ def _is_of_a_tensor(device: Any) -> bool:
 
 
 def _stays(argument: Any) -> bool:
-    """Whether an argument of ``to`` leaves a tensor on the device of another one."""
+    """Whether an argument of ``to`` keeps a tensor on the device of another tensor."""
     return isinstance(argument, torch.dtype | bool | Tensor) or _is_of_a_tensor(argument)

@@ -19,18 +19,18 @@ from autograd_doctor._numerics.tensors import as_tuple, changed, is_float, same_
 from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
 
 # --------------------------------------------------------------------------------------------------
-# Forward and backward by the engine, and what both are made of.
+# Forward and backward by the engine, and their parts.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward and one backward pass: outputs and gradients, or where and how it failed."""
+    """A forward and a backward pass: the outputs and gradients, or the failure."""
 
-    outputs: tuple[Tensor, ...] = ()  # the floating ones
+    outputs: tuple[Tensor, ...] = ()  # the floating-point outputs
     grads: tuple[Tensor | None, ...] = ()
     failure: Failure | None = None
-    stage: str = ""  # "forward" or "backward", where it failed
+    stage: str = ""  # "forward" or "backward", the stage that failed
 
 
 Cotangents = Sequence[Tensor | None] | Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
@@ -48,12 +48,12 @@ def both_ways(
 ) -> Pass:
     """Run forward, then send cotangents back through the engine.
 
-    An output whose cotangent is ``None`` goes unused. ``cotangents`` may be a function of the
-    outputs; what it returns is sent as it is, a sequence of tensors is copied first. ``between`` is
+    An output whose cotangent is ``None`` is not used. ``cotangents`` may be a function of the
+    outputs, whose result is used directly. A sequence of tensors is copied first. ``between`` is
     called with the run after forward and before backward.
 
-    Where that raises on float64 copies, the same call is made in the dtypes of the caller's inputs:
-    the failure says whether it runs there.
+    If this raises on float64 copies, the same call is made in the dtypes of the caller's inputs.
+    The failure says whether the call works there.
     """
     done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
     own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
@@ -65,7 +65,7 @@ def both_ways(
 
 
 def runs_in_own_dtype(failure: Failure) -> Failure:
-    """Return the failure of a call that does not fail in the dtypes of the caller's inputs."""
+    """Return the failure of a call that works in the dtypes of the caller's inputs."""
     return replace(failure, runs_in_own_dtype=True)
 
 
@@ -109,7 +109,7 @@ def gradients(
     outputs, gs = zip(*pairs, strict=True)
     kept = retain_graph or create_graph
     try:
-        # What torch.autograd.grad does, without its check of the shapes of grad_outputs: that
+        # Like torch.autograd.grad, but without its check of the shapes of grad_outputs. This check
         # imports sympy, which takes longer than a whole diagnosis.
         grads = Variable._execution_engine.run_backward(
             outputs, gs, kept, create_graph, tuple(run.leaves), True, False
@@ -117,14 +117,14 @@ def gradients(
     except RuntimeError as error:
         if ".grad()" not in str(error):
             raise
-        # A checkpoint that runs backward inside of backward wants to be called in this way.
+        # A checkpoint that runs backward inside backward must be called in this way.
         torch.autograd.backward(outputs, gs, kept, create_graph)
         return _taken_from(run.leaves)
     return tuple(map(dense, grads))
 
 
 def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-    """Return the gradients that a backward pass left, and remove them."""
+    """Return the gradients of a backward pass, and remove them from the leaves."""
     grads = tuple(dense(leaf.grad) for leaf in leaves)
     for leaf in leaves:
         leaf.grad = None
@@ -132,16 +132,16 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 
 def dense(grad: Tensor | None) -> Tensor | None:
-    """Return a sparse gradient, as of an embedding's rows, as a dense one; others as they are."""
+    """Return a sparse gradient, for example of an embedding, as a dense one; others unchanged."""
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
 
 def fitting(
     outputs: Sequence[Tensor], grad_outputs: Sequence[Tensor | None]
 ) -> list[Tensor | None]:
-    """Return copies of cotangents in the dtypes and on the devices of outputs.
+    """Return copies of cotangents with the dtypes and devices of the outputs.
 
-    Where an output has another shape than its cotangent, a new one is drawn for it.
+    If an output has another shape than its cotangent, a new cotangent is drawn for it.
     """
     fresh = sample_cotangents(outputs, torch.Generator().manual_seed(0))
     return [
@@ -151,13 +151,13 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent in the dtype of an output, and on the meta device if that is."""
+    """Return a copy of a cotangent with the dtype of an output, on meta if the output is."""
     copy = cotangent.to(output.dtype, copy=True)
     return copy.to("meta") if output.is_meta else copy
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Return copies, so that a backward that changes its grad_output changes nothing of ours."""
+    """Return copies, so that a backward that changes ``grad_output`` changes only copies."""
     return tuple(None if t is None else t.clone() for t in tensors)
 
 
@@ -168,10 +168,10 @@ def _holds_integers(value: Any) -> bool:
 def backward_pass(
     session: Session, grad_outputs: tuple[Tensor | None, ...], *, interleaved: bool = False
 ) -> VjpResult:
-    """Send cotangents through the engine and note the gradients.
+    """Send cotangents through the engine and record the gradients.
 
-    ``interleaved`` runs forward once more, on other values, before backward runs. Where forward
-    leaves numbers on its class or in a global variable, it runs with another number or length.
+    ``interleaved`` runs forward again on other values before backward runs. If forward stores
+    numbers on its class or in a global variable, it runs with another number or length.
     """
 
     def again(run: Run) -> None:
@@ -183,7 +183,7 @@ def backward_pass(
             ):
                 return
         other = session.other()
-        # Integers in reverse order may be invalid. A GPU would not survive that.
+        # Integers in reverse order may be invalid, which a GPU would not survive.
         safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
         if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
             attempt(other.run)
@@ -200,14 +200,14 @@ def sample_cotangents(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[
 
 
 # --------------------------------------------------------------------------------------------------
-# Backward called by itself, as the engine calls it before it mends what comes back.
+# A direct call of backward, like the engine's, but without the engine's corrections.
 # --------------------------------------------------------------------------------------------------
 
 
 def direct_call(
     session: Session, grad_outputs: Sequence[Tensor], move: Move = stay, run: Run | None = None
 ) -> DirectBackward:
-    """Call ``backward`` itself on the graph's own node, as the engine does before it mends."""
+    """Call ``backward`` directly on the graph's own node, before the engine corrects the result."""
     run = run or session.run(move)
     node = own_node(run)
     gs = list(handed_over(run.returned, grad_outputs))
@@ -251,20 +251,20 @@ def _have_nan(grads: Sequence[Any]) -> bool:
 
 
 def _nan_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
-    """Call backward once more, and return the line that gets the first nan."""
+    """Call ``backward`` again, and return the line that produces the first nan."""
     backward, _ = _call_again(session, grad_outputs)
     return line_with_nan(backward)
 
 
 def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
-    """Call backward once more, and return the line that changes a cotangent or a saved tensor."""
+    """Call ``backward`` again, and return the line that changes a cotangent or a saved tensor."""
     return line_that_changes(*_call_again(session, grad_outputs))
 
 
 def _call_again(
     session: Session, grad_outputs: Sequence[Tensor]
 ) -> tuple[Callable[[], object], list[Tensor]]:
-    """Return a call of backward on a new graph, and the cotangents and saved tensors it gets."""
+    """Return a call of ``backward`` on a new graph, with its cotangents and saved tensors."""
     run = session.run()
     gs = list(handed_over(run.returned, grad_outputs))
     saved = [t for t in own_node(run).saved_tensors if isinstance(t, Tensor)]
@@ -277,7 +277,7 @@ def _call_again(
 
 
 def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
-    """Say whether another call of backward returns the same bit by bit, or raises as it should."""
+    """Say whether another call of ``backward`` returns exactly the same, or correctly raises."""
     with torch.no_grad():
         again = attempt(lambda: as_tuple(node.apply(*copies(gs))))
     if isinstance(again, Failure):
@@ -292,7 +292,7 @@ def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
 def runs_directly(
     session: Session, grad_outputs: Sequence[Tensor], inputs: Sequence[Any] | None
 ) -> bool:
-    """Whether backward, called directly, does not raise for these inputs."""
+    """Whether a direct call of ``backward`` works for these inputs."""
 
     def both() -> Any:
         run = session.run(inputs=inputs, watched=False)
@@ -302,7 +302,7 @@ def runs_directly(
 
 
 def call_backward(run: Run, grad_outputs: Sequence[Tensor | None]) -> Any:
-    """Hand cotangents to the graph's own node, and return whatever backward returns."""
+    """Pass cotangents to the graph's own node, and return the result of ``backward``."""
     gs = tuple(handed_over(run.returned, grad_outputs))
     with torch.no_grad():
         return own_node(run).apply(*gs)
@@ -316,9 +316,10 @@ def own_node(run: Run) -> Any:
 def handed_over(
     returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """Yield what autograd hands over: a cotangent, zeros for integers, None for the rest.
+    """Yield what autograd passes to ``backward``: a cotangent, zeros for integers, None for the
+    rest.
 
-    A cotangent has the dtype and the device of its output, whatever those of the inputs are.
+    A cotangent has the dtype and the device of its output, whatever the dtypes of the inputs.
     """
     given = iter(grad_outputs)
     for output in returned:

@@ -1,4 +1,4 @@
-"""Saved tensors: exchange their values, and say what they are."""
+"""Saved tensors: exchange their values, and describe them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# A call whose saved tensors are packed until backward, and may be swapped for others.
+# A call whose saved tensors are packed until backward, so that they can be exchanged.
 # --------------------------------------------------------------------------------------------------
 
 Exchange = Callable[[Tensor], Tensor]
 Derivatives = tuple[Tensor | None, ...]
 
-_LARGE = 1e6  # beyond any threshold that an example stays within
+_LARGE = 1e6  # beyond any threshold that an example may be below
 
 
 class SavedTensorSwapper:
-    """Numbers the tensors that are saved inside ``hooks``, and notes which are unpacked again."""
+    """Numbers the tensors that are saved inside ``hooks``, and records which are unpacked again."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -35,11 +35,11 @@ class SavedTensorSwapper:
         self._instead: dict[int, Tensor] = {}
 
     def hooks(self) -> Any:
-        """Return a block inside which all that is saved for backward comes here."""
+        """Return a block that redirects everything saved for backward to this object."""
         return saved_tensors_hooks(self._pack, self._unpack)
 
     def numbers_of(self, node: Any) -> list[int]:
-        """Return the numbers of the tensors that a node has saved, in its order."""
+        """Return the numbers of a node's saved tensors, in the node's order."""
         before = len(self.unpacked)
         _ = node.saved_tensors
         numbers = self.unpacked[before:]
@@ -47,7 +47,7 @@ class SavedTensorSwapper:
         return numbers
 
     def exchange(self, numbers: Iterable[int], exchange: Exchange) -> None:
-        """Hand out other values for some of the tensors from now on."""
+        """From now on, return other values for some of the tensors."""
         self._instead |= {number: exchange(self.saved[number].detach()) for number in numbers}
 
     def _pack(self, tensor: Tensor) -> int:
@@ -61,7 +61,7 @@ class SavedTensorSwapper:
 
 @dataclass(frozen=True)
 class Setting:
-    """A call: its inputs, which of them ask for a gradient, whether that is derived once more."""
+    """A call: its inputs, which of them require grad, and whether to differentiate twice."""
 
     inputs: Sequence[Any]
     wanted: Sequence[int]
@@ -70,7 +70,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Call:
-    """One forward pass; ``numbers`` are those of the node's saved tensors in the swapper."""
+    """A forward pass; ``numbers`` are those of the node's saved tensors in the swapper."""
 
     run: Run
     node: Any
@@ -79,16 +79,16 @@ class Call:
 
     @property
     def saved(self) -> list[Tensor]:
-        """What the node saved."""
+        """The tensors that the node saved."""
         return [self.swapper.saved[number] for number in self.numbers]
 
     def exchange(self, places: Iterable[int], exchange: Exchange) -> None:
-        """Exchange the saved tensors at some places for others."""
+        """Exchange the saved tensors at some positions."""
         self.swapper.exchange([self.numbers[place] for place in places], exchange)
 
     @property
     def unpacked(self) -> set[int]:
-        """The places of the saved tensors that backward has unpacked."""
+        """The positions of the saved tensors that ``backward`` has unpacked."""
         return {k for k, number in enumerate(self.numbers) if number in self.swapper.unpacked}
 
 
@@ -107,7 +107,7 @@ def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives
 
 
 def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients, and the derivatives of their sum by inputs and by grad_output."""
+    """Return the gradients, and the derivatives of their sum by inputs and ``grad_output``."""
     followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
     once = gradients(run, followed, create_graph=True)
     again = [grad for grad in once if grad is not None and grad.requires_grad]
@@ -119,10 +119,10 @@ def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivative
 
 
 def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
-    """Return the ways to give a tensor other values, the gentlest first.
+    """Return ways to give a tensor other values, with the most careful one first.
 
-    What is an index in some form is exchanged for another one in range first. Integers are not
-    exchanged at all: compiled code trusts them and would leave its memory.
+    An index in any form is exchanged for another index in the same range. Integers are never
+    exchanged, because compiled code trusts them and would access memory out of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)
@@ -140,17 +140,17 @@ def _filled(value: float) -> Exchange:
 
 
 # --------------------------------------------------------------------------------------------------
-# What a call has saved for backward: which tensors share memory, and what they are.
+# The tensors that a call saved for backward: which of them share memory, and what they are.
 # --------------------------------------------------------------------------------------------------
 
-Group = tuple[int, ...]  # places, among the saved tensors, of those that share memory
+Group = tuple[int, ...]  # positions, among the saved tensors, of those that share memory
 
 
 def groups_in(call: Call) -> list[Group]:
-    """Return the saved tensors by the memory that they keep.
+    """Return the saved tensors, grouped by the memory that they keep alive.
 
-    Left out is what backward may use though it is not unpacked, or unpacked for something else: a
-    tensor with a graph of its own, and memory that an attribute of ctx keeps as well.
+    The result does not contain tensors that backward may use without unpacking them, or unpack for
+    another purpose: tensors with their own graph, and memory that an attribute of ctx also keeps.
     """
     by_memory: dict[torch.UntypedStorage, list[int]] = {}
     for place, tensor in enumerate(call.saved):
@@ -179,7 +179,7 @@ def _lies_in(array: np.ndarray[Any, Any], storage: torch.UntypedStorage) -> bool
 
 
 def name_of(evidence: Evidence, call: Call, tensor: Tensor) -> str:
-    """Return what a saved tensor is: an input, an output, or something between."""
+    """Describe a saved tensor: an input, an output, or an intermediate result."""
     for position, arg in enumerate(call.run.args):
         if isinstance(arg, Tensor) and memory([arg]) == memory([tensor]):
             return f"`{evidence.name(position)}`"

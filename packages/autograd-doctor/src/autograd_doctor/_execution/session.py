@@ -23,7 +23,7 @@ from autograd_doctor._source import own_source, stated_design
 from autograd_doctor.errors import CannotDiagnoseError
 
 # --------------------------------------------------------------------------------------------------
-# What is examined: a Function subclass, or a callable built on some.
+# The subject of an examination: a Function subclass, or a callable that uses Functions.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -32,25 +32,27 @@ _NONE: Mapping[int, TensorState] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Subject:
-    """The thing to call, its name, its argument names, and its class where it is a Function."""
+    """The callable, its name, its argument names, and its class if it is a Function."""
 
     name: str
     call: Callable[..., Any]
     parameters: tuple[str, ...]
     function: type[Function] | None
-    omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves to their defaults
-    # By position, the arguments that it also reaches in another way.
+    omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves at their defaults
+    # By position, the arguments that it can also reach in another way.
     passed: Mapping[int, TensorState] = field(default_factory=dict)
     around: CapturedState = field(default_factory=CapturedState)
-    in_float64: bool = True  # what it reaches is float64 where the arguments are
+    in_float64: bool = True  # its reachable state is in float64 if the arguments are
 
     def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
-        """Put what it reaches where each call starts from."""
+        """Reset its reachable state to the start of a call."""
         self.around.begin(args, passed, in_precision_of_args=self.in_float64)
 
     @property
     def instance_methods(self) -> tuple[str, ...]:
-        """Those of ``forward``, ``backward``, ``setup_context`` that lack ``@staticmethod``."""
+        """The methods among ``forward``, ``backward`` and ``setup_context`` that lack
+        ``@staticmethod``.
+        """
         if self.function is None:
             return ()
         return tuple(
@@ -61,7 +63,7 @@ class Subject:
 
     @property
     def backward_source(self) -> str:
-        """The source of ``backward``, or ``""`` where Python does not know it."""
+        """The source of ``backward``, or ``""`` if Python does not know it."""
         if self.function is None:
             return ""
         known = own_source(self.function.backward)
@@ -69,7 +71,7 @@ class Subject:
 
     @property
     def numbers_left(self) -> Mapping[str, Any]:
-        """The numbers, words and shapes on the class, and in globals that forward assigns."""
+        """The numbers, strings and shapes on the class, and in globals that ``forward`` assigns."""
         if self.function is None:
             return {}
         held = dict(vars(self.function))
@@ -84,7 +86,7 @@ class Subject:
 
     @cached_property
     def stated_design(self) -> str:
-        """What its source says that its gradient is by design, ``""`` if nothing."""
+        """The design of the gradient that its source mentions, or ``""``."""
         return stated_design(self.function) if self.function else ""
 
 
@@ -114,9 +116,9 @@ def subject_of(fn: Any, count: int) -> Subject:
 
 
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
-    """Return the names of a callable's positional parameters, as far as its signature tells.
+    """Return the names of a callable's positional parameters, as far as its signature is known.
 
-    With ``count`` arguments, those that a ``*weights`` takes are weights[0], weights[1] …
+    With ``count`` arguments, the names for ``*weights`` are weights[0], weights[1] …
     """
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
@@ -129,7 +131,7 @@ def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
 
 
 def _numbered(names: list[str], count: int) -> tuple[str, ...]:
-    """Return ``count`` argument names, numbered where the signature does not tell."""
+    """Return ``count`` argument names, with numbers if the signature is unknown."""
     return tuple(names[i] if i < len(names) else f"input{i}" for i in range(count))
 
 
@@ -144,11 +146,11 @@ def _describe(thing: Any) -> str:
 
 
 def with_right_arity(subject: Subject) -> Subject:
-    """Return the subject with a backward that returns one value for each argument.
+    """Return the subject with a ``backward`` that returns one value for each argument.
 
-    Missing values are None, and those beyond the arguments are left out. So what else is wrong can
-    be examined, too. Arguments that have their defaults count, as they do with a setup_context.
-    Without one, PyTorch ignores the None of each.
+    Missing values become None, and values beyond the arguments are removed. In this way, other
+    mistakes can be examined, too. With a setup_context, arguments that have their defaults count.
+    Without one, PyTorch ignores their None.
     """
     function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
@@ -165,7 +167,7 @@ def with_right_arity(subject: Subject) -> Subject:
 
 
 # --------------------------------------------------------------------------------------------------
-# Watch what a Function does with its ctx, without touching the user's class.
+# Watch how a Function uses its ctx, without changing the user's class.
 # --------------------------------------------------------------------------------------------------
 
 _SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
@@ -173,7 +175,7 @@ _SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
 
 @dataclass
 class CtxLog:
-    """What one forward pass told its ctx."""
+    """What one forward pass passed to its ctx."""
 
     dirty: list[Tensor] = field(default_factory=list)
     non_differentiable: list[Tensor] = field(default_factory=list)
@@ -184,8 +186,8 @@ class CtxLog:
 class Watched:
     """A subclass of the Function whose ctx keeps a :class:`CtxLog` of each forward pass.
 
-    The subclass inherits the user's forward, backward and class attributes; only its own backward
-    node type gets the watching methods, so that the user's class is never written to.
+    The subclass inherits the user's forward, backward and class attributes. Only its own backward
+    node type gets the recording methods, so the user's class does not change.
     """
 
     def __init__(self, function: type[Function]) -> None:
@@ -196,7 +198,7 @@ class Watched:
         self._watch(self.function._backward_cls)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Apply the Function, starting a new log."""
+        """Apply the Function and start a new log."""
         self.log = CtxLog()
         with self._forward_pass():
             return self.function.apply(*inputs)
@@ -210,7 +212,7 @@ class Watched:
             self._in_forward = False
 
     def _watch(self, node_type: Any) -> None:
-        """Give the node type methods that note their arguments and then do what they always did."""
+        """Give the node type methods that record their arguments and then behave as before."""
         inherited = {
             name: getattr(node_type, name)
             for name in ("mark_dirty", "mark_non_differentiable", "save_for_backward")
@@ -236,7 +238,7 @@ class Watched:
 
 
 # --------------------------------------------------------------------------------------------------
-# One subject on one set of inputs, ready to be run again and again in the same way.
+# A subject on one set of inputs, which can run many times in the same way.
 # --------------------------------------------------------------------------------------------------
 
 Move = Callable[[Tensor], Tensor]
@@ -244,13 +246,13 @@ Arrange = Callable[[list[Any]], list[Any]]
 
 
 def stay(tensor: Tensor) -> Tensor:
-    """Leave a tensor in its dtype and on its device."""
+    """Keep a tensor in its dtype and on its device."""
     return tensor
 
 
 @dataclass(frozen=True)
 class Run:
-    """One call: the leaves that gradients are taken of, the arguments, and what came back."""
+    """A call: the leaves for the gradients, the arguments, and the result."""
 
     leaves: list[Tensor]
     args: list[Any]
@@ -263,14 +265,14 @@ class Run:
 
     @property
     def floats(self) -> tuple[Tensor, ...]:
-        """The outputs that can carry a gradient."""
+        """The outputs that can have a gradient."""
         return tuple(value for value in self.tensors if is_float(value))
 
 
 class Session:
-    """Runs a subject; every run has new copies of the inputs and the same random draws.
+    """Runs a subject. Every run gets new copies of the inputs and the same random numbers.
 
-    What else the subject reaches is, at the start of each, as the caller left it.
+    At the start of each run, the rest of the reachable state is as the caller left it.
     """
 
     def __init__(
@@ -295,10 +297,11 @@ class Session:
         arrange: Arrange | None = None,
         watched: bool = True,
     ) -> Run:
-        """Call the subject on new copies of the inputs (its own, unless given), each moved first.
+        """Call the subject on new copies of the inputs (its own, unless given), after moving each.
 
-        ``arrange`` may lay the arguments out otherwise, by operations that autograd follows. What
-        the subject reaches besides is passed itself: a checkpoint tells it by its identity.
+        ``arrange`` may change the layout of the arguments, by operations that autograd records.
+        Other reachable tensors are passed as they are, because a checkpoint recognizes them by
+        identity.
         """
         inputs = self.inputs if inputs is None else inputs
         wanted = self.wanted if wanted is None else wanted
@@ -325,12 +328,13 @@ class Session:
     def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call
         returned = call(*self._with_their_dtypes(args))
-        # A Function that returns a list has returned one thing that is no tensor; a callable may.
+        # If a Function returns a list, it has returned one value that is not a tensor. A callable
+        # may return a list.
         whole = self.subject.function is not None and isinstance(returned, list)
         return (returned,) if whole else as_tuple(returned)
 
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments; one that is the dtype of a tensor among them follows the tensor."""
+        """Return the arguments. An argument that is the dtype of a tensor follows this tensor."""
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
         tensors = [(one, arg) for one, arg in zip(self.inputs, args, strict=True) if is_float(one)]
@@ -338,9 +342,10 @@ class Session:
         return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
-        """Return a session on other values, with other draws; what is reached besides is shared.
+        """Return a session with other values and other draws. The other reachable state is shared.
 
-        Halved, and in reverse order: a mask or a maximum alone would survive a change of scale.
+        Values are halved and in reverse order, because a mask or a maximum would survive scaling
+        alone.
         """
         inputs = [
             0.5 * value.flip(tuple(range(value.dim())))
@@ -351,7 +356,7 @@ class Session:
         return Session(self.subject, inputs, self.wanted, self.seed + 1, self.own_dtypes)
 
     def with_other_integers(self) -> Session:
-        """Return a session whose tensors of integers and flags are in reverse order."""
+        """Return a session whose integer and bool tensors are in reverse order."""
         return self.with_inputs(
             {
                 position: value.flip(tuple(range(value.dim())))
@@ -361,7 +366,7 @@ class Session:
         )
 
     def others_in_form(self) -> Iterator[Session]:
-        """Yield sessions on other values with another number, or with one more row of an input."""
+        """Yield sessions on other values, with another number or with one more row in an input."""
         other = self.other()
         for position, value in enumerate(other.inputs):
             if is_number(value):
@@ -378,11 +383,11 @@ class Session:
             yield other.with_inputs({position: value})
 
     def on_cpu(self) -> Session:
-        """Return a session on CPU copies of the inputs, or this one if it needs no GPU.
+        """Return a session on CPU copies of the inputs, or this one if the CPU makes no difference.
 
-        Other shapes and far values can make an index invalid. On the CPU, this raises an error. On
-        a GPU, it makes every later use of the GPU in this process fail. The subject may need a GPU:
-        then it raises an error as well, and a call like this remains unexamined.
+        Other shapes and extreme values can make an index invalid. On the CPU, this raises an error.
+        On a GPU, it makes every later use of the GPU in this process fail. If the subject needs a
+        GPU, it raises an error on the CPU, and such a call remains unexamined.
         """
         if all(on_cpu(value) is value for value in self.inputs):
             return self
@@ -395,9 +400,9 @@ class Session:
         return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
 
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
-        """Return inputs (the session's, unless given) in the dtypes of the caller's.
+        """Return inputs (the session's, unless given) in the dtypes of the caller's inputs.
 
-        ``None`` where they have these already, or where it is not known which dtype each has.
+        ``None`` if they already have these dtypes, or if it is unknown which dtype each has.
         """
         inputs = self.inputs if inputs is None else inputs
         if len(inputs) != len(self.own_dtypes):
@@ -408,11 +413,11 @@ class Session:
         return [value if dtype is None else value.to(dtype) for value, dtype in pairs]
 
     def redraw(self) -> None:
-        """Let the subject's generators draw what they drew since the call began once more."""
+        """Let the subject's generators repeat the numbers that they drew since the call began."""
         reseed(self.seed)
         self.subject.around.redraw()
 
     @property
     def log(self) -> CtxLog:
-        """What the last watched run told its ctx; empty for a callable."""
+        """What the last recorded run passed to its ctx; empty for a callable."""
         return self._watched.log if self._watched else CtxLog()

@@ -1,7 +1,7 @@
-"""A soft time limit: Python code that runs too long is interrupted by an exception.
+"""A soft time limit: an exception interrupts Python code that runs too long.
 
-What counts is the time that the process computes: on a machine that is busy with something else,
-the clock alone would blame code that hardly ran. Code that waits is interrupted by the clock.
+The limit applies to the computing time of the process. On a busy machine, the clock alone would
+blame code that hardly ran. Code that waits is interrupted by the clock.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-# .limited: this thread is inside a limit already; .listening: it has the signal handler set.
+# .limited: this thread is already inside a limit; .listening: the signal handler is set.
 _running = threading.local()
-_AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted once more
-_SOON = 0.005  # seconds; when it comes at a moment at which Python would swallow it
-_PATIENCE = 4.0  # times the limit, on the clock, for code that waits or hardly gets to run
-_NEARLY = 0.8  # of the limit: some of the time goes to the rest of the machine even when it is idle
+_AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted again
+_SOON = 0.005  # seconds; for a moment at which Python would swallow the exception
+_PATIENCE = 4.0  # multiple of the limit, on the clock, for code that waits or hardly gets to run
+_NEARLY = 0.8  # share of the limit: other programs take some of the time even on an idle machine
 
 
 class TimeUp(BaseException):
-    """The time limit was reached. ``except Exception`` lets it pass, as it is none."""
+    """The time limit was reached. ``except Exception`` does not catch it, because it is not one."""
 
 
 @contextmanager
 def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
-    """Raise :class:`TimeUp` in a block after a time of computing.
+    """Raise :class:`TimeUp` in a block after a certain computing time.
 
-    In the main thread a timer signal interrupts it; elsewhere, and on Windows, a watchdog thread
-    does. Either way only Python code is interrupted: one long call into compiled code ends first.
-    A signal handler and timer that were set before are put back. Inside another limit this one is
-    none: the outer one holds.
+    In the main thread, a timer signal interrupts the block. In other threads and on Windows, a
+    watchdog thread does. In both cases, only Python code is interrupted, so a long call into
+    compiled code ends first. An existing signal handler and timer are restored. Inside another
+    limit, this one has no effect, because the outer one applies.
 
     Args:
-        seconds: The limit; 0 is no limit.
+        seconds: The limit; 0 means no limit.
         patience: How many times the limit may pass on the clock.
 
     Yields:
@@ -77,7 +77,7 @@ def _by_signal(seconds: float, patience: float) -> Iterator[None]:
 
 @contextmanager
 def many_limits() -> Iterator[None]:
-    """Make the limits in the block cheap: the signal handler is set once for all of them."""
+    """Make the limits in the block cheap by setting the signal handler only once."""
     if _has_signal():
         with _listening():
             yield
@@ -87,7 +87,9 @@ def many_limits() -> Iterator[None]:
 
 @contextmanager
 def untimed() -> Iterator[None]:
-    """Leave a block out of the limit around it, if any: an import that is stopped is broken."""
+    """Exclude a block from the limit around it, because an interrupted import leaves a broken
+    module.
+    """
     if getattr(_running, "limited", False):
         with _running.stopwatch.stopped():
             yield
@@ -97,7 +99,7 @@ def untimed() -> Iterator[None]:
 
 @contextmanager
 def _listening() -> Iterator[None]:
-    """Set the signal handler, unless it is set; put back what was there, with its timer."""
+    """Set the signal handler unless it is set, and restore the previous one with its timer."""
     if getattr(_running, "listening", False):
         yield
         return
@@ -106,7 +108,7 @@ def _listening() -> Iterator[None]:
     _running.listening = True
     try:
         yield
-    finally:  # also where the signal came in the very moment of leaving the block
+    finally:  # also if the signal came at the moment of leaving the block
         _running.listening = False
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
@@ -122,7 +124,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Tell whether Python would print what is raised there, and go on, as in a finalizer."""
+    """Tell whether Python would only print an exception raised there, as in a finalizer."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename == weakref.__file__:
@@ -132,7 +134,7 @@ def _swallows(frame: FrameType | None) -> bool:
 
 
 class _Stopwatch:
-    """Seconds of computing, and on the clock, since it was made."""
+    """Computing time and clock time in seconds, since this object was created."""
 
     def __init__(self, limit: float, patience: float) -> None:
         self.limit, self._patience = limit, patience
@@ -141,7 +143,7 @@ class _Stopwatch:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Count no time in the block, and let it not be up there."""
+        """Do not count the time in the block, and do not interrupt it."""
         self._stopped = True
         waiting, computing = time.monotonic(), time.process_time()
         try:
@@ -193,10 +195,10 @@ def _raise_in(thread: int) -> None:
 
 
 def _let_come(thread: int) -> None:
-    """Take back an exception that is under way to this thread, and would surface after the block.
+    """Cancel an exception that is already sent to this thread and would appear after the block.
 
-    Another one takes its place, and comes at once. To set none instead leaves CPython 3.11 with the
-    flag that one is there: code that is traced, as for coverage, then stands still.
+    We send another exception, which arrives at once. Sending none would leave a flag set in CPython
+    3.11. Code that is traced, for example for coverage, would then hang.
     """
     with suppress(TimeUp):
         _raise_in(thread)

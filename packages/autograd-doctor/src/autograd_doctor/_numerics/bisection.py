@@ -1,7 +1,8 @@
-"""Where a gradient is wrong, among more elements than can be differentiated one by one.
+"""Find where a gradient is wrong, if there are too many elements to differentiate one by one.
 
-⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. Where they differ, so do they for
-one half of these elements: halved again and again, twenty steps lead to one of a million.
+⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. If the sums differ, they also
+differ for one half of these elements. Repeated halving finds one element among a million in twenty
+steps.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from autograd_doctor._numerics.finite_differences import (
 from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
-RELATIVE = 1e-6  # of what is added up: where both are right they agree far better
-NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer where outputs are many
+RELATIVE = 1e-6  # relative to the sum: where both are right, they agree much better
+NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer for many outputs
 CLEAR = 10.0  # times the estimated error of the differences
 
-Part = tuple[int, int, int]  # the input's slot, and from where to where in it, flat and real
+Part = tuple[int, int, int]  # the input's position, and a range within it, flat and real
 
 
 def bisect_columns(
@@ -40,9 +41,9 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Return the evidence, its Jacobian completed by columns at which the gradient may be wrong.
+    """Return the evidence, and add columns of the Jacobian at which the gradient may be wrong.
 
-    Nothing is searched for where all columns are there, or where those that are show a mistake.
+    Nothing is searched if all columns are known, or if the known columns show a mistake.
     """
     counts = [as_real(inputs[position]).numel() for position in wanted]
     known = [len(columns.index) for columns in evidence.values.jacobian]
@@ -62,7 +63,7 @@ def bisect_columns(
 
 
 def _shown(evidence: Evidence) -> bool:
-    """Whether a gradient differs from the truth at one of the elements that are looked at."""
+    """Whether a gradient differs from the expected one at an examined element."""
     vjp = evidence.values.vjps[RANDOM]
     if vjp.failure:
         return True
@@ -79,7 +80,7 @@ def _shown(evidence: Evidence) -> bool:
 
 
 def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
-    """Return the columns of both, each once, in the order of their positions."""
+    """Return the columns of both, without repetitions, in the order of their positions."""
     new = ~torch.isin(more.index, columns.index)
     index, order = torch.cat([columns.index, more.index[new]]).sort()
     return JacobianColumns(
@@ -93,10 +94,10 @@ def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
 def _suspects(
     values: Values, inputs: Sequence[Any], wanted: Sequence[int], evidence: Evidence
 ) -> tuple[Tensor, ...]:
-    """Return, for each wanted input, flat positions at which the gradient seems to be wrong.
+    """For each wanted input, return flat positions at which the gradient seems to be wrong.
 
-    There is at most one for each direction, and what lies between it and a right one in value. Its
-    own column is to decide.
+    There is at most one for each direction, and one between it and a right element in value. The
+    column of each position decides.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
@@ -112,7 +113,7 @@ def _suspects(
 
 
 def _halved(compared: _Compared, part: Part) -> int:
-    """Return the element to which a difference is narrowed down, the larger half each time."""
+    """Return the element to which repeated halving leads, following the larger difference."""
     (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
@@ -127,7 +128,7 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements between a wrong one and the next right ones in value: where does it begin?"""
+    """Yield elements between a wrong one and the next right ones in value, to find the boundary."""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -148,7 +149,7 @@ def _between(
 
 
 class _Compared:
-    """Gradient and slope along one direction, of which any part may move by itself."""
+    """The gradient and the slope along one direction, any part of which may move alone."""
 
     def __init__(
         self,
@@ -171,11 +172,11 @@ class _Compared:
         self.outputs = self._center.numel()
 
     def off(self, part: Part) -> float:
-        """Return how much the gradient gives more than the slope, by differences of one step."""
+        """Return the gradient minus the slope, by differences with one step."""
         return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
-        """Whether the two differ by more than differences of two steps leave open."""
+        """Whether the two differ by more than the differences with two steps do."""
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
@@ -189,7 +190,9 @@ class _Compared:
         return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
 
     def _moved(self, part: Part, h: float) -> float:
-        """Return by how much the weighted outputs change; the unmoved ones add no rounding."""
+        """Return the change of the weighted outputs. Outputs that do not move add no rounding
+        error.
+        """
         slot, start, end = part
         offsets = [torch.zeros_like(vector) for vector in self._vectors]
         offsets[slot][start:end] = h * self._vectors[slot][start:end]

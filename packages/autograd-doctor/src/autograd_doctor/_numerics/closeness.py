@@ -1,4 +1,4 @@
-"""How close is close enough: the truth's own tolerance, and what rounding leaves."""
+"""When two numbers are close enough: the tolerance of the expected value, and rounding."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected, VjpR
 
 _SHORTER = {torch.bfloat16: 2e-2, torch.float16: 2e-3}
 _SINGLE = 1e-5
-SLACK = 1e-9  # float64 loses far less on one multiplication by a power of two or 1000
-CANCELLATION = 1e-12  # of grad_output times forward's typical slope: float64's rounding, and room
+SLACK = 1e-9  # float64 loses far less in one multiplication by a power of two or by 1000
+# relative to grad_output times forward's typical slope: float64 rounding, with a margin
+CANCELLATION = 1e-12
 
 
 def within(actual: Tensor, expected: Expected) -> Tensor:
-    """Return where two gradients agree to the truth's own tolerance."""
+    """Return where two gradients agree within the tolerance of the expected one."""
     return (actual - expected.value).abs() <= expected.tolerance
 
 
 def resolution(grad: Tensor) -> float:
-    """Return the relative precision that a float64 gradient was really computed in.
+    """Return the relative precision in which a float64 gradient was actually computed.
 
-    A backward that passes through a shorter dtype returns numbers that this can hold exactly; that
-    is a finding of its own, and its rounding must not look like a wrong value.
+    A backward that uses a shorter dtype internally returns numbers that this dtype can represent
+    exactly. Another rule reports this, so its rounding errors must not look like a wrong value.
     """
-    if grad.is_complex() or not _holds(torch.float32, grad):  # it holds all that the shorter hold
+    # it contains all numbers of the shorter dtype
+    if grad.is_complex() or not _holds(torch.float32, grad):
         return 0.0
     return next((p for dtype, p in _SHORTER.items() if _holds(dtype, grad)), _SINGLE)
 
@@ -37,7 +39,7 @@ def _holds(dtype: torch.dtype, grad: Tensor) -> bool:
 
 
 def size(grad: Tensor) -> float:
-    """Return the largest finite magnitude in a tensor, 0 where there is none."""
+    """Return the largest finite magnitude in a tensor, or 0 if there is none."""
     if not grad.numel():
         return 0.0
     largest = float(grad.abs().max())
@@ -48,7 +50,7 @@ def size(grad: Tensor) -> float:
 
 
 def identical(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients are the same, bit for bit or both none; NaN is not equal to NaN."""
+    """Whether two gradients are exactly equal, or both missing. NaN is not equal to NaN."""
     if one is None or other is None:
         return one is other
     comparable = one.dtype == other.dtype != torch.complex32
@@ -56,7 +58,7 @@ def identical(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def same(one: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two gradients agree up to rounding, relative to the larger of them."""
+    """Whether two gradients agree up to rounding, relative to the larger one."""
     if one is None or other is None or identical(one, other):
         return (one is None) == (other is None)
     slack = max(SLACK, resolution(one)) * max(size(one), size(other))
@@ -64,7 +66,7 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
-    """Return how large a gradient may come out where the true one is 0, as of a softmax's sum."""
+    """Return how large a gradient may be if the expected one is 0, as for a softmax's sum."""
     sent = evidence.values.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (

@@ -1,11 +1,11 @@
-"""The truth about a derivative: central differences in float64.
+"""The expected derivative, by central differences in float64.
 
-Two step sizes give a fourth-order value by Richardson's extrapolation and, from how much it moved,
-an estimate of its error. The same four points tell a kink or a jump from a smooth function: at a
-smooth point the second difference shrinks with the step, at a kink it does not.
+Richardson's extrapolation combines two step sizes into a fourth-order value and an estimate of its
+error. The same four points distinguish a kink or a jump from a smooth function: at a smooth point,
+the second difference shrinks with the step, but at a kink it does not.
 
-A derivative along a few random directions costs a handful of evaluations and sees a wrong gradient
-wherever it is; the whole Jacobian, column by column, says where.
+A derivative along a few random directions takes a handful of evaluations and detects a wrong
+gradient anywhere. The whole Jacobian, column by column, shows where it is wrong.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from torch import Tensor
 from autograd_doctor._numerics.structure import is_symmetric
 from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
 
-STEP = 1e-3  # of an element's own size: h⁴ and the rounding ε/h are then both near 1e-12
-TINY = 3e-7  # of an element's own size: some units in the last place of float32
-PEEKS = 5  # at that distance and its multiples: one may show nothing by chance
+STEP = 1e-3  # relative to an element: h⁴ and the rounding error ε/h are then both close to 1e-12
+TINY = 3e-7  # relative to an element: some units in the last place of float32
+PEEKS = 5  # at this distance and its multiples, because one may show nothing by chance
 DIRECTIONS = 2
-AT_ONCE = 32  # columns that are put together from their four points at a time
-MOST_COLUMNS = 256  # of an input; more elements than that are sampled,
-MOST_ENTRIES = 2**22  # and fewer where the outputs are many: 32 MB a matrix
+AT_ONCE = 32  # number of columns that are computed from their four points at a time
+MOST_COLUMNS = 256  # elements of an input; if there are more, a sample is taken,
+MOST_ENTRIES = 2**22  # and fewer if there are many outputs: 32 MB for a matrix
 
-Values = Callable[[Sequence[Any]], Tensor]  # arguments -> every output, flat and real
+Values = Callable[[Sequence[Any]], Tensor]  # maps arguments to all outputs, flat and real
 
 
-Keep = Callable[[int, Tensor], Tensor]  # position and direction -> one that keeps a structure
+# maps a position and a direction to one that keeps a structure
+Keep = Callable[[int, Tensor], Tensor]
 
 
 def slopes(
@@ -41,10 +42,10 @@ def slopes(
     keep: Keep | None = None,
     step: float = STEP,
 ) -> DirectionalDerivatives:
-    """Differentiate along random directions, in each of which every wanted element moves.
+    """Differentiate along random directions, each of which moves every wanted element.
 
-    ``keep`` may turn a direction into one along which an input keeps its structure. ``step`` is a
-    fraction of an element's own size.
+    ``keep`` may change a direction so that an input keeps its structure. ``step`` is relative to
+    the size of an element.
     """
     center = values(copied(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
@@ -73,9 +74,9 @@ def jacobian(
     places: Sequence[Tensor] | torch.Generator,
     most: int = MOST_COLUMNS,
 ) -> tuple[JacobianColumns, ...]:
-    """Return the Jacobian's columns for each wanted input, at flat places.
+    """Return the Jacobian's columns for each wanted input, at flat positions.
 
-    Drawn by a generator, they are all places, or a sample of at ``most`` so many.
+    With a generator, these are all positions, or a sample of at most ``most`` positions.
     """
     center = values(copied(inputs))
     noise = _noise(values, inputs, wanted, center)
@@ -88,14 +89,14 @@ def jacobian(
 
 
 def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
-    """Return how many rows or columns of so many entries each are taken: one at least."""
+    """Return how many rows or columns with this many entries each are taken, at least one."""
     return max(1, min(most, in_all // max(1, entries)))
 
 
 def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Tensor:
-    """Return the flat positions of an input that are looked at: all, unless they are many.
+    """Return the flat positions of an input that are examined: all, unless there are too many.
 
-    Of a symmetric matrix an element is known only together with its mirror image.
+    An element of a symmetric matrix is examined only together with its mirror image.
     """
     elements, most = _real(value).numel(), affordable(most, outputs)
     if elements <= most:
@@ -110,12 +111,12 @@ def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Ten
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
-    """Return how far each of forward's values jumps about where the inputs hardly move.
+    """Return how much each of forward's values jumps while the inputs hardly move.
 
-    They do where forward computes in float32, or iterates until it is close enough. Values that
-    float32 holds and values that it does not are told apart, since an output of either kind may
-    stand beside one of the other. Of each kind it is the median, because a kink or a step at one
-    element is no noise.
+    The values jump if forward computes in float32, or iterates until it is close enough. Values
+    that float32 can represent are separated from other values, because outputs of both kinds may
+    occur together. For each kind, the median is used, because a kink or a step at one element is
+    not noise.
     """
     bends, rises, moved = [], [], [center]
     for k in range(1, PEEKS + 1):
@@ -126,9 +127,9 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
         rises.append((above - center) / center)
         moved += [above, below]
     jumps = torch.zeros_like(center)
-    for k in range(1, PEEKS):  # a curve rises with the distance, and bends by its square
+    for k in range(1, PEEKS):  # a curve rises linearly with the distance, and bends quadratically
         bend = bends[k - 1] - (k / PEEKS) ** 2 * bends[-1]
-        # The rise shows what the bend does not: float32 inputs are rounded alike on both sides.
+        # The rise detects float32 inputs, which are rounded in the same way on both sides.
         rise = rises[k - 1] - k / PEEKS * rises[-1]
         jumps = torch.maximum(jumps, torch.maximum(bend.abs(), rise.abs()))
     every = torch.stack(moved)
@@ -140,15 +141,15 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
             continue
         jump = float(known.median())
         if kind is in_float32 and bool((every[:, kind] != center[kind]).any()):
-            jump = max(jump, torch.finfo(torch.float32).eps)  # also where none was met
+            jump = max(jump, torch.finfo(torch.float32).eps)  # also if there was none
         found[kind] = jump * float(center[kind].abs().max())
     return found
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """Return tensors as one flat real float64 vector; a complex number counts as two reals.
+    """Return tensors as one flat real float64 vector. A complex number counts as two reals.
 
-    It is on the GPU if one of them is.
+    The vector is on the GPU if one of the tensors is.
     """
     parts = [as_real(t.detach()).reshape(-1).double() for t in tensors]
     if not parts:
@@ -158,7 +159,7 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def as_real(tensor: Tensor) -> Tensor:
-    """Return a complex tensor as pairs of reals, a real one as it is."""
+    """Return a complex tensor as pairs of reals, and a real one unchanged."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
@@ -204,7 +205,7 @@ def derivative(
 
 
 def points(at: Callable[[float], Tensor], h: float) -> Tensor:
-    """Return the four values that a derivative at offset 0 is made of, one a row."""
+    """Return the four values from which a derivative at offset 0 is computed, one for each row."""
     return torch.stack([at(h), at(-h), at(h / 2), at(-h / 2)])
 
 
@@ -213,8 +214,8 @@ def derivatives(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Differentiate along each direction: the value, its estimated error, whether it is smooth.
 
-    ``points`` has shape (directions, 4, outputs), the steps ``h`` one number for each direction or
-    for all; ``noise`` is how far each value is known to jump about.
+    ``points`` has shape (directions, 4, outputs), and ``h`` contains one step for each direction or
+    for all. ``noise`` is the known size of the jumps of each value.
     """
     above, below, near_above, near_below = points.unbind(1)
     h = h.to(points.device).reshape(-1, 1)
@@ -223,17 +224,18 @@ def derivatives(
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
     error = (value - narrow).abs() + rounding + 4 * noise / h
-    # An output that never changes does not depend on what is moved. If none changes, each of them
-    # may do so by less than float32 shows.
+    # An output that never changes does not depend on the moved inputs. If no output changes, each
+    # may change by less than float32 shows.
     unchanged = (points == center).all(1)
     coarse = unchanged.all(1, keepdim=True) & (center == center.float().double())
     error[unchanged & ~coarse] = 0.0
-    # A jump or a kink beside the point moves the difference as the step halves; what is small
-    # against the function's usual slope is left to the error estimate …
+    # A jump or a kink close by changes the difference when the step is halved. Changes that are
+    # small relative to the function's usual slope are left to the error estimate …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
     chance = 1e3 * rounding + 8 * noise / h
     moved = (wide - narrow).abs() > 1e-2 * slope + chance
-    # … a kink at the point leaves it, but its second difference does not shrink with the step.
+    # … A kink at the point itself does not, but its second difference does not shrink with the
+    # step.
     bend, near_bend = (
         (above - 2 * center + below) / h,
         2 * (near_above - 2 * center + near_below) / h,
@@ -241,13 +243,13 @@ def derivatives(
     kinked = (near_bend.abs() > 0.75 * bend.abs()) & (
         near_bend.abs() > 1e-4 * narrow.abs() + chance
     )
-    # An output that is no number at the point itself says nothing of the others.
+    # If an output is nan at the point itself, this says nothing about the other outputs.
     smooth = (torch.isfinite(value) & ~moved & ~kinked | ~torch.isfinite(center)).all(1)
     return value, error, smooth.cpu()
 
 
 def _turned(rows: Tensor) -> Tensor:
-    """Return rows as columns, laid out as a new tensor: sums over both layouts differ in digits."""
+    """Return rows as columns in a new tensor, because sums depend on the layout."""
     return rows.T.clone(memory_format=torch.contiguous_format)
 
 
@@ -260,18 +262,20 @@ def _typical(real: Tensor) -> float:
 
 
 def _scale(real: Tensor) -> Tensor:
-    """Return how far each element may move: its own size, never far below the typical one."""
+    """Return how far each element may move: its own size, but never much less than the typical
+    size.
+    """
     return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
 
 
 def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
-    """Draw factors from ±[½, 1]: no element hides behind a small one."""
+    """Draw factors from ±[½, 1], so that no element is hidden by a small factor."""
     draw = 2 * torch.rand(like.shape, generator=rng, dtype=torch.float64) - 1
     return (0.5 * (draw + draw.sign())).to(like.device)
 
 
 def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
-    """Return copies of the inputs, the wanted ones moved by flat real offsets."""
+    """Return copies of the inputs, with the wanted ones moved by flat real offsets."""
     copies = copied(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)
@@ -279,7 +283,7 @@ def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Ten
 
 
 def copied(inputs: Sequence[Any]) -> list[Any]:
-    """Return contiguous copies of the tensors among arguments: a forward may change them."""
+    """Return contiguous copies of the tensors among arguments, because forward may change them."""
     return [
         value.detach().clone(memory_format=torch.contiguous_format)
         if isinstance(value, Tensor)

@@ -1,4 +1,4 @@
-"""Where a gradient differs from the truth, and how to say it."""
+"""Find where a gradient differs from the expected one, and describe the difference."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
-COARSE = 1e-4  # of the largest, true or not: differences of a float64 forward know it far better
-LEFT = 0.25  # of what is off: more than this an explanation must not leave unexplained
+COARSE = 1e-4  # relative to the largest: differences of a float64 forward are much more accurate
+LEFT = 0.25  # relative to the error: an explanation must not leave more than this unexplained
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One input whose gradient is wrong somewhere; ``known`` marks where the truth is known."""
+    """An input whose gradient is wrong; ``known`` marks where the expected gradient is known."""
 
     evidence: Evidence
     slot: int  # among the wanted inputs
     actual: Tensor
     expected: Expected
-    returned: bool  # False where the engine got no gradient at all
+    returned: bool  # False if the engine got no gradient at all
 
     @property
     def position(self) -> int:
-        """The input's position in the call."""
+        """The position of the input in the call."""
         return self.evidence.wanted[self.slot]
 
     @property
     def name(self) -> str:
-        """The input's name in the Function's signature."""
+        """The name of the input in the Function's signature."""
         return self.evidence.name(self.position)
 
     @property
@@ -47,28 +47,28 @@ class Mismatch:
 
     @property
     def truth(self) -> Tensor:
-        """The true gradient, NaN where it is not known."""
+        """The expected gradient, with NaN where it is unknown."""
         return self.expected.value
 
     @property
     def known(self) -> Tensor:
-        """A mask of the elements whose truth is known."""
+        """A mask of the elements whose expected gradient is known."""
         return ~torch.isnan(self.truth)
 
     @property
     def wrong(self) -> Tensor:
-        """A mask of the elements that are known to be wrong."""
+        """A mask of the elements that are certainly wrong."""
         return self.known & ~within(self.actual, self.expected)
 
     @property
     def coarse(self) -> bool:
-        """Whether few digits are known, as from differences of a forward in float32."""
+        """Whether only a few digits are known, as from differences of a float32 forward."""
         tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
         return float(tolerance.median()) > COARSE * self._largest
 
     @property
     def relative(self) -> float:
-        """How far the gradient is off at most, as a part of its largest element."""
+        """The largest error of the gradient, relative to its largest element."""
         off = size((self.actual - self.truth)[self.known])
         return off / self._largest if self._largest else 0.0
 
@@ -77,7 +77,7 @@ class Mismatch:
         return max(size(self.truth[self.known]), size(self.actual[self.known]))
 
     def fits(self, candidate: Tensor | None) -> bool:
-        """Whether the actual gradient is what a hypothesis says it would be."""
+        """Whether the actual gradient agrees with a hypothesis."""
         if candidate is None or candidate.shape != self.actual.shape:
             return False
         known = self.known & ~torch.isnan(candidate)
@@ -85,7 +85,7 @@ class Mismatch:
         return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
 
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
-        """Whether a candidate leaves little of what is off; a wide tolerance has room for much."""
+        """Whether a candidate explains nearly all of the error. A wide tolerance accepts much."""
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
 
@@ -111,7 +111,7 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
 def _along_structure(found: Mismatch) -> Mismatch | None:
     """Return what is wrong for changes that keep the structure of the example.
 
-    What a gradient says of other changes has no influence on such inputs.
+    For such inputs, other changes cannot occur, so the gradient along them does not matter.
     """
     structure = structure_of(found.input)
     if structure is None:
@@ -133,7 +133,7 @@ def _along_structure(found: Mismatch) -> Mismatch | None:
 
 
 def _comparable(structure: Structure, known: Tensor) -> Tensor:
-    """Return which elements a structure leaves free and settles by known elements alone."""
+    """Return the elements that a structure leaves free and that known elements alone determine."""
     numbers = torch.arange(1.0, known.numel() + 1, dtype=torch.float64, device=known.device)
     numbers = numbers.view(known.shape)
     free = structure.tangent(numbers) != 0
@@ -144,10 +144,11 @@ ROUNDING = 1e-6  # relative
 
 
 def witness(mismatch: Mismatch) -> dict[str, Any]:
-    """Return the element that is furthest off: index, input there, expected, actual."""
+    """Return the element with the largest error: index, input there, expected, actual."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    furthest = off >= off.max() * (1 - ROUNDING)  # of several, the first: rounding does not choose
+    # if there are several, the first, so that rounding does not decide
+    furthest = off >= off.max() * (1 - ROUNDING)
     index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
     return {
         "input": mismatch.name,
@@ -164,7 +165,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     """Return the other inputs at the same index, and each grad_output if there are several.
 
-    These are the numbers that a check by hand needs, if inputs and outputs have one shape.
+    A manual check needs these numbers, if inputs and outputs have the same shape.
     """
     evidence, shape = mismatch.evidence, mismatch.input.shape
     gs = evidence.values.vjps[RANDOM].grad_outputs
@@ -181,7 +182,7 @@ def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """Return grad_output at the same index, where the one output has the input's shape."""
+    """Return grad_output at the same index, if the only output has the input's shape."""
     gs = mismatch.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].shape != mismatch.input.shape:
         return {}
@@ -189,6 +190,6 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def return_line(source: str) -> str:
-    """Return the one line of a backward that returns, or ``""`` where there are several."""
+    """Return the only return statement of a backward, or ``""`` if there are several."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""

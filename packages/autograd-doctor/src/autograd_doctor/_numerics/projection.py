@@ -1,7 +1,7 @@
 """Does the gradient agree with forward's own slope along random directions?
 
-One number for each direction and cotangent, ⟨g, J v⟩ from differences of forward against ⟨B(g), v⟩
-from backward, sees a wrong element wherever it is. Where they agree, no Jacobian is needed.
+For each direction and cotangent, ⟨g, J v⟩ from differences of forward is compared with ⟨B(g), v⟩
+from backward. These numbers detect a wrong element anywhere. If they agree, no Jacobian is needed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from autograd_doctor._numerics.finite_differences import as_real, flat
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import DirectionalDerivatives, Evidence, VjpResult
 
-RELATIVE = 1e-7  # of the projected gradient: float64 loses far less
-SHARP = 1e-5  # a direction whose own error is larger decides nothing
+RELATIVE = 1e-7  # relative to the projected gradient: float64 loses far less
+SHARP = 1e-5  # a direction with a larger error does not decide anything
 
 
 def projections_agree(evidence: Evidence) -> bool:
-    """Whether every compared gradient is known to be right by its projections."""
+    """Whether the projections show that every compared gradient is right."""
     slopes = evidence.values.slopes
     if slopes is None or not bool(slopes.smooth.all()):
         return False
@@ -30,7 +30,7 @@ def projections_agree(evidence: Evidence) -> bool:
 
 
 def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
-    """Whether the gradient of one backward pass has forward's slope along every direction."""
+    """Whether a gradient agrees with forward's slope along every direction."""
     g = flat_cotangent(evidence, vjp.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
     projected, size = along_directions(slopes, vjp)
@@ -40,10 +40,11 @@ def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -
 
 
 def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
-    """Return how far the compared gradients are off along the directions, relative to their size.
+    """Return the relative error of the compared gradients along the directions.
 
-    It is infinite where that is not known. The size is that of the largest gradient for cotangents
-    of one length: some, as a constant one before a softmax, have no gradient at all.
+    The result is infinite if the error is unknown. It is relative to the largest gradient for
+    cotangents of the same length, because for some cotangents the gradient is zero, for example a
+    constant before a softmax.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):
@@ -64,7 +65,7 @@ def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
 def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) -> Tensor:
     """Return the cotangents of all outputs as one vector.
 
-    Zeros stand for an output that goes unused, or that does not require grad: no cotangent gets in.
+    An output that is unused or does not require grad gets zeros, because it receives no cotangent.
     """
     forward = evidence.forward
     asked = zip(forward.outputs, forward.requires_grad, strict=True)
@@ -78,7 +79,7 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
 
 
 def along_directions(slopes: DirectionalDerivatives, vjp: VjpResult) -> tuple[Tensor, Tensor]:
-    """Return ⟨B(g), v⟩ for each direction, and the size of what was added up."""
+    """Return ⟨B(g), v⟩ for each direction, and the size of its terms."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)
     for grad, vectors in _arrived(vjp, slopes):

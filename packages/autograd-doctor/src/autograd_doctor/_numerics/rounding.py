@@ -1,4 +1,4 @@
-"""What rounding to float32 explains, and what it does not."""
+"""Decide which errors float32 rounding explains."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 EPS = torch.finfo(torch.float32).eps
-LARGEST = torch.finfo(torch.float32).max ** 0.5  # what is larger has no room for its square
-EXCESSIVE = 50.0  # sums, products and library routines stay well below this multiple of the noise
-USELESS = 0.3  # of the size: no digit is left, so that this is another result, not a coarse one
+LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
+EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
+# relative to the size: no digit is left, so this is another result and not a coarse one
+USELESS = 0.3
 
 Values = tuple[Tensor | None, ...]  # of a call: its outputs, then the gradients
 
 
 def each(operation: Callable[..., Tensor], *values: Values) -> Values:
-    """Apply an operation to the tensors in the same place, ``None`` where there is none."""
+    """Apply an operation to tensors at the same position. ``None`` if one is missing."""
     return tuple(
         None if any(t is None for t in place) else operation(*place)
         for place in zip(*values, strict=True)
@@ -25,18 +26,18 @@ def each(operation: Callable[..., Tensor], *values: Values) -> Values:
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return a result in float64, in which those of any dtype can be compared."""
+    """Return a result in float64, so that results of all dtypes can be compared."""
     return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
 def alike(one: Values, other: Values) -> bool:
-    """Whether two calls returned tensors of the same shapes in the same places."""
+    """Whether two calls returned tensors with the same shapes at the same positions."""
     shapes = [[v if v is None else v.shape for v in values] for values in (one, other)]
     return shapes[0] == shapes[1]
 
 
 def distance(one: Tensor, other: Tensor) -> Tensor:
-    """Return how far apart two tensors are."""
+    """Return the distance between two tensors."""
     return (one - other).abs()
 
 
@@ -51,15 +52,16 @@ def finite(values: Values) -> bool:
 
 
 def representable(values: Values) -> bool:
-    """Whether float32 has room for every element of every tensor, and for its square."""
+    """Whether float32 can represent every element of every tensor, and its square."""
     return all(peak < LARGEST for peak in peaks(values))
 
 
 def excess(error: Tensor | None, value: Tensor | None, noise: Tensor | None) -> float:
-    """Return how many times the noise an error is, in the median over a tensor's elements.
+    """Return the ratio of an error to the noise, as the median over a tensor's elements.
 
-    The median, because one element may fall on the other side of a step or a branch. Exact zeros
-    tell nothing; where not one digit is right, there is no precision to measure: 0.
+    We use the median because one element may be on the other side of a step or a branch. Exact
+    zeros are ignored. If not a single digit is right, there is no precision to measure, and the
+    result is 0.
     """
     if error is None or value is None or noise is None:
         return 0.0

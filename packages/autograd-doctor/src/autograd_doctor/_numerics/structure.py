@@ -1,9 +1,9 @@
-"""What kind of values an example holds, so that other inputs are of the same kind.
+"""The kind of values in an example, so that other inputs can be of the same kind.
 
 A Function may be right only for symmetric or orthogonal matrices, for probabilities, or inside the
-unit ball. An example shows this. ``another`` draws a value that has the same range, signs and
-structure. ``Structure.tangent`` projects a change onto those changes that keep the structure. A
-gradient is right for such an example if it agrees with ``forward`` along these changes.
+unit ball. The example shows this. ``another`` draws a value with the same range, signs and
+structure. ``Structure.tangent`` projects a change onto those changes that keep the structure. For
+such an example, a gradient is right if it agrees with ``forward`` along these changes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from autograd_doctor._numerics.tensors import is_float
 
-CLOSE = 1e-5  # relative to the largest element: an example in float32 is this close
-SPREAD = 4.0  # by what factor an element is changed at most
-TURN = 0.5  # how far a direction or a rotation is turned, about
+CLOSE = 1e-5  # relative to the largest element: the error of an example in float32
+SPREAD = 4.0  # the largest factor by which an element changes
+TURN = 0.5  # the approximate angle by which a direction or a rotation is turned
 
 
 @dataclass(frozen=True)
 class Structure:
-    """A set of values that an example lies in, described by an equation.
+    """A set of values that contains the example, described by an equation.
 
     Attributes:
         words: What such a value is called.
@@ -40,12 +40,12 @@ class Structure:
 
 
 def structure_of(value: Tensor) -> Structure | None:
-    """Return the structure of a floating-point or complex tensor, ``None`` if it has none."""
+    """Return the structure of a floating-point or complex tensor, or ``None`` if it has none."""
     if not is_float(value) or value.numel() < 2 or not bool(torch.isfinite(value).all()):
         return None
     value = value.detach()
     if bool((value == value.reshape(-1)[0]).all()):
-        return None  # ones and zeros are made by the way, and show nothing
+        return None  # matrices of ones and zeros are often incidental, so they show nothing
     if value.dim() >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 1:
         found = _matrix(value)
         if found is not None:
@@ -110,7 +110,7 @@ def _matrix(value: Tensor) -> Structure | None:
 
 
 def is_symmetric(value: Tensor) -> bool:
-    """Whether a tensor holds symmetric matrices, and not by chance as ones and eye do."""
+    """Whether a tensor contains symmetric matrices, and not by chance, like ones and eye."""
     if value.dim() < 2 or not value.shape[-1] == value.shape[-2] > 1:
         return False
     if not bool(value.tril(-1).any()) or bool((value == value.flatten()[0]).all()):
@@ -131,20 +131,20 @@ def _symmetric(value: Tensor) -> Structure:
 
 
 def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return ``M A Mᴴ``, no larger than ``A``, with its diagonal if that is constant."""
+    """Return ``M A Mᴴ``, no larger than ``A``, with the same diagonal if that is constant."""
     size = value.shape[-1]
     moved = torch.eye(size, dtype=value.dtype, device=value.device)
     moved = moved + TURN * _normal(value, rng) / size**0.5
     found = _hermitian(moved @ value @ moved.mH)
     diagonal = value.diagonal(dim1=-2, dim2=-1).real
-    if _close(diagonal, diagonal.flatten()[0].expand_as(diagonal)):  # as of a correlation
+    if _close(diagonal, diagonal.flatten()[0].expand_as(diagonal)):  # as in a correlation matrix
         root = (diagonal / found.diagonal(dim1=-2, dim2=-1).real).sqrt()
         return found * root.unsqueeze(-1) * root.unsqueeze(-2)
     return found * float(value.abs().max() / found.abs().max())
 
 
 def _lower_repeated(value: Tensor, sign: int) -> Tensor:
-    """Return a matrix whose upper triangle repeats its lower one, mirrored and conjugated."""
+    """Return a matrix whose upper triangle mirrors and conjugates its lower triangle."""
     below = value.tril(-1)
     return below + sign * below.mH + _diagonal(value)
 
@@ -162,11 +162,11 @@ def _skew(change: Tensor) -> Tensor:
 
 
 def halved(truth: Tensor, actual: Tensor) -> Tensor:
-    """Return the true gradient of a matrix in the form of the actual one.
+    """Return the expected gradient of a matrix in the same form as the actual gradient.
 
-    A forward that takes a matrix for symmetric may read one triangle of it, as
-    ``torch.linalg.cholesky`` does. Differences see the whole slope there. A backward that returns
-    half of it in either triangle is as right.
+    A forward that assumes a symmetric matrix may read only one triangle, like
+    ``torch.linalg.cholesky``. Differences then put the whole slope into this triangle. A backward
+    that returns half of the slope in each triangle is also right.
     """
     if truth.is_complex() or truth.dim() < 2 or not truth.shape[-1] == truth.shape[-2] > 1:
         return truth
@@ -243,7 +243,9 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 
 
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Change each element by a factor, its sign kept, and none leaves the range of the example."""
+    """Multiply each element by a factor. Signs stay, and no element leaves the range of the
+    example.
+    """
     sample = value.clone()
     noise = _uniform(value, rng)
     for sign in (1, -1):
@@ -260,7 +262,7 @@ def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
-    """Shorten the rows that became longer than the longest of the example."""
+    """Shorten rows that became longer than the longest row of the example."""
     if not value.dim() or value.shape[-1] < 2:
         return sample
     longest: Tensor = value.norm(dim=-1).max()
@@ -279,7 +281,7 @@ def sorted_like(value: Tensor, sample: Tensor) -> Tensor:
 
 
 def _scaled(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Change each element by a factor; nothing grows beyond the largest, zeros stay zeros."""
+    """Multiply each element by a factor, up to the largest element. Zeros stay zeros."""
     noise = _uniform(value, rng)
     size = value.abs()
     room = torch.log(size.max() / size).nan_to_num(0.0, 0.0, 0.0)
@@ -304,7 +306,7 @@ def _one_hot(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Small parts.
+# Helpers.
 # --------------------------------------------------------------------------------------------------
 
 

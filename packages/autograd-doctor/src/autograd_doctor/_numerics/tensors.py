@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 def is_float(value: Any) -> bool:
-    """Whether a value is a tensor that can carry a gradient."""
+    """Whether a value is a tensor that can have a gradient."""
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor is one that a transform of ``torch.func`` left behind: it has no memory."""
+    """Whether a ``torch.func`` transform that has ended created this tensor."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
@@ -23,15 +23,15 @@ _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 
 def is_plain(value: Any, deepest: int = 20) -> bool:
-    """Whether a value is all there is to it: no module, function or list that may hold tensors."""
-    if isinstance(value, tuple | list):  # which may hold itself
+    """Whether a value contains no modules, functions or other objects with tensors."""
+    if isinstance(value, tuple | list):  # which may contain itself
         inside = deepest and all(is_plain(item, deepest - 1) for item in value)
         return bool(inside) and not any(isinstance(item, Tensor) for item in value)
     return value is None or isinstance(value, _PLAIN)
 
 
 def on_cpu(value: Any) -> Any:
-    """Return a CPU copy of a tensor on another device, and every other value as it is."""
+    """Return a CPU copy of a tensor on another device, and every other value unchanged."""
     if not isinstance(value, Tensor) or value.device.type in ("cpu", "meta"):
         return value
     return value.detach().cpu().requires_grad_(value.requires_grad)
@@ -43,7 +43,7 @@ def as_tuple(returned: Any) -> tuple[Any, ...]:
 
 
 def same_bytes(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same values, NaN counting as equal to NaN."""
+    """Whether two tensors have the same values. NaN counts as equal to NaN."""
     if one.shape != other.shape or one.layout != other.layout:
         return False
     if one.layout is not torch.strided:
@@ -52,7 +52,7 @@ def same_bytes(one: Tensor, other: Tensor) -> bool:
 
 
 def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that hold other values than before."""
+    """Return the positions of the tensors whose values have changed."""
     return tuple(
         i
         for i, (was, now) in enumerate(zip(before, after, strict=True))
@@ -61,7 +61,7 @@ def changed(before: Sequence[Any], after: Sequence[Any]) -> tuple[int, ...]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a plain number. A flag is none."""
+    """Whether a value is a plain number. A bool is not a number here."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -69,6 +69,6 @@ def as_number(value: Any) -> float | None:
     """Return the value of a number, or of a real tensor with one element."""
     if is_float(value) and value.numel() == 1 and not value.is_complex():
         return float(value)
-    if type(value) in (int, float) and abs(value) < 2**63:  # beyond it an int may be no float
+    if type(value) in (int, float) and abs(value) < 2**63:  # a larger int may not fit into a float
         return float(value)
     return None

@@ -1,7 +1,8 @@
-"""What is examined beyond one call's contract and values: one module for each question.
+"""Examine more than one call's contract and values, with one module for each question.
 
 A probe takes the session and the evidence found so far, and returns the evidence with its own part
-filled in. It runs the user's code and judges nothing; whatever that code raises is evidence.
+filled in. It runs the user's code but does not judge anything. If the user's code raises an error,
+the error is part of the evidence.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from autograd_doctor.evidence import Evidence
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
-# On every set of inputs, not on the example alone.
+# For every set of inputs, not only for the example.
 ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
@@ -72,7 +73,7 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
-# What is asked of a callable as a whole, not of the Functions inside it once more.
+# Questions about a callable as a whole, which are not repeated for the Functions inside it.
 ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
@@ -86,7 +87,7 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
-    """Return a level's probes: second derivatives are asked for, left out, or just looked at."""
+    """Return a level's probes. Second derivatives are required, left out, or only examined."""
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(
         probe

@@ -1,14 +1,14 @@
-"""How accurate forward itself is, where it stops as soon as its result is close enough.
+"""The accuracy of forward itself, if it stops as soon as its result is close enough.
 
-A solver that iterates to a tolerance is a function with an error of its own. ``backward`` returns
-the derivative of the exact solution, and differences of ``forward`` are those of the approximate
-one. So they agree to a few digits only, and ``backward`` is right all the same.
+A solver that iterates to a tolerance has an error of its own. ``backward`` returns the derivative
+of the exact solution, but finite differences of ``forward`` are those of the approximate solution.
+The two agree only to a few digits, although ``backward`` is right.
 
-Three signs tell a solver. One line reads numbers from tensors again and again, to decide whether to
-go on. Or backward is a solver itself: then it is linear in grad_output to a few digits only. Or the
-values jump a little where one iteration more is needed: then a long step, which averages jumps,
-agrees better with the gradient than a short one. Without the latter, a jump is the seam of two
-formulas, and a gradient beside it is wrong.
+There are three signs of a solver. A line reads numbers from tensors again and again, to decide
+whether to continue. Or ``backward`` is a solver itself, so it is linear in ``grad_output`` only to
+a few digits. Or the values jump slightly where one more iteration is needed. A long step averages
+over such jumps and agrees better with the gradient than a short step. If a long step does not agree
+better, the jump is the boundary between two formulas, and the gradient is wrong.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
 from autograd_doctor.memory import DispatchMode, operation_name
 
-STEPS = (STEP, 1e-2, 1e-1)  # of an element's own size: a long step averages small jumps
-CLOSE = 0.05  # of a gradient: a wrong one is mostly further off than a solver's tolerance
-CLOSER = 3  # times, that a long step agrees better
+STEPS = (STEP, 1e-2, 1e-1)  # relative to an element: a long step averages over small jumps
+CLOSE = 0.05  # relative to a gradient: a wrong one is usually further off than a solver's tolerance
+CLOSER = 3  # by this factor, a long step agrees better
 LINES = 2
 POINTS = 64  # on a line from the example to another input
 SUSPECTS = 3  # intervals of a line that are searched for a jump
 HALVINGS = 30
-SMALLEST, LARGEST = 3e-6, 1e-2  # a jump, of the values: between rounding in float32 and a quantizer
-DIGITS = 1e-4  # relative: 16-bit numbers have fewer
-READS = 3  # numbers that one line reads: a test or two is no loop
+# a jump in the values, larger than float32 rounding and smaller than a quantizer's
+SMALLEST, LARGEST = 3e-6, 1e-2
+DIGITS = 1e-4  # relative: 16-bit numbers have fewer digits
+READS = 3  # numbers that one line reads: one or two tests are not a loop
 
 
 def inexact(
     session: Session, found: Evidence, values: Values, directions: torch.Generator, keep: Keep
 ) -> Evidence:
-    """Note how far the gradient is off, if that may be the fault of an inexact forward."""
+    """Note how far the gradient is off, if an inexact ``forward`` may be the reason."""
     outputs = (out for out in found.forward.outputs if is_float(out) and bool(out.any()))
     if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
-        return found  # in so few digits all values jump
+        return found  # with so few digits, all values jump
     short, *long = (
         deviation(found, slopes(values, session.inputs, session.wanted, directions, keep, step))
         for step in STEPS
@@ -70,7 +71,8 @@ def inexact(
 class _ReadNumbers(DispatchMode):
     """Counts how often each line of a pass reads a number from a tensor.
 
-    The passes count apart: a call such as ``one_hot`` reads two numbers in each, and is no loop.
+    The passes are counted separately, because a call such as ``one_hot`` reads two numbers in each
+    pass without being a loop.
     """
 
     def __init__(self) -> None:
@@ -79,7 +81,7 @@ class _ReadNumbers(DispatchMode):
         self.lines: Counter[tuple[str, str, int]] = Counter()
 
     def begin_backward(self, _run: Run) -> None:
-        """Count what follows as read in backward."""
+        """From now on, count reads as part of the backward pass."""
         self.stage = "backward"
 
     def __torch_dispatch__(
@@ -92,7 +94,7 @@ class _ReadNumbers(DispatchMode):
 
 
 def _line() -> tuple[str, int]:
-    """Return the file and number of the line that reads, for a method of Tensor its caller's."""
+    """Return the file and line that reads, or those of the caller of a Tensor method."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back
@@ -103,7 +105,7 @@ _METHODS = (__name__, "torch._tensor", "torch.functional")
 
 
 def _nearly_linear(found: Evidence) -> bool:
-    """Whether doubling grad_output doubles the gradients to a few digits, and not exactly."""
+    """Whether doubling ``grad_output`` doubles the gradients approximately, but not exactly."""
     pairs = zip(found.values.vjps[RANDOM].grads, found.values.vjps[DOUBLE].grads, strict=False)
     off = [
         size(twice - 2 * once) / size(twice)
@@ -124,9 +126,9 @@ def _reads_numbers(session: Session) -> bool:
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether values jump by a little on the way from the example to other inputs.
+    """Whether values jump slightly on the way from the example to other inputs.
 
-    Where they do nothing else, forward is a quantizer.
+    If the values only jump, ``forward`` is a quantizer.
     """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
@@ -150,7 +152,7 @@ def _detached(found: Evidence) -> list[tuple[int, Any]]:
 
 
 def _largest_jump(at: Callable[[float], Tensor]) -> float:
-    """Return the largest step of a function on [0, 1] that halving an interval leaves."""
+    """Return the largest jump of a function on [0, 1] that remains when intervals are halved."""
     points = torch.stack([at(k / POINTS) for k in range(POINTS + 1)])
     if not bool(torch.isfinite(points).all()) or not points.numel():
         return 0.0

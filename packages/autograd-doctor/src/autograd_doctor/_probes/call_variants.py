@@ -32,22 +32,22 @@ from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# The same values in another memory layout: gradients and outputs must not notice.
+# The same values in another memory layout, which must not affect gradients or outputs.
 # --------------------------------------------------------------------------------------------------
 
 Lay = Callable[[Tensor], Tensor]
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Return the same values with the last two axes exchanged in memory.
+    """Return the same values with the last two dims exchanged in memory.
 
-    What is returned is no view: an in-place Function may change it.
+    The result is not a view, because an in-place Function may change it.
     """
     return tensor.mT.contiguous().mT.clone() if tensor.dim() > 1 else tensor
 
 
 def strided(tensor: Tensor) -> Tensor:
-    """Return the same values as every other element of a larger tensor, NaN in between."""
+    """Return the same values as every other element of a larger tensor, with NaN in between."""
     if not tensor.dim():
         return tensor
     return torch.stack([tensor, torch.full_like(tensor, torch.nan)], -1)[..., 0]
@@ -58,7 +58,7 @@ LAYOUTS: dict[str, Lay] = {
     "a strided view with gaps in memory": strided,
 }
 
-# One number for all is what ``y.sum()`` sends back, one row for all ``y.sum(0)``.
+# The backward pass of ``y.sum()`` sends one number for all elements, and ``y.sum(0)`` one row.
 EXPANDED: dict[str, Lay] = {
     "one number expanded to the output's shape": lambda g: g.flatten()[0].expand_as(g),
     "one row expanded along dim 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
@@ -66,12 +66,12 @@ EXPANDED: dict[str, Lay] = {
 
 
 def grad_output_layout(session: Session, evidence: Evidence) -> Evidence:
-    """Send the same cotangents back in other layouts."""
+    """Pass the same cotangents to ``backward`` in other layouts."""
     return asked(session, evidence, _cotangents_laid_out)
 
 
 def input_layout(session: Session, evidence: Evidence) -> Evidence:
-    """Pass the same inputs in other layouts; PyTorch cannot lead a sparse gradient through them."""
+    """Pass the same inputs in other layouts. PyTorch does not support this for sparse gradients."""
     if evidence.contract.direct and evidence.contract.direct.sparse:
         return evidence
     return asked(session, evidence, _inputs_laid_out, draws=False)
@@ -87,7 +87,7 @@ def _cotangents_laid_out(
         if all(g.is_contiguous() for g in laid):
             continue
         expected = replace(plain.done, outputs=())
-        if how in EXPANDED:  # these are other values
+        if how in EXPANDED:  # these have other values
             expected = _sent_back(session, plain, [g.contiguous() for g in laid])
         actual = _sent_back(session, plain, laid)
         if not expected.failure:
@@ -104,14 +104,14 @@ def _cotangents_laid_out(
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
-    """Send cotangents back as they lie in memory, and return the gradients alone."""
+    """Pass cotangents to ``backward`` in their memory layout, and return only the gradients."""
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
 
 
 def _with_line(
     found: Comparison, plainly: Callable[[], object], otherwise: Callable[[], object]
 ) -> Comparison:
-    """Return a comparison with the line at which both ways part, if they do."""
+    """Return a comparison with the line at which the two calls start to differ, if they do."""
     if agrees(found) or found.failure:
         return found
     return replace(found, line=line_that_differs(plainly, otherwise))
@@ -120,11 +120,11 @@ def _with_line(
 def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, lay in LAYOUTS.items():
         if lay is strided and evidence.forward.dirty:
-            continue  # an in-place change of a view of NaNs reaches their gradient as well
+            continue  # an in-place change of a view with NaNs also affects their gradient
         places = [i for i, value in enumerate(plain.inputs) if _can_be_laid(value, lay)]
         together = [*_passed(session, evidence, plain, how, lay, places)]
         if len(places) > 1 and not all(map(agrees, together)):
-            for place in places:  # which of them is it?
+            for place in places:  # find out which of them causes the difference
                 yield from _passed(session, evidence, plain, how, lay, [place])
         yield from together
 
@@ -152,12 +152,12 @@ def _passed(
 
 
 # --------------------------------------------------------------------------------------------------
-# Which inputs require a gradient must not change the gradients of those that do.
+# The gradients of an input must not depend on which other inputs require grad.
 # --------------------------------------------------------------------------------------------------
 
 
 def frozen_input(session: Session, evidence: Evidence) -> Evidence:
-    """Let some of the inputs require no gradient, and then none of them."""
+    """Let some of the inputs not require grad, and then none of them."""
     return asked(session, evidence, _frozen)
 
 
@@ -165,7 +165,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     for how, kept in _masks(evidence):
         actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
         if actual.stage == "forward" and not evidence.is_function:
-            continue  # a callable may differentiate by an input itself
+            continue  # a callable may itself differentiate with respect to an input
         if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
             grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
             actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
@@ -177,7 +177,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield each input alone and, of three or more, all but one."""
+    """Yield each input alone and, for three or more inputs, all but one."""
     wanted = evidence.wanted
     if len(wanted) > 1:
         for i in wanted:
@@ -198,37 +198,37 @@ def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterat
 
 
 # --------------------------------------------------------------------------------------------------
-# An argument named dim or axis: every axis must be treated alike.
+# An argument named dim or axis: every dim must be treated in the same way.
 # --------------------------------------------------------------------------------------------------
 
-MOST_AXES = 4  # of inputs of a higher rank, only the first ones are tried
+MOST_AXES = 4  # for inputs with many dims, only the first dims are tried
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The axis that a call names: the argument's position, the axis, and the inputs' rank."""
+    """The dim that a call selects: the argument's position, the dim, and the rank of the inputs."""
 
     place: int
     home: int
     rank: int
 
     def moved(self, tensor: Tensor, axis: int) -> Tensor:
-        """Move the named axis elsewhere; a tensor of another rank does not have it."""
+        """Move the selected dim elsewhere. A tensor of another rank does not have this dim."""
         return tensor.movedim(self.home, axis).contiguous() if tensor.dim() == self.rank else tensor
 
     def spread(self, tensor: Tensor) -> Tensor:
-        """Give a tensor of a lower rank the axes that broadcasting adds."""
+        """Add the dims that broadcasting adds to a tensor of lower rank."""
         return tensor[(None,) * (self.rank - tensor.dim())]
 
     def back(self, tensor: Tensor | None, axis: int) -> Tensor | None:
-        """Move it back."""
+        """Move the dim back."""
         if tensor is None or tensor.dim() != self.rank:
             return tensor
         return tensor.movedim(axis, self.home)
 
 
 def dim_argument(session: Session, evidence: Evidence) -> Evidence:
-    """Name other axes, with the inputs' axes moved so that the call means the same."""
+    """Select other dims, and move the dims of the inputs so that the call means the same."""
     named = _named_axis(evidence)
     if named is None:
         return evidence
@@ -250,7 +250,7 @@ def _named_axis(evidence: Evidence) -> Axis | None:
 
 
 def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
-    """Yield every axis, counted from the front and from the back, but for the call's own."""
+    """Yield every dim, counted from the front and from the back, except the call's own dim."""
     for axis in range(min(named.rank, MOST_AXES)):
         yield from ((axis, d) for d in (axis, axis - named.rank) if d != dim)
 
@@ -264,7 +264,7 @@ def _called(
         moved[named.place] = dim
         done = both_ways(session, gs, inputs=moved)
         outputs = tuple(named.back(out, axis) for out in done.outputs)
-        if not all_alike(outputs, plain.done.outputs):  # none where forward refuses this call
+        if not all_alike(outputs, plain.done.outputs):  # none if forward rejects this call
             continue
         grads = tuple(named.back(grad, axis) for grad in done.grads)
         actual, expected = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
@@ -274,7 +274,7 @@ def _called(
 
 
 def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
-    """Yield the inputs as they are, then with what is broadcast, as a mask, at full rank."""
+    """Yield the inputs as they are, then with broadcast inputs, such as masks, at full rank."""
     yield list(plain.inputs)
     data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
     lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
@@ -288,7 +288,7 @@ def _in_words(name: str, home: int, axis: int, dim: int) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Inputs without an axis, for a Function that treats every element by itself.
+# 0-dim inputs for an elementwise Function.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -300,7 +300,7 @@ def zero_dim(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _one_shape(evidence: Evidence) -> bool:
-    """Whether all tensors of the call have one shape, which has axes and elements."""
+    """Whether all tensors of the call have the same shape, with at least one element."""
     given = (value for value in evidence.inputs if isinstance(value, Tensor))
     shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
     shape = shapes.pop()
@@ -312,14 +312,14 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     vector = _on_elements(session, plain, both)
     first, last = (_on_elements(session, plain, place) for place in (0, -1))
     if vector is None or vector.failure or first is None or last is None:
-        return  # not element by element, or forward takes no 0-dim tensors
+        return  # not elementwise, or forward does not accept 0-dim tensors
     expected = Pass(grads=tuple(g if g is None else g[-1] for g in vector.grads))
     actual, how = replace(first, outputs=()), "when the inputs are 0-dim"
     yield compare(evidence, "zero-dim", how, actual, expected, tolerance=TOLERANCE)
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
-    """Pass some elements alone, ``None`` unless forward gives them what it gave them in company."""
+    """Pass some elements alone. Return ``None`` if ``forward`` then gives other values."""
 
     def of(values: Sequence[Any]) -> list[Any]:
         return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]
@@ -329,17 +329,17 @@ def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pas
 
 
 # --------------------------------------------------------------------------------------------------
-# Axis 0 as a batch: slices that do not meet in forward do not meet in backward either.
+# Treat dim 0 as a batch: slices that are independent in forward are independent in backward.
 # --------------------------------------------------------------------------------------------------
 
-GROWN = 3  # the length that a batch of 1 is brought to
-MOST_SLICES = 64  # a longer batch is cut in two only
+GROWN = 3  # a batch of 1 is extended to this length
+MOST_SLICES = 64  # a longer batch is cut only in two
 
 Sliced = tuple[int, ...]  # the positions of the inputs that are cut; the others are shared
 
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
-    """Compare a batch with its slices, a batch of 1 with a longer one, and either with none."""
+    """Compare a batch with its slices, with a longer batch, and with an empty batch."""
     return asked(session, evidence, _batches, draws=False, resizes=True)
 
 
@@ -355,13 +355,13 @@ def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Com
 
 
 def _length(outputs: Sequence[Tensor]) -> int:
-    """Return the length of axis 0 that all outputs share, 0 where there is none."""
+    """Return the length of dim 0 that all outputs share, or 0 if there is none."""
     lengths = {len(out) if out.dim() else 0 for out in outputs}
     return lengths.pop() if len(lengths) == 1 else 0
 
 
 def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
-    """Yield which inputs may be cut: all that have this length along axis 0, or one of them."""
+    """Yield which inputs to cut: all inputs with this length in dim 0, or one of them."""
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
     )
@@ -369,7 +369,7 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
         return  # its rows belong together
     if fitting and length:
         yield fitting
-    if len(fitting) > 1 and length:  # an index alone may no longer go with the others
+    if len(fitting) > 1 and length:  # an index that is cut alone may no longer fit the others
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
@@ -379,7 +379,7 @@ def _is_one_matrix(value: Tensor) -> bool:
 
 
 def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a batch with its first slice and the rest; where these differ, with every slice."""
+    """Compare a batch with its first slice and the rest, and if these differ, with every slice."""
     length = _length(plain.done.outputs)
     halves = _compared(session, evidence, plain, sliced, [0, 1, length])
     if halves is None or agrees(halves) or length > MOST_SLICES:
@@ -399,7 +399,7 @@ def _compared(
 
 
 def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a longer batch, made of the example and varied copies of it, with its slices."""
+    """Compare a longer batch with its slices. It consists of the example and varied copies."""
     rng = generator(session.seed, Stream.LONGER_BATCH)
 
     def longer(value: Tensor) -> Tensor:
@@ -419,7 +419,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """Compare a batch of none, where forward takes it, with what that must give: nothing."""
+    """Compare an empty batch, if ``forward`` accepts it, with its empty result."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
@@ -435,14 +435,14 @@ def _emptied(
 
 
 def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:
-    """Return the results of the pieces put together, ``None`` where forward is not by slices."""
+    """Return the joined results of the pieces. ``None`` if ``forward`` mixes slices."""
     pieces = []
     for start, stop in pairwise(cuts):
         piece = _piece(session, plain, sliced, slice(start, stop))
         if piece.stage == "forward" or not _are_slices(piece, plain, slice(start, stop)):
             return None
         pieces.append(piece)
-    for piece in pieces:  # only now: every slice has gone through forward
+    for piece in pieces:  # only now, because every slice must have passed through forward
         if piece.failure:
             return piece
     joined = []
@@ -453,7 +453,7 @@ def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[in
 
 
 def _piece(session: Session, plain: Plain, sliced: Sliced, part: slice) -> Pass:
-    """Pass one slice; an input that gets no gradient gets zeros."""
+    """Pass one slice. An input without a gradient gets zeros."""
     inputs = [v[part] if i in sliced else v for i, v in enumerate(plain.inputs)]
     done = both_ways(session, [g[part] for g in plain.grad_outputs], inputs=inputs)
     pairs = zip(session.wanted, done.grads, strict=False)

@@ -1,4 +1,4 @@
-"""Paired runs: one call made in two ways that must give the same results."""
+"""Paired runs: a call is made in two ways that must give the same results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Put two passes side by side that must agree.
+# Compare two passes that must agree.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -46,7 +46,7 @@ def compare(
     wanted: Sequence[int] | None = None,
     tolerance: float = 1e-9,
 ) -> Comparison:
-    """Compare a pass done the other way with the plain pass; ``wanted`` if not all."""
+    """Compare a pass made in another way with the plain pass, or only the ``wanted`` parts."""
     if actual.failure and actual.failure.runs_in_own_dtype:
         return Comparison(kind, how)
     if actual.failure:
@@ -61,7 +61,7 @@ def compare(
 
 
 def output_names(count: int) -> Iterator[str]:
-    """Yield what to call each of a call's floating outputs."""
+    """Yield a name for each floating-point output of a call."""
     yield from (["the output"] if count == 1 else (f"output {k}" for k in range(count)))
 
 
@@ -70,22 +70,24 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Ask a question of the example, and, where the answer is a difference, once more elsewhere.
+# Ask a question about the example and, if the answer is a difference, repeat it elsewhere.
 #
-# On an example with ties, zeros or equal entries a correct Function may answer differently: a
-# maximum picks another of its equals when memory is laid out otherwise, and a mean that is
-# subtracted over the batch stays unseen where all rows are equal. Such a difference is gone on
-# values that have nothing in common; that of a mistake is not.
+# If an example contains ties, zeros or equal entries, a correct Function may give different
+# results. A maximum chooses another of its equal elements if the memory layout changes, and a mean
+# that is subtracted over the batch has no visible effect if all rows are equal. Such a difference
+# disappears on values that have nothing in common. The difference that a mistake causes does not
+# disappear.
 # --------------------------------------------------------------------------------------------------
 
-INEXACT = 0.05  # where a solver stops as soon as its result is close enough
-TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off; another order of summation is not
-SPREAD = 0.05  # how far an element is moved: enough to break ties, too little to leave most domains
+INEXACT = 0.05  # if a solver stops as soon as its result is close enough
+TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off, unlike another order of summation
+# how far an element moves: enough to break ties, and too little to leave most domains
+SPREAD = 0.05
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The call made the plain way: its inputs, the cotangents sent back, and what came of it."""
+    """The call made in the plain way: its inputs, the cotangents and the results."""
 
     inputs: tuple[Any, ...]
     grad_outputs: tuple[Tensor, ...]
@@ -103,18 +105,16 @@ def asked(
     draws: bool = True,
     resizes: bool = False,
 ) -> Evidence:
-    """Return the evidence with a question's comparisons, without those that only the example shows.
+    """Return the evidence with the comparisons of a question, unless only the example shows them.
 
-    Unless ``draws``, a subject whose results depend on random draws is not asked: made the other
-    way, the draws would fall on other elements. A question that ``resizes`` makes calls on other
-    shapes, which it does on the CPU.
+    Unless ``draws``, a subject whose results depend on random draws is left out, because in the
+    other call the draws would affect other elements. A question that ``resizes`` makes calls with
+    other shapes. It makes them on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
         comparisons = ask(session, evidence, on_example(evidence), question, draws)
-    except (
-        CannotDiagnoseError
-    ):  # made the other way, a call does not come to an end: it tells nothing
+    except CannotDiagnoseError:  # the other call does not finish, so it gives no evidence
         comparisons = ()
     return replace(
         evidence,
@@ -160,7 +160,7 @@ def _lasting(
 
 
 def on_example(evidence: Evidence) -> Plain:
-    """Return the plain call on the example, which is among the evidence already."""
+    """Return the plain call on the example, which the evidence already contains."""
     vjp = evidence.values.vjps[RANDOM]
     outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
     sent = tuple(g for g in vjp.grad_outputs if g is not None)
@@ -180,9 +180,9 @@ def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) ->
 
 
 def jittered(value: Any, rng: torch.Generator) -> Any:
-    """Move every element of a floating tensor by its own small random step away from zero.
+    """Move every element of a floating-point tensor away from zero, by a small random step.
 
-    Zeros move as well, upwards; signs stay, and so does a structure.
+    Zeros also move, upwards. Signs and structures stay the same.
     """
     if not is_float(value) or not value.numel():
         return value
@@ -193,7 +193,7 @@ def jittered(value: Any, rng: torch.Generator) -> Any:
 
 
 def agrees(comparison: Comparison) -> bool:
-    """Whether both ways brought the same, up to rounding."""
+    """Whether both calls gave the same results, up to rounding."""
     pairs = zip(comparison.actual, comparison.expected, strict=True)
     return comparison.failure is None and all(
         alike(one, other, comparison.floor) for one, other in pairs
@@ -201,12 +201,12 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls brought as many results, each pair alike."""
+    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 
 def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
-    """Whether two results have one shape and the same values; no gradient counts as zeros."""
+    """Whether two results have the same shape and values. A missing gradient counts as zeros."""
     if one is None or other is None:
         rest = other if one is None else one
         return rest is None or not bool((rest.abs() > floor).any())
@@ -217,7 +217,7 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
 
 
 def _elsewhere(session: Session, draws: bool) -> Plain | None:
-    """Return the plain call on jittered inputs, ``None`` where it fails or does not repeat."""
+    """Return the plain call on jittered inputs, or ``None`` if it fails or does not repeat."""
     rng = generator(session.seed, Stream.ELSEWHERE)
     there = plain_call(session, [jittered(value, rng) for value in session.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
@@ -232,7 +232,7 @@ def _elsewhere(session: Session, draws: bool) -> Plain | None:
 
 
 def _drawn_on(session: Session, plain: Plain) -> bool:
-    """Whether forward brings the same if it goes on drawing where its last call stopped."""
+    """Whether ``forward`` gives the same result if its random state continues."""
     _, args = fresh(plain.inputs, session.wanted)
     returned = attempt(lambda: as_tuple(session.subject.call(*args)))
     if isinstance(returned, Failure):
@@ -241,12 +241,12 @@ def _drawn_on(session: Session, plain: Plain) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which custom Functions a call is made of, and what they say they support.
+# The custom Functions in a call, and the features that they claim to support.
 # --------------------------------------------------------------------------------------------------
 
 
 def definitions(session: Session) -> tuple[type[Function], ...]:
-    """Return the custom Functions in the graph of one call, each once, sorted by name."""
+    """Return the custom Functions in the graph of one call, without repetitions, sorted by name."""
     if session.subject.function is not None:
         return (session.subject.function,)
     run = attempt(session.run)
@@ -257,7 +257,7 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 
 
 def old_style(session: Session, evidence: Evidence) -> Evidence:
-    """Note the Functions whose forward takes ctx itself."""
+    """Note the Functions whose ``forward`` takes ``ctx``."""
     found = [f for f in definitions(session) if takes_ctx(f)]
     return replace(
         evidence,
@@ -268,18 +268,18 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a Function needed at all, or does plain autograd on the same forward do the same?
+# Is a Function needed, or does autograd on the same forward have the same effect?
 #
-# The user's own forward is run as ordinary code, on a stand-in for ctx that does nothing. Both ways
-# must give the same outputs, gradients and second derivatives, also where a formula overflows or
-# has a kink; then what they cost is compared.
+# The user's own forward runs as ordinary code, with a stand-in for ctx that does nothing. Both
+# calls must give the same outputs, gradients and second derivatives, also where a formula overflows
+# or has a kink. Then their costs are compared.
 # --------------------------------------------------------------------------------------------------
 
 Cotangents = Sequence[Tensor | None]
 
 
 class StandIn:
-    """A ctx to which a forward may tell everything, and which does nothing with it."""
+    """A stand-in for ctx that accepts every call from ``forward`` and ignores it."""
 
     saved_tensors = ()
 
@@ -294,7 +294,7 @@ class StandIn:
 
 
 def plain(session: Session, evidence: Evidence) -> Evidence:
-    """Put the Function and plain autograd on its forward side by side."""
+    """Compare the Function with autograd on its ``forward``."""
     function = session.subject.function
     if function is None or not evidence.forward.whole or _has_other_reasons(function):
         return evidence
@@ -318,7 +318,7 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _has_other_reasons(function: type[Function]) -> bool:
-    """Whether a Function also says how it is batched or exported."""
+    """Whether a Function also defines how it is batched or exported."""
     return function.vmap is not Function.vmap or hasattr(function, "symbolic")
 
 
@@ -336,7 +336,7 @@ def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
 def _twins(
     session: Session, ordinary: Session, evidence: Evidence, gs: Cotangents
 ) -> Iterator[Comparison]:
-    """Yield what both ways give where the Function gives an answer."""
+    """Yield the results of both calls for inputs on which the Function works."""
 
     def like(outputs: Sequence[Tensor]) -> Cotangents:
         pairs = zip(gs, outputs, strict=True)
@@ -354,7 +354,7 @@ def _twins(
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the example, and where formulas differ: overflow, underflow, ties and kinks."""
+    """Yield the example, and inputs for which formulas differ: overflow, underflow, ties, kinks."""
     elsewhere: dict[str, Move] = {
         "on the example": stay,
         "at 30 times the inputs": lambda t: 30 * t,
@@ -378,7 +378,7 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _second_pass(session: Session, gs: Cotangents) -> Pass:
-    """Return the second derivatives as a pass; a failure where the Function has none."""
+    """Return the second derivatives as a pass, or a failure if the Function has none."""
     found = attempt(lambda: derived_twice(session.run(), gs))
     if isinstance(found, Failure):
         return Pass(failure=found, stage="backward")
@@ -387,7 +387,7 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 
 
 def _cost(session: Session, gs: Cotangents) -> Cost:
-    """Run forward and backward; count the memory that lives in between, and the operations."""
+    """Run forward and backward; count the memory that is alive in between, and the operations."""
     leaves, args = fresh(session.inputs, session.wanted)
     swapper, recording = SavedTensorSwapper(), OperationRecorder()
     with recording, swapper.hooks():

@@ -1,4 +1,4 @@
-"""Run a Function on one set of inputs and bring back evidence; judge nothing."""
+"""Run a Function on one set of inputs and collect evidence, without judging it."""
 
 from __future__ import annotations
 
@@ -58,12 +58,15 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
-FAR_INPUTS = 3  # that are tried to see whether an input matters at all
-FAR_FACTORS = (-1.0, 30.0, -30.0)  # where those show nothing, and no other input is smooth
+FAR_INPUTS = 3  # values that are tried to see whether an input matters at all
+# further values, if those show nothing and no other input is smooth
+FAR_FACTORS = (-1.0, 30.0, -30.0)
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
-    """Return the subject, with what it reaches in float64 if forward runs so, else as it is."""
+    """Return the subject with its reachable state in float64, if ``forward`` then runs; else as it
+    is.
+    """
     lower = replace(subject, in_float64=False)
 
     def fails(each: Subject) -> bool:
@@ -86,11 +89,12 @@ def probe(
     in_other_dtypes: bool = True,
     differences: bool = True,
 ) -> Evidence:
-    """Examine a subject on float64 inputs; stop where going on would mean nothing.
+    """Examine a subject on float64 inputs, and stop if further evidence would be meaningless.
 
-    ``intentional`` names rules that are broken by design: the cotangents are then drawn from a
-    range in which backward is linear all the same. Without ``differences`` no Jacobian is built: a
-    gradient that forward's slopes along random directions do not confirm is then not judged.
+    ``intentional`` names rules that are broken by design. The cotangents are then drawn from a
+    range in which ``backward`` is still linear. Without ``differences``, no Jacobian is computed,
+    so a gradient that the slopes of ``forward`` along random directions do not confirm is not
+    judged.
     """
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
@@ -103,7 +107,7 @@ def probe(
     values = _values(session, flat(outputs))
     graded = _values(session, flat(outputs), in_grad_mode=True)
     plain, seconds = _timed(values, session.inputs)
-    if seconds > SLOW:  # which may be the machine's doing
+    if seconds > SLOW:  # which may be due to the machine
         seconds = min(seconds, _timed(values, session.inputs)[1])
     differing = _without_grad(found, plain, graded)
     if differing:
@@ -149,17 +153,17 @@ def probe(
     if found.values.vjps[RANDOM].failure:
         return found
     slow = seconds > SLOW
-    if not slow and together > SLOW * len(found.values.vjps):  # backward, or the first time
+    if not slow and together > SLOW * len(found.values.vjps):  # backward, or the first forward
         slow = _seconds_of_backward(session, one) > SLOW
     return _looked_further(session, found, further, slow=slow)
 
 
 # --------------------------------------------------------------------------------------------------
-# A pass that takes long leaves no time for everything.
+# If a pass takes long, there is no time for all probes.
 # --------------------------------------------------------------------------------------------------
 
-PATIENCE = 20.0  # times as long as code computes, the clock may run on a busy machine
-SLOW = 5e-3  # seconds of a pass: below, there is time for everything
+PATIENCE = 20.0  # factor between the clock and the computing time on a busy machine
+SLOW = 5e-3  # seconds for a pass; if it takes less, there is time for everything
 FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
 COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
 FEWEST_COLUMNS = 4  # of an input
@@ -173,23 +177,23 @@ def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
 
 
 def _moment() -> tuple[float, float]:
-    """Return how long this thread has computed, and what the clock says."""
+    """Return the computing time of this thread, and the clock."""
     return time.thread_time(), time.perf_counter()
 
 
 def _seconds_since(moment: tuple[float, float]) -> float:
     """Return how many seconds something took.
 
-    What counts is what this thread computed: the clock alone would take code for slow because the
-    machine is busy with something else, and another verdict would follow. Code that waits, as for
-    a GPU, counts by a part of the time on the clock.
+    The computing time of this thread counts. With the clock alone, a busy machine would make the
+    code look slow, and the verdict would change. For code that waits, for example for a GPU, a part
+    of the clock time counts.
     """
     computed, passed = (now - then for now, then in zip(_moment(), moment, strict=True))
     return max(computed, passed / PATIENCE)
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
-    """Return how long both passes take, at best."""
+    """Return the shortest measured time of both passes."""
     times = []
     for _ in range(2):
         began = _moment()
@@ -199,7 +203,7 @@ def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
 
 
 def _columns_in_time(seconds: float, inputs: int) -> int:
-    """Return how many columns of the Jacobian of each input there is time for."""
+    """For each input, return how many columns of the Jacobian there is time for."""
     if seconds <= SLOW:
         return MOST_COLUMNS
     return max(FEWEST_COLUMNS, min(MOST_COLUMNS, int(COLUMN_SECONDS / (4 * seconds * inputs))))
@@ -208,7 +212,7 @@ def _columns_in_time(seconds: float, inputs: int) -> int:
 def _looked_further(
     session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
 ) -> Evidence:
-    """Make further probes; of a slow subject until its time is up, and what is required."""
+    """Run further probes. For a slow subject, run only required ones after the time is up."""
     began, left_out = _moment(), []
     for look in further:
         late = slow and _seconds_since(began) > FURTHER_SECONDS
@@ -224,8 +228,8 @@ def _looked_further(
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
     """Measure the slopes along changes that keep the structure of each input.
 
-    They replace the others if the gradient is right along them. If it is nearly right, forward may
-    be inexact.
+    They replace the other slopes if the gradient is right along them. If the gradient is only
+    nearly right, ``forward`` may be inexact.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
     keep = _keeping(session, structures)
@@ -240,7 +244,7 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
 
 
 def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Keep:
-    """Return what projects a direction onto the changes that keep an input's structure."""
+    """Return a map that projects a direction onto the changes that keep an input's structure."""
 
     def keep(position: int, direction: Tensor) -> Tensor:
         structure, like = structures[position], session.inputs[position]
@@ -253,13 +257,13 @@ def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Ke
     return keep
 
 
-RIGHT = 1e-3  # of a gradient, as of a solver's
+RIGHT = 1e-3  # relative to a gradient, for example a solver's
 
 
 def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
-    """Whether the gradient for these cotangents alone agrees with forward's slope.
+    """Whether, for these cotangents, the gradient agrees with the slope of ``forward``.
 
-    ``grad_outputs`` holds one for each tensor that forward returns.
+    ``grad_outputs`` contains one cotangent for each tensor that ``forward`` returns.
     """
     found = _after_forward(session)
     outputs = [out for out in found.forward.outputs if isinstance(out, Tensor)]
@@ -283,7 +287,7 @@ def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
-    """Yield the slots of inputs that change the output, but not by a small change of theirs."""
+    """Yield the positions of inputs that affect the output, but only through large changes."""
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS
@@ -304,7 +308,7 @@ def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[in
 
 
 def _is_changed(session: Session, position: int, others: Iterable[Tensor], values: Values) -> bool:
-    """Whether forward returns something else for one of some other values of an input."""
+    """Whether ``forward`` returns something else for some other values of an input."""
     here = values(copied(session.inputs))
     for other in others:
         inputs = copied(session.inputs)
@@ -316,7 +320,7 @@ def _is_changed(session: Session, position: int, others: Iterable[Tensor], value
 
 
 def _after_forward(session: Session) -> Evidence:
-    """Return what one forward pass shows, and what is known of the subject without running it."""
+    """Return the evidence from one forward pass, and what is known without running the subject."""
     subject = session.subject
     return Evidence(
         subject=subject.name,
@@ -342,7 +346,7 @@ def _after_backward(
     two: tuple[Tensor, ...],
     in_other_dtypes: bool,
 ) -> Evidence:
-    """Add what backward returns, called directly, then by the engine: unless it fails before."""
+    """Add the results of a direct call of ``backward``, and those of the engine."""
     if found.forward.whole:
         raw = direct_call(session, one)
         others = variants(session, one, raw) if in_other_dtypes else ()
@@ -363,7 +367,7 @@ def _after_backward(
 
 
 def _rejected(found: Evidence) -> Failure | None:
-    """Return how autograd rejected the number of gradients that a Function returned."""
+    """Return autograd's error about the number of gradients that a Function returned."""
     direct, vjp = found.contract.direct, found.values.vjps.get(RANDOM)
     if direct is None or direct.failure or vjp is None or vjp.failure is None:
         return None
@@ -371,7 +375,7 @@ def _rejected(found: Evidence) -> Failure | None:
 
 
 def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
-    """Return how the outputs differ if no input requires grad, ``None`` if they do not."""
+    """Return how the outputs differ if no input requires grad, or ``None``."""
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
     parts = values.split([as_real(output).numel() for output in right])
@@ -382,17 +386,19 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
     )
     if bool(values.isnan().any()) or all(map(same, without, right)):
         return None
-    if not torch.equal(graded(copied(found.inputs)), flat(outputs)):  # nor does it repeat with grad
+    # the call with grad does not repeat either
+    if not torch.equal(graded(copied(found.inputs)), flat(outputs)):
         return None
     names = tuple(output_names(len(outputs)))
     return Comparison("without grad", "if no input requires grad", names, without, right)
 
 
 def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Values:
-    """Return forward as a map from arguments to one flat vector, without any graph.
+    """Return ``forward`` as a map from arguments to one flat vector, without any graph.
 
-    A callable may differentiate by its own arguments, and then needs grad mode. Where forward
-    raises, or returns another number of values, they are nan: it has no slope there.
+    A callable may differentiate with respect to its own arguments, and then needs grad mode. If
+    ``forward`` raises or returns another number of values, the result is nan, because there is no
+    slope.
     """
 
     def values(args: Sequence[Any]) -> Tensor:
@@ -414,7 +420,7 @@ def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Va
 def cotangents(
     one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
 ) -> Iterator[tuple[Cotangent, Cotangents]]:
-    """Yield named cotangents, related so that linearity can be judged."""
+    """Yield named cotangents that are related, so that linearity can be judged."""
     yield RANDOM, tuple(one)
     yield OTHER, tuple(two)
     yield SUM, tuple(a + b for a, b in zip(one, two, strict=True))
@@ -429,7 +435,7 @@ def cotangents(
 
 
 def _vjps(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
-    """Send each cotangent through the engine; the first failure of the first one is enough."""
+    """Send each cotangent through the engine. If the first one fails, stop."""
     random = backward_pass(session, cotangents[RANDOM])
     if random.failure:
         return {RANDOM: random}

@@ -1,9 +1,9 @@
-"""Where a backward is linear that is not linear everywhere, by design.
+"""The range in which a backward is linear, if it is nonlinear elsewhere by design.
 
-``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. Such
-a backward still has values to compare. A clip does nothing to a small ``grad_output``, and a guided
-backward does nothing to a positive one. So the cotangents of the whole examination are drawn from a
-range in which backward is linear.
+``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. The
+values of such a backward can still be compared. A clip does not change a small ``grad_output``, and
+a guided backward does not change a positive one. So the whole examination draws its cotangents from
+a range in which ``backward`` is linear.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from autograd_doctor._numerics.projection import agrees
 from autograd_doctor.evidence import Evidence, VjpResult
 
 SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
-ROUNDING = 1e-6  # of a gradient: float32 rounds by less
+ROUNDING = 1e-6  # relative to a gradient: float32 rounding is smaller
 
 DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
 
-Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of two draws, those in the range
+# the share of two draws that lies in the range
+Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Range:
-    """Some cotangents, in words, and how two standard normal draws are moved among them."""
+    """A range of cotangents in words, and how to move two standard normal draws into it."""
 
     words: str
     place: Place
@@ -75,11 +76,13 @@ def linear_range(
     two: Sequence[Tensor],
     intentional: Collection[str],
 ) -> Range | None:
-    """Return the cotangents to examine with, ``None`` where backward is linear for none of them.
+    """Return the cotangents for the examination, or ``None`` if backward is linear for none of
+    them.
 
-    A declared rule that the backward does not break changes nothing. Of several ranges, the choice
-    is the first in which forward's slopes confirm the gradient. Where they confirm none, it is the
-    first in which the gradient is not zero: there it is wrong.
+    If ``backward`` does not break the declared rule, nothing changes. Among several ranges, the
+    first one counts in which the slopes of ``forward`` confirm the gradient. If there is no such
+    range, the first one counts in which the gradient is nonzero, because the gradient is wrong
+    there.
     """
     if not DECLARED.intersection(intentional):
         return ANY
@@ -105,7 +108,7 @@ def linear_range(
 
 
 def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield zeros, then ones: a backward that ignores grad_output may be a loss nobody scales."""
+    """Yield zeros, then ones. A backward that ignores ``grad_output`` may be a loss."""
     yield [torch.zeros_like(g) for g in like]
     yield [torch.ones_like(g) for g in like]
 
@@ -115,7 +118,9 @@ def _equal(one: VjpResult, other: VjpResult) -> bool:
 
 
 def _parallel(one: VjpResult, other: VjpResult) -> bool:
-    """Whether each gradient is a multiple of the other: only a mean of grad_output counts, say."""
+    """Whether the gradients are multiples of each other, as if only a mean of ``grad_output``
+    counts.
+    """
     for a, b in zip(one.grads, other.grads, strict=False):
         if a is None or b is None or not bool(a.any()) or a.numel() < 2:
             continue
@@ -151,7 +156,7 @@ def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> V
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two gradients agree up to the rounding of float32, which is no lack of linearity."""
+    """Whether two gradients agree up to float32 rounding, which does not count as nonlinear."""
     return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
 
 
@@ -164,7 +169,7 @@ def _all_zero(vjp: VjpResult) -> bool:
 
 
 def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
-    """Whether forward's slopes along random directions are those of the gradient."""
+    """Whether the slopes of ``forward`` along random directions agree with the gradient."""
     slopes = evidence.values.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())
     return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

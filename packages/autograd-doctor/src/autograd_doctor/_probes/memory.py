@@ -1,4 +1,4 @@
-"""What is saved for backward, what is computed for nothing, and what is never freed."""
+"""What is saved for backward, what is computed unnecessarily, and what is never freed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGrad
 # --------------------------------------------------------------------------------------------------
 # Does backward need the values that were saved for it?
 #
-# A saved tensor is exchanged for another one when backward unpacks it. If every gradient stays the
-# same to the last bit, whatever the other values are, no gradient depends on them. Needed is also
-# what is needed elsewhere: for a second derivative, where an input is frozen, at other inputs, or
-# with another number or flag in the call.
+# When backward unpacks a saved tensor, it gets another tensor instead. If every gradient stays
+# exactly the same for all replacement values, no gradient depends on the saved values. A tensor
+# also counts as needed if another situation needs it: a second derivative, a frozen input, other
+# inputs, or another number or flag in the call.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8
@@ -48,7 +48,7 @@ MOST_TENSORS = 8
 
 @dataclass(frozen=True)
 class _Asked:
-    """A call, its derivatives as they are, and what backward unpacked for them."""
+    """A call, its original derivatives, and the tensors that backward unpacked."""
 
     session: Session
     setting: Setting
@@ -57,7 +57,7 @@ class _Asked:
     unpacked: set[int]
 
     def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
-        """Whether a derivative depends on a group's values, or it cannot be told."""
+        """Whether a derivative depends on the values of a group. Also true if this is unknown."""
         if not self.unpacked.intersection(group):
             return False
         return not exchanges or any(self._changes(group, exchange) for exchange in exchanges)
@@ -73,7 +73,7 @@ class _Asked:
 
 
 def kept(session: Session, evidence: Evidence) -> Evidence:
-    """Look which saved tensors hold values that no gradient depends on."""
+    """Find saved tensors whose values do not affect any gradient."""
     if not evidence.forward.whole or not 0 < len(evidence.forward.saved) <= MOST_TENSORS:
         return evidence
     gs = evidence.values.vjps[RANDOM].grad_outputs
@@ -97,7 +97,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
-    """Yield the example, and those other calls that run."""
+    """Yield the example, and those other calls that work."""
     yield example
     for setting in _elsewhere(session):
         if asked := _asked(session, setting, example.grad_outputs):
@@ -105,7 +105,7 @@ def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
 
 
 def _elsewhere(session: Session) -> Iterator[Setting]:
-    """Yield the calls that may need what the example does not."""
+    """Yield calls that may need values that the example does not need."""
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     yield Setting(session.inputs, floating, twice=True)
     if len(floating) > 1:
@@ -126,7 +126,7 @@ def _another(number: bool | int | float) -> bool | int | float:
 
 
 def _asked(session: Session, setting: Setting, gs: Sequence[Tensor | None]) -> _Asked | None:
-    """Run a call as it is, ``None`` where it does not run."""
+    """Run a call unchanged. Return ``None`` if it fails."""
 
     def plainly() -> _Asked:
         call = called(session, setting)
@@ -160,10 +160,10 @@ def _kept_of(evidence: Evidence, call: Call, group: Group, read: bool, used: boo
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a gradient computed that nobody asks for?
+# Does backward compute a gradient that is not needed?
 #
-# With one input frozen, backward is called directly while its operations are recorded. An operation
-# that leads to the gradient of that input, and to no other, is wasted.
+# One input is frozen, and backward is called directly while its operations are recorded. An
+# operation is wasted if it contributes only to the gradient of this input.
 # --------------------------------------------------------------------------------------------------
 
 MOST_INPUTS = 8
@@ -171,18 +171,18 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True)
 class Backward:
-    """One direct call of backward: what it ran, and which operations lead to which gradient."""
+    """A direct call of ``backward``: the operations, and which ones lead to which gradient."""
 
     names: tuple[str, ...]
     leading: tuple[set[int], ...]  # in the order of the arguments
 
     def toward(self, position: int) -> set[int]:
-        """Return the places of the operations that lead to an argument's gradient."""
+        """Return the positions of the operations that lead to an argument's gradient."""
         return self.leading[position] if position < len(self.leading) else set()
 
 
 def wasted_gradients(session: Session, evidence: Evidence) -> Evidence:
-    """Look for operations that only serve a gradient that nobody asked for."""
+    """Find operations that contribute only to a gradient that is not needed."""
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
         return evidence
@@ -206,7 +206,8 @@ def _wasted(
         backward = _backward(session, gs, asking) if asking else None
         if backward is None:
             continue
-        # A gradient thrown away at the end is known by its place among the very same operations.
+        # A gradient that is discarded at the end is identified by its position in the same
+        # operations.
         same = backward.names == everything.names
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed
@@ -215,7 +216,7 @@ def _wasted(
 
 
 def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> Backward | None:
-    """Call backward directly and record it, ``None`` where that fails."""
+    """Call ``backward`` directly and record it. Return ``None`` if that fails."""
     run = attempt(lambda: session.run(wanted=wanted))
     if isinstance(run, Failure):
         return None
@@ -233,10 +234,10 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
 
 
 # --------------------------------------------------------------------------------------------------
-# What becomes of a graph: are its tensors unpacked once, and does it go when nobody holds it?
+# The life of a graph: how often its tensors are unpacked, and whether it is freed.
 # --------------------------------------------------------------------------------------------------
 
-WHILE = 0.02  # seconds after which the engine's own threads have let go of a graph
+WHILE = 0.02  # seconds after which the engine's own threads have released a graph
 
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
@@ -260,7 +261,7 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
 
 
 def cycles(session: Session, evidence: Evidence) -> Evidence:
-    """Drop a graph, before and after backward, and look whether it is gone."""
+    """Delete a graph, before and after backward, and check whether it is freed."""
     with _no_collector():
         outlived = tuple(
             stage
@@ -283,10 +284,10 @@ def _no_collector() -> Iterator[None]:
 
 
 def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakref.ref[object]]:
-    """Make a call, hold nothing of it, and return weak references to each ctx in its graph."""
+    """Make a call, delete its results, and return weak references to each ctx in its graph."""
 
     def call() -> list[weakref.ref[object]]:
-        run = session.run(watched=False)  # a log would hold its tensors
+        run = session.run(watched=False)  # a log would keep its tensors alive
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
             gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
@@ -297,7 +298,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
 
 
 def _only_the_collector_frees(contexts: list[weakref.ref[object]]) -> bool:
-    """Whether something is alive that the garbage collector frees: it held itself."""
+    """Whether the garbage collector frees an object that is still alive because of a cycle."""
     if not _alive(contexts):
         return False
     time.sleep(WHILE)
@@ -313,12 +314,12 @@ def _alive(contexts: list[weakref.ref[object]]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which outputs does autograd take for views, though they share no memory with an input?
+# Which outputs are views for autograd, although they share no memory with an input?
 # --------------------------------------------------------------------------------------------------
 
 
 def own_views(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with the outputs that are views of what a Function's forward made."""
+    """Return the evidence with the outputs that are views of tensors that ``forward`` created."""
     run = attempt(session.run)
     if isinstance(run, Failure) or not evidence.forward.whole:
         return evidence

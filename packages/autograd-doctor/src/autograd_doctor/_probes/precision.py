@@ -1,4 +1,4 @@
-"""Lost digits, overflow, and inputs near the limits of a dtype."""
+"""Lost digits, overflow, and inputs close to the limits of a dtype."""
 
 from __future__ import annotations
 
@@ -36,43 +36,44 @@ from autograd_doctor.evidence import Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number
 
 # --------------------------------------------------------------------------------------------------
-# One call in float32 and in float64 on the same numbers: only the arithmetic differs.
+# The same call on the same numbers in float32 and float64, which differs only in rounding.
 # --------------------------------------------------------------------------------------------------
 
-PATIENCE = 1.0  # seconds for one pass
+PATIENCE = 1.0  # time limit in seconds for one pass
 
 Inputs = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class Precisions:
-    """Makes a session's call, forward and backward, in either precision; no complex inputs.
+    """Makes a session's call, forward and backward, in either precision. Supports no complex
+    inputs.
 
-    The results are ``None`` where the call raises or takes long.
+    The results are ``None`` if the call raises an error or takes too long.
     """
 
     session: Session
 
     def single(self, inputs: Inputs) -> Values | None:
-        """Return what float32 gives."""
+        """Return the results in float32."""
         return self._values(self.session, lambda tensor: tensor.float(), inputs)
 
     def double(self, inputs: Inputs) -> Values | None:
-        """Return what float64 gives."""
+        """Return the results in float64."""
         return self._values(self.session, stay, inputs)
 
     def both(self, inputs: Inputs) -> tuple[Values, Values] | None:
-        """Return what float32 and what float64 gives, if it is alike in shape."""
+        """Return the results in float32 and in float64, if they have the same shapes."""
         single, double = self.single(inputs), self.double(inputs)
         if single is None or double is None or not alike(single, double):
             return None
         return single, double
 
     def rounded_once(self, inputs: Inputs, draw: int) -> Values | None:
-        """Return what float64 gives with one rounding error on every number.
+        """Return the results in float64 after a rounding error in every number.
 
-        Each draw is made under a seed of its own: what a random Function draws otherwise in float32
-        is no loss of precision.
+        Each draw uses its own seed, because a random Function draws other numbers in float32. This
+        is not a loss of precision.
         """
         session = copy.copy(self.session)
         session.seed += draw
@@ -80,7 +81,7 @@ class Precisions:
         return self._values(session, stay, jittered(inputs, EPS, rng), rng)
 
     def extreme(self, evidence: Evidence, how: str, inputs: Inputs, *both: Values) -> Extreme:
-        """Return what came in float32 and in float64 as evidence."""
+        """Return the results in float32 and in float64 as evidence."""
         double = both[-1]
         outputs = [value for value in double[: -len(evidence.wanted)] if value is not None]
         gradients = (evidence.gradient_name(position) for position in evidence.wanted)
@@ -105,12 +106,12 @@ class Precisions:
                 done = both_ways(session, cotangents, move, inputs=inputs)
         except (
             CannotDiagnoseError
-        ):  # on such numbers a solver may take long, or for ever: no verdict
+        ):  # a solver may never end on such numbers, so there is no verdict
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
     def _cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Draw what float32 can hold, the same for float32 outputs and for float64 ones."""
+        """Draw numbers that float32 can represent, the same for float32 and float64 outputs."""
         rng = generator(self.session.seed, Stream.SHORT_COTANGENTS)
         return [
             torch.randn(out.shape, generator=rng, dtype=torch.float32).to(out) for out in outputs
@@ -118,12 +119,12 @@ class Precisions:
 
 
 def as_single_holds(inputs: Sequence[Any]) -> Inputs:
-    """Return the arguments rounded to what float32 can hold, floating tensors still in float64."""
+    """Return the arguments, rounded to float32 numbers but stored in float64."""
     return tuple(value.float().double() if is_float(value) else value for value in inputs)
 
 
 def jittered(inputs: Inputs, by: float, rng: torch.Generator) -> Inputs:
-    """Return the arguments with every floating number moved by a fraction of it, up or down."""
+    """Return the arguments with a small relative change of every number, up or down."""
     return as_single_holds([_moved(v, by, rng) if is_float(v) else v for v in inputs])
 
 
@@ -133,11 +134,11 @@ def _moved(tensor: Tensor, by: float, rng: torch.Generator) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# How coarse one call is in float32: its rounding errors beside what rounding explains.
+# The coarseness of one call in float32: its rounding errors compared with expected rounding.
 # --------------------------------------------------------------------------------------------------
 
-DRAWS = 2  # of rounding errors: those of a single draw may happen to cancel
-ROUGH = 0.2  # by this fraction at least rounding errors differ beside; what is smooth does by less
+DRAWS = 2  # draws of rounding errors, because a single draw may cancel by chance
+ROUGH = 0.2  # rounding errors close by differ by at least this fraction, unlike smooth errors
 
 
 def coarseness(
@@ -147,14 +148,15 @@ def coarseness(
     beside: Callable[[], Inputs],
     grain: Sequence[float],
 ) -> tuple[Values, Values]:
-    """Return the rounding errors and the noise to be expected; both empty if that explains them.
+    """Return the rounding errors and the expected noise. Both are empty if noise explains the
+    errors.
 
-    ``both`` is what float32 and float64 gave for the inputs, ``beside`` makes inputs close to them,
-    and the noise is no less than ``grain`` for each result.
+    ``both`` contains the results in float32 and float64 for the inputs, and ``beside`` creates
+    inputs close to them. The noise is at least ``grain`` for each result.
     """
     error = each(distance, *both)
     if all(e <= EXCESSIVE * g for e, g in zip(peaks(error), grain, strict=True)):
-        return (), ()  # as for most calls: then nothing else is run
+        return (), ()  # as for most calls; then nothing else has to run
     there, noise = call.both(beside()), _noise(call, inputs, both[1], grain)
     if there is None or noise is None or not alike(there[1], both[1]):
         return (), ()
@@ -167,7 +169,7 @@ def coarseness(
 def _noise(
     call: Precisions, inputs: Inputs, double: Values, grain: Sequence[float]
 ) -> Values | None:
-    """Return how far one rounding error on every number moves the results of float64."""
+    """Return how far a rounding error in every number changes the float64 results."""
     least = zip(double, grain, strict=True)
     noise: Values = tuple(None if v is None else torch.full_like(v.abs(), g) for v, g in least)
     for draw in range(1, DRAWS + 1):
@@ -181,10 +183,10 @@ def _noise(
 def _is_rounding(
     error: Tensor | None, change: Tensor | None, value: Tensor | None, noise: Tensor | None
 ) -> bool:
-    """Whether an error is more than noise, and as rough as rounding errors are.
+    """Whether an error is larger than the noise, and as irregular as rounding errors are.
 
-    An error that is much the same beside has another cause: a random draw, another sign of an
-    eigenvector, a tolerance that depends on the dtype.
+    An error that is nearly the same close by has another cause: a random draw, another sign of an
+    eigenvector, or a tolerance that depends on the dtype.
     """
     if error is None or change is None or excess(error, value, noise) <= EXCESSIVE:
         return False
@@ -193,19 +195,20 @@ def _is_rounding(
 
 
 # --------------------------------------------------------------------------------------------------
-# Where float32 is coarse: on the example, on fractions of it, far from zero.
+# Inputs for which float32 may be coarse: the example, fractions of it, and numbers far from zero.
 #
-# Formulas lose digits where large numbers cancel, or where a small one is added to a large one.
+# Formulas lose digits if large numbers cancel, or if a small number is added to a large one.
 # --------------------------------------------------------------------------------------------------
 
 FRACTIONS = (1e-4, 1e-2)
-SHIFT = 1000.0  # times the spread of the numbers: years around 2000 that differ by 2
-ASIDE = 0.05  # far enough for rounding errors to be others, near enough for all else to be alike
+SHIFT = 1000.0  # times the spread of the numbers, for example years around 2000 that differ by 2
+# far enough for other rounding errors, and close enough for everything else to stay the same
+ASIDE = 0.05
 
 
 @dataclass(frozen=True)
 class _Neighbor:
-    """How to get there from the example, and by how much rounding errors may grow on the way."""
+    """How to compute such inputs from the example, and how much rounding errors may grow."""
 
     how: str
     change: Callable[[Inputs], Inputs]
@@ -213,10 +216,10 @@ class _Neighbor:
 
 
 def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Iterator[Extreme]:
-    """Yield the calls where float32 is coarse, or gives what is not finite.
+    """Yield the calls for which float32 is coarse or returns numbers that are not finite.
 
-    A result that is small here may be the rest of one that is large for smaller inputs, as a
-    sigmoid's gradient is in its tails: a rounding of that size is expected.
+    A result that is small here may be the rest of a result that is large for smaller inputs, like
+    the gradient of a sigmoid in its tails. A rounding error of that size is expected.
     """
     on_example = call.both(example)
     if on_example is None:
@@ -244,10 +247,11 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
 
 
 def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
-    """Whether each result depends on one element of one input alone.
+    """Whether each result depends only on one element of one input.
 
-    Only then is a loss for small inputs the formula's own. What mixes elements may cancel by its
-    nature: the gradient of a softmax whose inputs are nearly equal, a batch norm after a bias.
+    Only then is a loss of digits for small inputs due to the formula. A Function that mixes
+    elements may have to cancel, for example the gradient of a softmax with nearly equal inputs, or
+    a batch norm after a bias.
     """
     if len(call.session.wanted) > 1:
         return False
@@ -266,10 +270,10 @@ def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Va
 
 
 def _of_outputs(grain: list[float], gradients: int) -> list[float]:
-    """Return the grain with that of the gradients infinite, so that these are not judged.
+    """Return the grain with infinite values for the gradients, so that these are not judged.
 
-    Sums of a gradient with numbers far from zero lose digits twice in a correct backward too, as
-    that of a linear layer before a batch norm.
+    If numbers are far from zero, sums over a gradient lose digits even in a correct backward, for
+    example in a linear layer before a batch norm.
     """
     return grain[:-gradients] + [math.inf] * gradients
 
@@ -277,7 +281,7 @@ def _of_outputs(grain: list[float], gradients: int) -> list[float]:
 def _neighbors(
     evidence: Evidence, example: Inputs, fractions: Sequence[float]
 ) -> Iterator[_Neighbor]:
-    """Yield them by size: the smaller first."""
+    """Yield them in ascending order of size."""
     wanted = evidence.wanted
     one = len(wanted) == 1
     are, their = (f"`{evidence.name(wanted[0])}` is", "its") if one else ("the inputs are", "their")
@@ -292,8 +296,9 @@ def _neighbors(
 
 
 def _data(evidence: Evidence, example: Inputs) -> Sequence[int]:
-    """Return the inputs that may lie far from zero: parameters, which have fewer axes, seldom do,
-    and a square matrix is an operator more often than data."""
+    """Return the inputs that may be far from zero. Parameters have fewer dims and seldom are, and a
+    square matrix is usually an operator and not data.
+    """
     axes = max(example[i].dim() for i in evidence.wanted)
     most = [i for i in evidence.wanted if example[i].dim() == axes]
     return [i for i in most if axes < 2 or example[i].shape[-1] != example[i].shape[-2]] or most
@@ -311,26 +316,26 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements; of a single one, its magnitude."""
+    """Return the standard deviation of finite elements, or a single element's magnitude."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
 
 
 # --------------------------------------------------------------------------------------------------
-# Far from the example: large numbers, small ones, numbers far from zero, masks of -inf.
+# Inputs far from the example: large numbers, small ones, numbers far from zero, masks of -inf.
 #
-# What comes back are the calls where float32 gives no number, or one that is coarser than rounding
-# explains, and those where a mask gives nan.
+# The results are calls for which float32 returns no number or is coarser than rounding explains,
+# and calls for which a mask gives nan.
 # --------------------------------------------------------------------------------------------------
 
-# exp overflows float32 at 89 and float64 at 710: steps of less than a factor of 8 land between.
+# exp overflows float32 at 89 and float64 at 710, so steps of less than a factor of 8 hit between.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
-LOW = -50.0  # as good as -inf to an exponential, yet without underflow
+LOW = -50.0  # for an exponential this equals -inf, but without underflow
 
 
 def extremes(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with the calls that float32 does not survive as float64 does."""
+    """Return the evidence with the calls that work in float64 but not in float32."""
     tensors = [value for value in session.inputs if isinstance(value, Tensor)]
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
@@ -347,7 +352,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
 def _ladder(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the first magnitude of one input at which float32 gives what is not finite."""
+    """Yield the first magnitude of one input for which float32 is not finite."""
     largest = size(example[position])
     rungs = [rung for rung in RUNGS if rung > largest > 0]
 
@@ -355,7 +360,7 @@ def _ladder(
         return as_single_holds(_with(example, position, example[position] * (rung / largest)))
 
     if not rungs or not _overflows(call.single(at(rungs[-1]))):
-        return  # what the last one bears, the others do
+        return  # if the last one works, the others work, too
     first = next(rung for rung in rungs if rung is rungs[-1] or _overflows(call.single(at(rung))))
     both = call.both(at(first))
     if both is not None:
@@ -370,7 +375,7 @@ def _overflows(values: Values | None) -> bool:
 def _masked(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the calls with -inf in one element, or in one row, that give nan where -50 does not."""
+    """Yield the calls with -inf in one element or one row that give nan, although -50 does not."""
     name, tensor = evidence.name(position), example[position]
     first = (0,) * tensor.dim()
 
@@ -380,22 +385,23 @@ def _masked(
         return _with(example, position, changed)
 
     if not _nan(call.double(filled(first[:-1], -torch.inf))):
-        return  # what bears a row bears an element
+        return  # if a row works, an element works, too
     for place in (first, first[:-1]) if first else (first,):
         inputs = filled(place, -torch.inf)
         double, bounded = call.double(inputs), call.double(filled(place, LOW))
-        # Outside the domain, as of a logarithm, both are nan.
+        # Outside the domain, for example of a logarithm, both are nan.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):
-            continue  # this input holds no scores, so nobody masks it by -inf
+            # this input does not contain scores, so there is no reason to mask it with -inf
+            continue
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
         yield replace(call.extreme(evidence, how, inputs, (), double), masked=position)
 
 
 def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:
-    """Whether the gradients no longer change when a value that is very low gets lower."""
+    """Whether the gradients stay the same when a very low value becomes lower."""
     if lower is None or not alike(low, lower):
         return False
     pairs = zip(low[-gradients:], lower[-gradients:], strict=True)
@@ -414,18 +420,19 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------
-# Whether float64 results move as smoothly as float64 can: a hair aside, and farther.
+# Do float64 results change as smoothly as float64 allows, for a tiny step and a larger one?
 #
-# A Function that computes in float32 inside returns float64 numbers that stand still while the
-# inputs move by less than float32 sees, and then jump.
+# A Function that computes in float32 internally returns float64 numbers that stay constant while
+# the inputs move by less than float32 resolves, and then jump.
 # --------------------------------------------------------------------------------------------------
 
-NEAR = 1e-9  # of each number: below a sixtieth of what float32 tells apart, far above float64
-FAR = 1e-4  # still along a straight line, and hundreds of float32's steps
+# relative to each number: less than 1/60 of float32's resolution, and far above float64's
+NEAR = 1e-9
+FAR = 1e-4  # still linear, and hundreds of float32 steps
 
 
 def float32_steps(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with what inputs and cotangents that move together do to the results."""
+    """Return the evidence on how the results change when inputs and cotangents change together."""
     floats = [value for value in (*session.inputs, *evidence.forward.outputs) if is_float(value)]
     if any(tensor.dtype != torch.float64 for tensor in floats):
         return evidence
@@ -444,16 +451,17 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _values(session: Session, by: float) -> Values | None:
-    """Return outputs and gradients; ``None`` for one in another dtype, which is told elsewhere.
+    """Return outputs and gradients, with ``None`` for one in another dtype, which another rule
+    reports.
 
-    Every number that is sent in moves by a fraction of its size, up or down, the same for each
-    call.
+    Every number changes by a fraction of its size, up or down, in the same way for each call.
     """
     rng = generator(session.seed, Stream.STAIRS)
 
     def moved(tensor: Tensor) -> Tensor:
         way = torch.rand(tensor.shape, generator=rng, dtype=torch.float64).sub(0.5).sign()
-        return tensor * (1 + by * way).to(tensor.device)  # not where(…, 1 + by, …): in float32
+        # not where(…, 1 + by, …), which computes in float32
+        return tensor * (1 + by * way).to(tensor.device)
 
     def cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
         return [moved(g) for g in sample_cotangents(outputs, rng)]
@@ -462,7 +470,7 @@ def _values(session: Session, by: float) -> Values | None:
     try:
         with passes_within(PATIENCE):
             done = both_ways(session, cotangents, inputs=inputs)
-    except CannotDiagnoseError:  # a solver that takes long: no verdict
+    except CannotDiagnoseError:  # a solver takes too long, so there is no verdict
         return None
     if done.failure:
         return None

@@ -36,14 +36,15 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Directions to move along, in which forward is known to have a derivative.
+# Directions in which forward has a derivative.
 # --------------------------------------------------------------------------------------------------
 
 
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
-    """Yield a tensor like each wanted input: random, and 0 where forward is not smooth.
+    """Yield a random tensor for each wanted input, with 0 where ``forward`` is not smooth.
 
-    It is 0 as well where that was not examined. Along it, the input keeps its structure.
+    It is also 0 where smoothness was not examined. Along this direction, the input keeps its
+    structure.
     """
     slopes = evidence.values.slopes
     is_smooth = slopes is not None and bool(slopes.smooth.all())
@@ -63,15 +64,16 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate gradients once more, through the graph that backward left.
+# Differentiate gradients again, through the graph of backward.
 # --------------------------------------------------------------------------------------------------
 
-Row = list[float | None]  # one gradient, derived by each wanted input and then by grad_output
+# one gradient, differentiated by each wanted input and then by grad_output
+Row = list[float | None]
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Weights of every gradient's elements, and a direction for each input and grad_output."""
+    """Weights for every gradient, and directions for each input and grad_output."""
 
     weights: tuple[Tensor, ...]  # all flat and real
     directions: tuple[Tensor, ...]
@@ -80,7 +82,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Derived:
-    """What autograd found, and the error that waits in the graph of the gradients."""
+    """The results of autograd, and the error that waits in the graph of the gradients."""
 
     rows: list[Row]
     delayed: Failure | None
@@ -89,9 +91,10 @@ class Derived:
 def double_backward(
     session: Session, grad_outputs: Sequence[Tensor], along: Projection, *, follow: bool
 ) -> Derived:
-    """Derive ⟨weights, gradient⟩ for each gradient along each direction.
+    """Differentiate ⟨weights, gradient⟩ for each gradient along each direction.
 
-    ``follow`` lets grad_output require grad and derives by it too, unless an error waits there.
+    With ``follow``, ``grad_output`` requires grad and is also a variable, unless an error waits
+    there.
     """
     run = session.run()
     gs = [g.clone().requires_grad_(follow) for g in grad_outputs]
@@ -103,20 +106,22 @@ def double_backward(
 
 
 def total(parts: Sequence[float | None]) -> float | None:
-    """Add up the parts that there are, ``None`` where there is none."""
+    """Add the parts that exist. Return ``None`` if there are none."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
 
 def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
-    """Call what @once_differentiable puts into the graph: .backward() does, autograd.grad not."""
+    """Call the error node of @once_differentiable. .backward() calls it, but autograd.grad does
+    not.
+    """
     for node in graph_nodes([grad for grad in grads if grad is not None]):
         if node.name() == "torch::autograd::Error":
             node(*(torch.zeros(()) for _ in node.next_functions))  # one for each gradient
 
 
 def _parts(grad: Tensor | None, weight: Tensor, by: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    """Differentiate ⟨weight, grad⟩; all ``None`` where the gradient has no graph."""
+    """Differentiate ⟨weight, grad⟩. All results are ``None`` if the gradient has no graph."""
     if grad is None or not grad.requires_grad:
         return [None for _ in by]
     number = (as_real(grad).reshape(-1) * weight).sum()
@@ -131,25 +136,26 @@ def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | 
 
 
 def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
-    """Return their inner product; where nothing is moved, a nan is nobody's."""
+    """Return their inner product. Ignore a nan where the direction is zero."""
     moved = vector != 0
     return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate backward in its turn: by autograd, and by differences.
+# Differentiate backward, by autograd and by finite differences.
 #
-# With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd derives it
-# through the graph that backward leaves; central differences of backward itself need no graph and
-# are the truth, because the first order is already known to be right.
+# With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd
+# differentiates it through the graph of backward. Central differences of backward need no graph.
+# They give the expected value, because the first derivative is already known to be right.
 # --------------------------------------------------------------------------------------------------
 
-RELATIVE = 1e-3  # of a second derivative: a missing term is far larger, differences' errors smaller
-ROUNDING = 1e-10  # of weights and cotangents: what is left where everything cancels
+# relative to a second derivative: smaller than a missing term, larger than the error of differences
+RELATIVE = 1e-3
+ROUNDING = 1e-10  # relative to weights and cotangents: the rest where everything cancels
 
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Fill in the second derivatives, along directions in which forward is smooth."""
+    """Add the second derivatives along directions in which ``forward`` is smooth."""
     if evidence.values.vjps.get(OTHER) is None or evidence.values.vjps[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
@@ -167,12 +173,12 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Fill in the same for a Function that is meant to be differentiated twice."""
+    """Do the same for a Function that is meant to be twice differentiable."""
     return replace(second_order(session, evidence), second_order_required=True)
 
 
 class _Question:
-    """Which gradients are differentiated, by what, along which directions."""
+    """Which gradients are differentiated, with respect to what, and along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
@@ -192,7 +198,9 @@ class _Question:
         return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
 
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
-        """Yield it beside the truth: by all inputs at once, and by each where that is off."""
+        """Yield autograd's result and the expected one, for all inputs together and, if wrong, for
+        each.
+        """
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
         if together and not any(found.wrong for found in together):
@@ -200,16 +208,17 @@ class _Question:
         else:
             for slot in slots:
                 yield from self._by_inputs(rows, [slot])
-        if len(rows[0]) > len(slots):  # linear in grad_output: its derivative is what it gives
+        # it is linear in grad_output, so its derivative is its own value
+        if len(rows[0]) > len(slots):
             other, rounding = self.grads_of_other, self._precision() * self.grads_of_other.abs()
             yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
 
     def _precision(self) -> float:
-        """Return what the dtype of an output rounds to, in which what comes back for it is, too."""
+        """Return the rounding error of an output's dtype, which its gradient shares."""
         return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
-        """Move some inputs together; nothing where backward has a kink on the way."""
+        """Move some inputs together, or not at all if backward has a kink on the way."""
         value, error, smooth = derivative(self._moving(slots), STEP, self.grads)
         if not smooth:
             return []
@@ -218,7 +227,7 @@ class _Question:
         return list(self._beside(by, actual, value, error))
 
     def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
-        """Return all gradients as a function of how far some inputs are moved."""
+        """Return all gradients as a function of how far some inputs move."""
 
         def gradient(offset: float) -> Tensor:
             inputs = self.moved(slots, offset)
@@ -229,7 +238,7 @@ class _Question:
         return gradient
 
     def moved(self, slots: Sequence[int], offset: float) -> list[Any]:
-        """Return all arguments, some inputs moved along their directions."""
+        """Return all arguments with some inputs moved along their directions."""
         places = [self.session.wanted[slot] for slot in slots]
         offsets = [offset * self.along.directions[slot] for slot in slots]
         return moved_by(self.session.inputs, places, offsets)
@@ -237,7 +246,7 @@ class _Question:
     def _beside(
         self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
     ) -> Iterator[SecondDerivative]:
-        """Yield what came for each gradient beside ⟨h, ·⟩ of its part of the truth."""
+        """For each gradient, yield the actual result and ⟨h, ·⟩ of the expected one."""
         weights = self.along.weights
         lengths = [len(h) for h in weights]
         rounding = ROUNDING * float(flat(self.grad_outputs).norm())
@@ -249,7 +258,7 @@ class _Question:
             yield SecondDerivative(of, by, number, float(v @ h), float(within))
 
     def weighted(self, gradients: Tensor, of: str) -> Tensor:
-        """Return ⟨h, gradient⟩ for the gradient of one input, given those of all."""
+        """Return ⟨h, gradient⟩ for the gradient of one input, given all gradients."""
         slot = self.names.index(of)
         lengths = [len(h) for h in self.along.weights]
         part: Tensor = gradients.split(lengths)[slot]
@@ -262,21 +271,21 @@ class _Question:
 
 
 # --------------------------------------------------------------------------------------------------
-# Where the graph is lost.
+# Find where the graph is lost.
 #
-# Autograd follows saved inputs and outputs. Other saved tensors, and all attributes of ctx, are
-# constants for it. The values that they have at moved inputs are given to backward at the inputs of
-# the example: how the gradient changes is the part of the second derivative that they lose. They
-# are the cause if this part is what is missing, and only then. If nothing of forward is, backward
-# itself loses the graph, and its source may say where.
+# Autograd follows saved inputs and outputs. Other saved tensors and all attributes of ctx are
+# constants for autograd. We pass the values that these constants have at moved inputs to backward
+# at the example's inputs. The change of the gradient is the part of the second derivative that is
+# lost through them. They are the cause if and only if this part equals the missing part. If no
+# constant of forward is the cause, backward itself loses the graph, and its source may show where.
 # --------------------------------------------------------------------------------------------------
 
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
 
 
 def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
-    """Return through what a gradient depends on an input without a graph, if that is found."""
-    run = question.session.run()  # in PyTorch 2.11, its node lives only as long as its outputs do
+    """Return what a gradient depends on without a graph, if that can be found."""
+    run = question.session.run()  # in PyTorch 2.11, the node lives only as long as its outputs
     node = next(custom_nodes(run.tensors, depth=1), None)
     if node is None:
         return None
@@ -285,13 +294,13 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         found = constants.explaining(wrong)
         if found:
             return _named(node, found)
-        if constants.found:  # these have a part in it, which is not the whole
+        if constants.found:  # these are part of the cause, but not all of it
             return None
     return _cut(node._forward_cls)
 
 
 _Constant = int | str
-"""A saved tensor by its place, or an attribute of ctx by its name, that has no graph."""
+"""A saved tensor (by its position) or an attribute of ctx (by its name) that has no graph."""
 
 
 class _Constants:
@@ -314,7 +323,9 @@ class _Constants:
         ]
 
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
-        """Return those through which the missing part of a derivative goes, if they are all."""
+        """Return the constants that explain the missing part of a derivative, if they explain all
+        of it.
+        """
         if not self.found:
             return []
         missing = wrong.expected - (wrong.actual or 0.0)
@@ -333,7 +344,7 @@ class _Constants:
         return node.saved_tensors, dict(vars(node))
 
     def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
-        """Derive ⟨h, gradient⟩ through some constants alone: the value, and its error."""
+        """Differentiate ⟨h, gradient⟩ only through some constants: the value, and its error."""
         session = self.question.session
         setting = Setting(session.inputs, session.wanted)
 
@@ -358,7 +369,7 @@ def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Tell whether two values, or anything in them, are different constants of one form."""
+    """Tell whether two values of the same form contain different constants."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         alike = is_float(one) and one.shape == other.shape and not one.requires_grad
         return alike and not torch.equal(one, other)
@@ -370,7 +381,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
-    """Name what was found as the source of forward does."""
+    """Name the constants as the source of ``forward`` names them."""
     function = node._forward_cls
     if saved := [it for it in found if isinstance(it, int)]:
         known = saved_arguments(function)
@@ -382,7 +393,7 @@ def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
 
 
 def _cut(function: type) -> LostGraph | None:
-    """Return what in the source of backward cuts the graph."""
+    """Return the part of the source of ``backward`` that cuts the graph."""
     for call in CUTS:
         if line := line_with(function, call.replace("…)", ""), methods=("backward",)):
             return LostGraph("backward", (call,), line)

@@ -1,4 +1,4 @@
-"""What changes from one call to the next, and what reaches a call besides its arguments."""
+"""What changes between calls, and what a call can reach besides its arguments."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Does the same call, made again, give the same? And the same backward?
+# Does the same call give the same result again? And does the same backward pass?
 # --------------------------------------------------------------------------------------------------
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
-    """Make the same call again, in all the ways at once that must not matter.
+    """Repeat a call with all changes that must not matter, all at once.
 
-    Only where something differs is each way tried alone, to find out which it was. One random
-    number may decide whether others are drawn, so a call that draws is made with several seeds.
+    Only if a result differs is each change tried alone, to find out which one matters. One random
+    number may decide whether others are drawn, so a call that draws is repeated with several seeds.
     """
     plain, grad_outputs = _first_time(evidence), evidence.values.vjps[RANDOM].grad_outputs
     altogether, draws = _again(session, grad_outputs, filled=True, redrawn=True, reseeded=True)
@@ -68,7 +68,7 @@ def repetition(session: Session, evidence: Evidence) -> Evidence:
     )
 
 
-SEEDS = 8  # with which a call that draws is made
+SEEDS = 8  # for a call that draws random numbers
 REPEATED = "from one call to the next, with the same arguments and seeds"
 FILLED = "when torch.empty returns memory filled with nan"
 REDRAWN = "when `backward` reuses them"
@@ -76,7 +76,7 @@ RESEEDED = "when `backward` starts from a different seed"
 
 
 def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
-    """Yield how backward differs from itself with another seed, if it does for some draws."""
+    """Yield how backward changes with another seed, if it does for some draws."""
     grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
     for k in range(1, SEEDS + 1):
         other = copy.copy(session)
@@ -89,7 +89,7 @@ def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparis
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
-    """Send a second cotangent through a graph that a first one has gone through already."""
+    """Send a second cotangent through a graph after a first one."""
     first, second = evidence.values.vjps[OTHER], evidence.values.vjps[RANDOM]
 
     def go_through(run: Run) -> None:
@@ -106,7 +106,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> str:
-    """Return the line at which a second backward pass gets something else than the first."""
+    """Return the line at which a second backward pass starts to differ from the first."""
     run = attempt(session.run)
     if isinstance(run, Failure):
         return ""
@@ -124,7 +124,7 @@ def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
 
 
 def _first_time(evidence: Evidence) -> Pass:
-    """Return what the call gave when it was made first."""
+    """Return the results of the first call."""
     outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
     return Pass(outputs, evidence.values.vjps[RANDOM].grads)
 
@@ -137,7 +137,7 @@ def _again(
     redrawn: bool = False,
     reseeded: bool = False,
 ) -> tuple[Pass, bool]:
-    """Make the call again, and say whether it draws random numbers."""
+    """Repeat the call, and say whether it draws random numbers."""
     reseed(session.seed)
     states = [random_state()]
 
@@ -155,12 +155,12 @@ def _again(
     return done, states[0] != states[1] or states[-2] != states[-1]
 
 
-OTHER_SEED = 1000  # beyond those of other samples
+OTHER_SEED = 1000  # different from those of other samples
 
 
 @contextmanager
 def memory_filled(wanted: bool = True) -> Iterator[None]:
-    """Let new memory hold nan where PyTorch would leave it as it finds it."""
+    """Fill new memory with nan, which PyTorch would leave uninitialized."""
     mode = torch.get_deterministic_debug_mode()
     deterministic: Any = torch.utils.deterministic
     fill = deterministic.fill_uninitialized_memory
@@ -179,7 +179,7 @@ def _comparable(one: Pass, other: Pass) -> bool:
 
 
 def _identical(one: Pass, other: Pass) -> bool:
-    """Whether two passes gave the same to the last bit."""
+    """Whether two passes gave exactly the same results."""
     return _comparable(one, other) and all(
         a is b if a is None or b is None else same_bytes(a, b)
         for a, b in zip((*one.outputs, *one.grads), (*other.outputs, *other.grads), strict=True)
@@ -192,7 +192,7 @@ def _identical(one: Pass, other: Pass) -> bool:
 
 
 def recomputation(session: Session, evidence: Evidence) -> Evidence:
-    """Look which of the buffers that forward advances are advanced by backward once more."""
+    """Find buffers that ``forward`` updates and ``backward`` updates again."""
     around = session.subject.around
     if not around.buffers:
         return evidence
@@ -225,14 +225,14 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 
 
 # --------------------------------------------------------------------------------------------------
-# What comes of the tensors that forward reaches besides its arguments?
+# What happens to tensors that forward uses although they are not arguments?
 # --------------------------------------------------------------------------------------------------
 
 
 def captured(session: Session, evidence: Evidence) -> Evidence:
-    """Look which tensors a Function takes by closure, list or module, and which get a gradient."""
+    """Find tensors from a closure, list or module, and which of them get a gradient."""
     subject = session.subject
-    if subject.function is None:  # what a callable uses without a gradient, it may have detached
+    if subject.function is None:  # a callable may have detached what it uses without a gradient
         return evidence
     passed = list(subject.passed.values())
     asking = [held for held in subject.around.held if held.asks and held not in passed]
@@ -250,8 +250,8 @@ def captured(session: Session, evidence: Evidence) -> Evidence:
 def _without_gradient(
     session: Session, evidence: Evidence, asking: Sequence[TensorState]
 ) -> list[TensorState]:
-    """Return those that a backward pass brings no gradient: not here, and not on its own either."""
-    reached: set[str] = set()  # by a backward that is called inside of backward
+    """Return the tensors that get no gradient from a backward pass, neither here nor separately."""
+    reached: set[str] = set()  # from a backward pass inside of backward
 
     def note(name: str) -> Any:
         return lambda grad: reached.add(name)
@@ -291,25 +291,25 @@ def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
     nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
     value = in_double(held.data)
     found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
-    # Where an output has a kink or a jump beside this point, its difference estimates no slope.
+    # If an output has a kink or a jump close by, its difference does not estimate a slope.
     sure = found.matrix.abs() > 10 * found.error
     return Captured(held.name, size(found.matrix[sure]))
 
 
 # --------------------------------------------------------------------------------------------------
-# Which tensors does a ctx keep as attributes, where the engine does not know of them?
+# Which tensors does a ctx keep as attributes, where the engine does not see them?
 # --------------------------------------------------------------------------------------------------
 
 
 def on_ctx(session: Session, evidence: Evidence) -> Evidence:
-    """Look for tensors among the attributes of every ctx in the graph."""
+    """Find tensors among the attributes of every ctx in the graph."""
     run = attempt(session.run)
     if isinstance(run, Failure):
         return evidence
     known = memory(thing for _, thing in session.subject.around.things)
     found = {}
     for node in custom_nodes(run.tensors):
-        if node._forward_cls.__module__.startswith("torch._"):  # PyTorch's own machinery
+        if node._forward_cls.__module__.startswith("torch._"):  # PyTorch's own implementation
             continue
         for name, tensor in _tensors_on(node):
             whose = _whose(tensor, node, run)
@@ -324,9 +324,10 @@ def on_ctx(session: Session, evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, order=True)
 class _Whose:
-    """Whose memory a tensor lies in: an ``"input"``'s or an ``"output"``'s, which one's if any's.
+    """The owner of a tensor's memory: an ``"input"`` or an ``"output"``, and its position.
 
-    Without a position it is no tensor of the call, but one between the call and a Function inside.
+    Without a position, it is not a tensor of the call, but one between the call and an inner
+    Function.
     """
 
     role: str
@@ -334,7 +335,7 @@ class _Whose:
 
 
 def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
-    """Return what of the call a tensor belongs to, as far as the graph tells."""
+    """Return which part of the call a tensor belongs to, as far as the graph shows."""
     own_output = tensor.grad_fn is node
     for role, among in (("input", run.args), ("output", run.tensors)):
         if own_output and role == "input":
@@ -348,7 +349,7 @@ def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
 
 
 def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
-    """Change a tensor of the call between forward and backward, as the caller may."""
+    """Change a tensor of the call between forward and backward, as the caller may do."""
     k, as_input = whose.position, whose.role == "input"
     if k < 0:
         return "", None
@@ -366,7 +367,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
 
 
 def _exchange(tensor: Tensor) -> None:
-    """Give a tensor other values in place, that its values say are legal."""
+    """Change the values of a tensor in place to other legal values."""
     rolled = tensor.detach().flatten().roll(1).view(tensor.shape)
     if same_bytes(rolled, tensor.detach()) and is_float(tensor):
         rolled = 1.25 * tensor.detach()
@@ -375,7 +376,7 @@ def _exchange(tensor: Tensor) -> None:
 
 
 def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among a ctx's attributes, but for the states of generators."""
+    """Yield the tensors among a ctx's attributes, except for generator states."""
     for key, value in vars(node).items():
         for name, tensor in _tensors_in(f"ctx.{key}", value):
             if tensor.numel() and not _is_random_state(tensor):
@@ -385,9 +386,9 @@ def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
 def _tensors_in(
     name: str, value: Any, inside: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in a value, also those inside of lists, tuples and dictionaries.
+    """Yield the tensors in a value, including those in lists, tuples and dictionaries.
 
-    ``inside`` are the ids of those that are open, of which one may hold itself.
+    ``inside`` are the ids of the enclosing containers, because a container may contain itself.
     """
     if isinstance(value, Tensor):
         yield name, value
@@ -398,6 +399,6 @@ def _tensors_in(
 
 
 def _is_random_state(tensor: Tensor) -> bool:
-    """Whether a tensor is the state of a generator, which a recomputation keeps rightly."""
-    sizes = (torch.default_generator.get_state().numel(), 16)  # on the CPU, of a CUDA device
+    """Whether a tensor is a generator's state, which a recomputation may keep."""
+    sizes = (torch.default_generator.get_state().numel(), 16)  # on the CPU, and for a CUDA device
     return tensor.dtype == torch.uint8 and tensor.dim() == 1 and tensor.numel() in sizes

@@ -36,16 +36,16 @@ from autograd_doctor.evidence import Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# Hold forward mode against backward mode: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩, without any differences.
+# Compare forward mode with backward mode, without finite differences: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩.
 # --------------------------------------------------------------------------------------------------
 
-ROUNDING = 1e-6  # of what is added up: a step in float32 inside forward is no mistake
+ROUNDING = 1e-6  # relative to the terms: one float32 step inside forward is not a mistake
 
 ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
 
 
 def forward_mode(session: Session, evidence: Evidence) -> Evidence:
-    """Put tangents beside gradients, where every Function in the graph brings its own jvp."""
+    """Compare tangents with gradients, if every Function in the graph defines jvp."""
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -68,7 +68,7 @@ def _forward_mode_question(
 
 
 def sample_tangents(session: Session, inputs: Sequence[Any]) -> dict[int, Tensor]:
-    """Return a random tangent for each input that is differentiated."""
+    """Return a random tangent for each differentiated input."""
     likes = [inputs[position] for position in session.wanted]
     found = sample_cotangents(likes, generator(session.seed, Stream.TANGENTS))
     return dict(zip(session.wanted, found, strict=True))
@@ -81,9 +81,9 @@ def _copied(tangents: ByPosition) -> ByPosition:
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
 ) -> Iterator[Comparison]:
-    """Yield each tangent beside what it was before jvp got it: other operations read it too.
+    """Yield each tangent and its value before jvp, because other operations read it, too.
 
-    Where forward changes its input in place, jvp has to do so with the tangent.
+    If ``forward`` changes its input in place, ``jvp`` must change the tangent in the same way.
     """
     if evidence.forward.dirty:
         return
@@ -93,7 +93,7 @@ def _left_alone(
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
-    """Yield each tangent alone, the others being zero, and then all together."""
+    """Yield each tangent alone, with zeros for the others, and then all together."""
     names = [f"`{evidence.name(position)}`" for position in tangents]
     alone = " alone" if len(names) > 1 else ""
     for name, position in zip(names, tangents, strict=True):
@@ -103,7 +103,7 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
-    """Yield the gradients that each output sends back by itself."""
+    """Yield the gradients that each output alone sends back."""
     gs = plain.grad_outputs
     if len(gs) == 1:
         yield dict(zip(session.wanted, plain.done.grads, strict=True))
@@ -123,7 +123,7 @@ def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> li
 
 
 def duals(tangents: ByPosition) -> Arrange:
-    """Return what puts a tangent beside each argument that has one, within a dual level."""
+    """Return a function that attaches tangents to the arguments that have one, in a dual level."""
 
     def dual(args: list[Any]) -> list[Any]:
         pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
@@ -147,7 +147,7 @@ def _compared(
         pairs = [(v, grads.get(position)) for position, v in tangents.items()]
         expected, other_size, other_coarse = _inner(pairs)
         larger = max(abs(actual), abs(expected)) or 1.0
-        # Relative to the terms, not to their sum: that may be small because they cancel.
+        # Relative to the terms and not to their sum, which may be small because the terms cancel.
         tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
         numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (actual, expected)]
         moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
@@ -156,7 +156,9 @@ def _compared(
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
-    """Return a sum of inner products, the size of its terms, and how coarse the second are."""
+    """Return a sum of inner products, the size of its terms, and the coarseness of the second
+    factors.
+    """
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
     coarse = max((resolution(other) for _, other in known), default=0.0)
@@ -164,15 +166,16 @@ def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float,
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate jvp's tangent by the inputs, and hold it against backward, differentiated.
+# Differentiate the tangent of jvp by the inputs, and compare with the derivative of backward.
 #
-# ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are the same. The
-# second one's is right, as second-order evidence says; the first one goes through the graph of jvp.
+# ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are equal. The
+# second derivative evidence confirms the derivative of the second one. The derivative of the first
+# one goes through the graph of jvp.
 # --------------------------------------------------------------------------------------------------
 
 
 def reverse_over_forward(session: Session, evidence: Evidence) -> Evidence:
-    """Put one beside the other, where jvp is right and backward can be differentiated."""
+    """Compare the two, if jvp is right and backward can be differentiated."""
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -192,7 +195,8 @@ def _reverse_over_forward_question(
     tangents = sample_tangents(session, plain.inputs)
     expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
     actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
-    if isinstance(actual, Failure) or isinstance(expected, Failure):  # whoever needs it hears of it
+    # users who need it get an error
+    if isinstance(actual, Failure) or isinstance(expected, Failure):
         return
     for position, one, other in zip(session.wanted, actual, expected, strict=True):
         name = evidence.name(position)
@@ -219,7 +223,7 @@ def _tangent_differentiated(
 def _differentiated(
     run: Run, some: Sequence[Tensor | None], others: Sequence[Tensor]
 ) -> Sequence[Tensor | None]:
-    """Differentiate Σ ⟨one, other⟩ by the inputs; ``None`` where no graph leads there."""
+    """Differentiate Σ ⟨one, other⟩ by the inputs. ``None`` if no graph leads there."""
     pairs = zip(some, others, strict=True)
     terms = [(as_real(one) * as_real(other)).sum() for one, other in pairs if one is not None]
     terms = [term for term in terms if term.requires_grad]
@@ -231,19 +235,19 @@ def _differentiated(
 
 
 # --------------------------------------------------------------------------------------------------
-# Hold torch.func.vmap over a stack of inputs against a loop over them.
+# Compare torch.func.vmap over a stack of inputs with a loop.
 # --------------------------------------------------------------------------------------------------
 
 COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
-# A batched kernel may add in another order, and a rule may pass through float32.
+# A batched kernel may add in another order, and a rule may compute in float32.
 VMAP_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Along which dimension each argument is stacked, ``None`` for one that all slices share.
+    """The dim in which each argument is stacked, or ``None`` if all slices share the argument.
 
-    A raise is a fault only where the layout is one that any rule is to support.
+    An error counts only for a layout that every rule must support.
     """
 
     how: str
@@ -253,7 +257,7 @@ class Layout:
 
 
 def vmapped(session: Session, evidence: Evidence) -> Evidence:
-    """Put vmap beside a loop, where every Function in the graph says that it supports vmap."""
+    """Compare vmap with a loop, if every Function in the graph supports vmap."""
     functions = definitions(session)
     only_tensors = len(evidence.forward.outputs) == len(evidence.forward.kinds)
     if not functions or not all(map(opted_in, functions)) or not only_tensors:
@@ -262,7 +266,7 @@ def vmapped(session: Session, evidence: Evidence) -> Evidence:
 
 
 def opted_in(function: type[Function]) -> bool:
-    """Whether a Function brings a rule for vmap or asks for a generated one."""
+    """Whether a Function has its own vmap rule or a generated one."""
     return bool(function.generate_vmap_rule) or function.vmap is not Function.vmap
 
 
@@ -305,7 +309,7 @@ def _is_fault(failure: Failure, layout: Layout) -> bool:
 def _looped(
     session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
 ) -> Pass:
-    """Return the results of the slices, one call each, stacked as vmap stacks them."""
+    """Return the results of the slices, one call each, stacked in the same way as by vmap."""
     done = []
     for factor, values in zip(COTANGENTS, slices, strict=True):
         triples = zip(values, plain.inputs, layout.in_dims, strict=True)
@@ -323,7 +327,7 @@ def _looped(
 
 
 def _joined(grads: Sequence[Tensor | None], dim: int | None) -> Tensor | None:
-    """Stack the slices' gradients, or add them up for an input that the slices share."""
+    """Stack the gradients of the slices, or add them for an input that the slices share."""
     given = [grad for grad in grads if grad is not None]
     if not given:
         return None
@@ -348,7 +352,7 @@ def _stacked(
         return Pass(failure=run, stage="forward")
     outputs = tuple(out.detach().clone() for out in run.floats)
     if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
-        return Pass(outputs, expected.grads)  # the shape tells enough
+        return Pass(outputs, expected.grads)  # the shape is enough
     gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
     grads = attempt(lambda: gradients(run, gs))
     if isinstance(grads, Failure):
@@ -368,21 +372,22 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hold torch.compile against eager mode.
+# Compare torch.compile with eager mode.
 #
-# The backend only traces (``aot_eager``): what differs is due to the tracing, not to a compiler. A
-# caller of our own is compiled, each time from a new code object, because dynamo keeps what it
-# knows of a function on its code; the user's code is traced as a part of it and keeps nothing.
+# The backend (``aot_eager``) only traces, so a difference comes from the tracing and not from
+# generated code. We compile our own caller, each time with a new code object, because dynamo stores
+# what it knows about a function on the function's code. The user's code is traced as part of the
+# caller, so nothing is stored on it.
 # --------------------------------------------------------------------------------------------------
 
-COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others that round otherwise
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others with other rounding errors
 LONGEST = 200  # characters of a reason
 
 Call = Callable[..., Any]
 
 
 def compiled(session: Session, evidence: Evidence) -> Evidence:
-    """Put the compiled call beside the plain one, where torch.compile works at all."""
+    """Compare the compiled call with the plain one, if torch.compile works here."""
     if not _available():
         return evidence
     return asked(session, evidence, _compile_question, draws=False)
@@ -410,7 +415,7 @@ def _traced(session: Session, plain: Plain) -> Pass:
 
 
 def whole(call: Call) -> Call:
-    """Return the call, compiled into one graph; where it cannot be, its first use raises."""
+    """Return the call, compiled into one graph. If that is impossible, its first use raises."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
@@ -424,7 +429,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Let dynamo log nothing: what it has to say is in the exception."""
+    """Suppress dynamo's log, because the exception contains all information."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -445,7 +450,7 @@ class _Doubled(Function):
 
 @cache
 def _available() -> bool:
-    """Whether torch.compile works here, on a Function that nothing is wrong with."""
+    """Whether torch.compile works here, tested with a correct Function."""
     x = torch.ones(2, requires_grad=True)
     try:
         with silence():
@@ -456,15 +461,15 @@ def _available() -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Forward under autocast and backward outside of it, as training loops do, beside float32.
+# Compare forward under autocast and backward outside, as in training loops, with float32.
 # --------------------------------------------------------------------------------------------------
 
 LOW = torch.bfloat16
-FAR = 0.1  # of the size: some 25 times the rounding of bfloat16
+FAR = 0.1  # relative to the size: about 25 times the rounding error of bfloat16
 
 
 def autocast(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with a comparison of the call and the call under autocast."""
+    """Return the evidence with a comparison of the call with and without autocast."""
     if any(isinstance(v, Tensor) and v.is_complex() for v in session.inputs):
         return evidence
     plain = _pass(session, lambda t: t.float())
@@ -489,7 +494,7 @@ def _under_autocast(session: Session) -> Session:
 
 
 def _otherwise_random(session: Session) -> Session:
-    """Return the session with other random draws, as autocast may bring about."""
+    """Return the session with other random draws, like those that autocast may cause."""
     other = copy.copy(session)
     other.seed += 1
     return other
@@ -508,7 +513,7 @@ def _pass(session: Session, move: Move) -> Pass:
 
 
 def _change(one: Pass, other: Pass) -> float:
-    """Return by what fraction of their size results differ; inf where they are not comparable."""
+    """Return the relative difference of the results, or inf if they cannot be compared."""
     values, others = (*one.outputs, *one.grads), (*other.outputs, *other.grads)
     if not alike(values, others):
         return torch.inf

@@ -1,4 +1,4 @@
-"""Rows of the Jacobian, and the call at another size or with other arguments."""
+"""Rows of the Jacobian, and the call with another size or other arguments."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_cal
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
-# The Jacobian as backward has it: its answers to one-hot cotangents.
+# The Jacobian according to backward: its results for one-hot cotangents.
 #
-# It is asked for where the gradient is not known to be right, to be shown beside the Jacobian by
-# differences.
+# Computed only if the gradient is not known to be right, so that the report can show it next to the
+# Jacobian by finite differences.
 # --------------------------------------------------------------------------------------------------
 
 MOST_OF_AN_OUTPUT = 48
-MOST_ROWS = 96  # fewer where the inputs are large
+MOST_ROWS = 96  # fewer for large inputs
 
 
 def rows(session: Session, evidence: Evidence) -> Evidence:
-    """Send one-hot cotangents back through one graph, one for each of the first elements."""
+    """Send one-hot cotangents through one graph, one for each of the first elements."""
     if (
         not evidence.values.jacobian or evidence.values.cotangent_range
-    ):  # one-hot cotangents lie elsewhere
+    ):  # one-hot cotangents are outside the range
         return evidence
     run = attempt(session.run)
     if isinstance(run, Failure):
@@ -56,7 +56,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _first_elements(run: Run) -> Iterator[int]:
-    """Yield the flat positions, among all outputs, of the first elements of each."""
+    """Yield the flat positions, among all outputs, of the first elements of each output."""
     start = 0
     for output in run.floats:
         count = as_real(output).numel()
@@ -67,7 +67,7 @@ def _first_elements(run: Run) -> Iterator[int]:
 def one_row(run: Run, i: int) -> list[Tensor]:
     """Return each leaf's gradient, flat and real, for a cotangent that is 1 at one element.
 
-    ``i`` counts the elements of all float outputs, those of a complex one twice.
+    ``i`` counts the elements of all floating-point outputs. Those of a complex output count twice.
     """
     cotangents = [
         torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
@@ -83,19 +83,19 @@ def one_row(run: Run, i: int) -> list[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call on other lengths and numbers: does what explains a factor explain it there, too?
+# The same call with other lengths and numbers: does the explanation of a factor still fit?
 #
-# A gradient that is twice the true one on a 4×5 input may be so because 2 is a power in the
-# formula, or because it is the square root of 4. On a 3×5 input the two differ.
+# If a gradient is twice the expected one on a 4×5 input, the reason may be a power of 2 in the
+# formula, or the square root of 4. On a 3×5 input, the two differ.
 # --------------------------------------------------------------------------------------------------
 
 MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Fill in how gradients and truth compare where one length, or one number, is another.
+    """Add the ratio of the actual to the expected gradients for another length or number.
 
-    That is of use only where a gradient is not known to be right.
+    This is only useful if a gradient is not known to be right.
     """
     if not evidence.values.jacobian or evidence.values.cotangent_range:
         return evidence
@@ -125,7 +125,7 @@ def _other_number(value: Any) -> Any:
 
 
 def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
-    """Make the call on other inputs; ``None`` where that fails."""
+    """Make the call on other inputs. Return ``None`` if it fails."""
     rng = generator(session.seed, Stream.RESIZED)
     plain = plain_call(session, inputs, rng)
     if plain.done.failure:
@@ -139,7 +139,7 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
 
 
 def with_other_length(value: Any, length: int) -> Any:
-    """Cut the last element off every dimension of a length; of two, repeat the first."""
+    """Cut the last element off every dim with this length. If the length is 2, repeat the first."""
     if not isinstance(value, Tensor):
         return value
     for dim in range(value.dim()):
@@ -151,7 +151,9 @@ def with_other_length(value: Any, length: int) -> Any:
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
-    """Yield, for each wanted input, gradient over truth along one random direction."""
+    """For each wanted input, yield the actual gradient divided by the expected one along a
+    direction.
+    """
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
     for slot, position in enumerate(session.wanted):
@@ -177,9 +179,9 @@ def _slope(
     center: Tensor,
     g: Tensor,
 ) -> float | None:
-    """Return the true gradient of one input along a direction, ``None`` if it is not known.
+    """Return the expected gradient of one input along a direction, or ``None`` if it is unknown.
 
-    ``center`` holds the outputs, and ``g`` what is sent back.
+    ``center`` contains the outputs, and ``g`` the cotangents.
     """
 
     def at(offset: float) -> Tensor:
@@ -199,16 +201,16 @@ def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call with one other argument: does a gradient that should change with it stay the same?
+# The same call with another argument: does a gradient stay the same that should change?
 # --------------------------------------------------------------------------------------------------
 
-CHANGED = 1e-3  # relative: the slopes of forward are known far better
+CHANGED = 1e-3  # relative: the slopes of forward are known much more accurately
 
 
 def unused(session: Session, evidence: Evidence) -> Evidence:
-    """Fill in the arguments that change a true gradient, but not what backward returns for it.
+    """Find arguments that change an expected gradient, but not the gradient that backward returns.
 
-    That is of use only where a gradient is not known to be right.
+    This is only useful if a gradient is not known to be right.
     """
     vjp = evidence.values.vjps.get(RANDOM)
     if not evidence.values.jacobian or evidence.values.cotangent_range or vjp is None:
@@ -227,7 +229,7 @@ def unused(session: Session, evidence: Evidence) -> Evidence:
 def _unchanged_by(
     session: Session, evidence: Evidence, sent: Sequence[Tensor], position: int
 ) -> Iterator[int]:
-    """Yield the wanted inputs whose gradient should change with an argument, and does not."""
+    """Yield the wanted inputs whose gradient should change with an argument, but does not."""
     rng = generator(session.seed, Stream.RESIZED)
     value = session.inputs[position]
     other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)

@@ -1,4 +1,4 @@
-"""Whole programs: their calls are recorded, and then each Function is diagnosed on them.
+"""Whole programs: record their calls, and then diagnose each Function on these calls.
 
-``watching`` holds the order of these steps, for ``pytest --doctor`` and ``autograd-doctor run``.
+``watching`` defines the order of these steps, for ``pytest --doctor`` and ``autograd-doctor run``.
 """

@@ -1,7 +1,7 @@
-"""The baseline: the errors that a project knows and has not fixed yet, in a file of its own.
+"""The baseline: a file with the known errors of a project that are not fixed yet.
 
-The file is JSON with one entry for each Function and rule, sorted, and holds no numbers: it changes
-only if a finding comes or goes.
+The file is sorted JSON with one entry for each Function and rule. It contains no numbers, so it
+changes only if a finding appears or disappears.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def read_baseline(path: Path) -> Known:
 
 
 def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:
-    """Write the errors of a diagnosis to a baseline, and return how many entries it has.
+    """Write the errors of a diagnosis to a baseline, and return the number of its entries.
 
-    Entries of Functions that this run did not examine stay.
+    Entries of Functions that this run did not examine are kept.
     """
     found = {(row.function, rule) for row in diagnosis.rows for rule in row.errors}
     examined = {row.function for row in diagnosis.rows if row.ok is not None}

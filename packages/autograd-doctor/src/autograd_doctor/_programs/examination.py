@@ -1,4 +1,4 @@
-"""Diagnose the Functions of a program on the calls that were recorded of them."""
+"""Diagnose the Functions of a program on their recorded calls."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.finding import Finding, without_search
 from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, ProgramDiagnosis
 
-PART = 1 / 4  # of the time, that one Function may take
+PART = 1 / 4  # share of the time for one Function
 
-# What a program that differentiates twice runs into, and would not notice.
+# Mistakes that affect a program which differentiates twice, and which it would not notice.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
 
-# What is wrong for some cotangents may be right for others.
+# Results that are wrong for some cotangents but may be right for others.
 OF_VALUES = ("linearity", "values")
 UNREDUCED = "unreduced-broadcast"
 RIGHT_HERE = (
@@ -55,13 +55,13 @@ Claim = Callable[[str], bool]
 
 
 class Recording:
-    """The calls that a program made of its Functions, from a block ``with recording()``."""
+    """The calls that a program made to its Functions, from a block ``with recording()``."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def diagnose(self, *, seconds: float = SECONDS) -> ProgramDiagnosis:
-        """Examine every Function that was called, on the calls that were recorded.
+        """Examine every recorded Function on its recorded calls.
 
         Args:
             seconds: The time that this may take. A Function may take a quarter of it.
@@ -75,10 +75,10 @@ class Recording:
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Watch every call of a custom autograd Function in a block.
+    """Record the calls to every custom autograd Function in a block.
 
-    A few small calls of each Function are kept, those with an input that requires grad. The block
-    computes the same as without, takes the same random numbers, and at most a tenth longer.
+    A few small calls of each Function are kept, if one of their inputs requires grad. The block
+    computes the same results, draws the same random numbers, and takes at most 10% longer.
 
     Yields:
         The recording. Its ``diagnose()`` examines each Function that was called.
@@ -115,9 +115,9 @@ def examine(
     folder: Path | None = None,
     claim: Claim = lambda name: True,
 ) -> ProgramDiagnosis:
-    """Diagnose each Function that was recorded.
+    """Diagnose each recorded Function.
 
-    Every Function is examined on its best call first, and on its other calls while there is time.
+    The best call of every Function is examined first, and then the other calls while there is time.
 
     Args:
         recorder: What watched the program.
@@ -162,15 +162,15 @@ def _examine_in_rounds(patients: Sequence[_Patient], deadline: float, claim: Cla
 
 @dataclass
 class _Patient:
-    """A Function on its way to a verdict."""
+    """A Function whose verdict is not complete yet."""
 
     seen: RecordedFunction
     project: Project
-    seconds: float  # that are left for it
+    seconds: float  # time that is left for this Function
     claimed: bool = True
     done: int = 0  # calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    right_for_program: bool = False  # errors show only where it runs no backward
+    right_for_program: bool = False  # errors that appear only in calls without a backward pass
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -183,7 +183,7 @@ class _Patient:
         return next((it for it in self.diagnoses if it[1].ok is False), None)
 
     def waits_for(self, turn: int) -> bool:
-        """Whether the next call is to be examined in this turn."""
+        """Whether to examine the next call in this turn."""
         ready = self.claimed and self.done == turn < len(self.calls)
         return ready and not self.wrong and self.seconds > 0
 
@@ -217,7 +217,7 @@ class _Patient:
             _arguments(call),
             surrogate=declared.surrogate,
             intentional=declared.intentional,
-            time_limit=0,  # one holds already, for all passes together
+            time_limit=0,  # a time limit for all passes together is already active
         )
 
     def _take(self, call: RecordedCall, diagnosis: Diagnosis) -> None:
@@ -240,9 +240,9 @@ class _Patient:
     def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
         """Whether an error concerns only backward passes that this program never runs.
 
-        Some outputs are not unique, as a root of a matrix or an eigenvector. Then ``backward`` may
-        be right only for what does not depend on the choice. Equal cotangents, as a sum brings,
-        prove nothing.
+        Some outputs are not unique, such as the square root of a matrix or an eigenvector. Then
+        ``backward`` may be right only for losses that do not depend on the choice. Equal
+        cotangents, as from a sum, prove nothing.
         """
         errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
@@ -299,7 +299,9 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis that warns of second derivatives: the program asks for their graph."""
+    """Return a diagnosis that warns about second derivatives, because the program creates their
+    graph.
+    """
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -308,7 +310,9 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis that warns of errors, where the program does not run into them."""
+    """Return a diagnosis that turns errors into warnings, because the program does not trigger
+    them.
+    """
     findings = (
         replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings
@@ -331,7 +335,7 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
 
 
 def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
-    """Return how to declare what may be meant, for a rule that Functions often break by design."""
+    """Say how to declare a deviation, for a rule that Functions often break by design."""
     first = findings[0]
     meant = ("acts_on_the_gradient_alone", "passes_grad_output")
     stated = tuple(it.rule for it in findings if it.evidence.get("stated_design"))
@@ -351,8 +355,8 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 def _arguments(call: RecordedCall) -> list[Any]:
     """Return the arguments of a call to examine.
 
-    They are copies, but for a parameter that the call also reaches in another way, as a checkpoint
-    does: its gradient is that of the parameter itself.
+    They are copies, except for parameters that the call can also reach in another way, as a
+    checkpoint can. The gradient of such a parameter belongs to the parameter itself.
     """
     args = list(call.args)
     live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}
@@ -368,7 +372,7 @@ def _arguments(call: RecordedCall) -> list[Any]:
 
 
 class _Nowhere(TextIOBase):
-    """A stream that keeps nothing: a program has printed what its Functions print."""
+    """A stream that ignores everything, because the program has already printed this output."""
 
     def write(self, text: str) -> int:
         return len(text)

@@ -1,4 +1,4 @@
-"""What a project declares of its Functions in its pyproject.toml."""
+"""The declarations of a project about its Functions, in its pyproject.toml."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class DeclarationError(AutogradDoctorError):
 
 
 class Project:
-    """The declarations of the nearest pyproject.toml; each is read when it is asked for."""
+    """The declarations in the nearest pyproject.toml. Each one is read when it is needed."""
 
     def __init__(self, folder: Path) -> None:
-        self.failure = ""  # why there are none, if that is a mistake
+        self.failure = ""  # the reason why there are none, if that is a mistake
         self._entries: Mapping[str, Any] = {}
         files = (place / "pyproject.toml" for place in (folder, *folder.parents))
         file = next((it for it in files if it.is_file()), None)
@@ -43,7 +43,7 @@ class Project:
             self.failure = f"The declarations in {file} could not be read: {error}."
 
     def declaration_of(self, function: str) -> Declaration | None:
-        """Return what is declared of a Function. Raises :class:`DeclarationError`."""
+        """Return the declaration of a Function. Raises :class:`DeclarationError`."""
         entry = self._entries.get(function)
         if entry is None:
             return None
@@ -93,7 +93,7 @@ class Project:
 
 
 def _missing(name: str) -> tuple[str, str, list[str]]:
-    """Return the imported module of a name, what it lacks, and what it has."""
+    """Return a name's imported module, the missing part, and the module's names."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         module = sys.modules.get(".".join(parts[:end]))

@@ -1,13 +1,13 @@
-"""What is kept of the calls of a program: of each Function, a few small and distinct ones.
+"""The recorded calls of a program: a few small and distinct calls for each Function.
 
-A call is kept if autograd follows it: grad mode is on and some input requires grad. Its tensors are
+A call is kept if autograd records it: grad mode is on and some input requires grad. Its tensors are
 copied before the call, because ``forward`` may change them. Two calls are distinct if their shapes,
 dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is kept as a smaller one,
-in which equal lengths are equal again.
+in which equal lengths are still equal.
 
-The program must not notice. Nothing here draws random numbers or runs under the program's modes.
-Looking at calls may take only a small part of the program's time. Beyond it, calls are counted, and
-not looked at.
+The program must not notice the recording. It draws no random numbers, does not run under the
+program's modes, and takes only a small part of the program's time. Beyond that, calls are counted
+but not inspected.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from torch.autograd import Function
 from autograd_doctor import _interception
 from autograd_doctor._safe_repr import first_line
 
-MOST_CALLS = 3  # of one Function
-MOST_STRUCTURES = 100  # of one Function, told apart
+MOST_CALLS = 3  # for one Function
+MOST_STRUCTURES = 100  # distinct calls of one Function
 MOST_BYTES = 64 * 2**20  # of all copies
-WHOLE = 2**14  # numbers in a call that is kept as it is
-SMALL = 2**10  # numbers in one that is made smaller, at most
-PATIENCE = 100  # looks in a row without a new structure, until only some calls are looked at
+WHOLE = 2**14  # the largest call, in numbers, that is kept as it is
+SMALL = 2**10  # the largest size of a reduced call
+PATIENCE = 100  # calls in a row without a new structure, until only some calls are inspected
 RAREST = 8**4 - 1
-FREE = 0.03  # seconds that looking at calls may take
-SHARE = 0.03  # of the program's time that it may take beyond
+FREE = 0.03  # seconds for the inspection of calls
+SHARE = 0.03  # share of the program's time for more inspections
 FEW = 8  # numbers in a call
-DEEPEST = 4  # of lists in lists
-LONGEST = 200  # of a list that is looked at
+DEEPEST = 4  # nesting depth of lists
+LONGEST = 200  # elements of a list that are inspected
 _PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 
 UNDER_TRANSFORM = "every call was inside a transform of torch.func"
@@ -53,46 +53,48 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """One call: copies of its tensors, and everything else as it was passed."""
+    """A call: copies of its tensors, and everything else as it was passed."""
 
     function: type[Function]
     args: tuple[Any, ...]
     size: int  # of all its tensors, in numbers
     shrunk: bool = False
     backward_ran: bool = False
-    create_graph: bool = False  # when backward ran
-    grad_outputs: tuple[Tensor | None, ...] = ()  # of the first time, copies; () if not kept
-    parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)  # the leaves passed
+    create_graph: bool = False  # the state when backward ran
+    # of the first backward pass, copies; () if not kept
+    grad_outputs: tuple[Tensor | None, ...] = ()
+    # the leaves that were passed
+    parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """What sorts calls, the best to examine first."""
+        """A sort key for calls, with the best call to examine first."""
         return not self.backward_ran, self.shrunk, *_fitness(self.size)
 
 
 def _fitness(size: int) -> tuple[bool, int]:
-    """Sort sizes: small ones take less time, but a few numbers show less than many."""
+    """A sort key for sizes. Small calls take less time, but very few numbers show less."""
     return size < FEW, size
 
 
 @dataclass(eq=False)
 class RecordedFunction:
-    """A Function with the calls that were seen. Classes that one line defines are one Function."""
+    """A Function with its recorded calls. Classes from the same line are one Function."""
 
     module: str
     name: str  # with its module
     where: str
     calls: int = 0
-    differentiated: bool = False  # one of the calls, at least
-    compiled: int = 0  # by torch.compile, each time that it traced one
+    differentiated: bool = False  # for at least one of the calls
+    compiled: int = 0  # by torch.compile, counted each time that it traced one
     kept: list[RecordedCall] = field(default_factory=list)
     structures: dict[Any, RecordedCall | None] = field(default_factory=dict)
-    why_not: Counter[str] = field(default_factory=Counter)  # why calls were not kept
-    fruitless: int = 0  # looks in a row that showed no new structure
-    skip: int = 0  # calls are not looked at if their number has one of these bits
+    why_not: Counter[str] = field(default_factory=Counter)  # reasons why calls were not kept
+    fruitless: int = 0  # inspections in a row that showed no new structure
+    skip: int = 0  # a call is not inspected if its number has one of these bits
 
     def wants(self, size: int) -> RecordedCall | bool:
-        """Whether another call is to be kept; the one to let go of, if it takes its place."""
+        """Whether to keep another call, and the call that it replaces, if any."""
         if len(self.kept) < MOST_CALLS:
             return True
         worst = max(self.kept, key=lambda call: call.rank)
@@ -100,14 +102,14 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """Look at every 8th call after some looks that showed nothing new, then at every 64th …"""
+        """After some inspections without anything new, inspect every 8th call, then every 64th …"""
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
             self.skip = 8 * self.skip + 7
 
     @property
     def best(self) -> list[RecordedCall]:
-        """The calls that were kept, the best to examine first."""
+        """The recorded calls, with the best one to examine first."""
         return sorted(self.kept, key=lambda call: call.rank)
 
 
@@ -115,7 +117,7 @@ class Recorder:
     """Watches a program from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
-        self.failure = ""  # the first fault of ours
+        self.failure = ""  # the first error in our own code
         self._of_class: weakref.WeakKeyDictionary[type[Function], RecordedFunction | None] = (
             weakref.WeakKeyDictionary()
         )
@@ -128,25 +130,25 @@ class Recorder:
 
     @property
     def functions(self) -> list[RecordedFunction]:
-        """The Functions that were called, the first first."""
+        """The Functions that were called, in the order of their first calls."""
         return list(self._functions.values())
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         self._since = time.perf_counter()
         _interception.watch(self)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop watching."""
         _interception.unwatch(self)
         self._watched += time.perf_counter() - self._since
 
-    # What the interception calls.
+    # Called by the interception.
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None] | None:
-        """Count a call, and copy what it is given if it is to be kept."""
+        """Count a call, and copy its arguments if it is to be kept."""
         try:
             seen = self._by_reference[weakref.ref(function)]
         except KeyError:
@@ -164,7 +166,7 @@ class Recorder:
         if kwargs:
             try:
                 args = signature(function.forward).bind(*args, **kwargs).args
-            except TypeError:  # the call itself will say what is wrong
+            except TypeError:  # the call itself will report the mistake
                 return None
         if torch._C._is_torch_function_mode_enabled():
             with torch._C.DisableTorchFunction():
@@ -191,10 +193,10 @@ class Recorder:
             seen.compiled += 1
 
     def failed(self, error: Exception) -> None:
-        """Keep the first fault of ours, to be told at the end."""
+        """Keep the first error in our own code, to report it at the end."""
         self.failure = self.failure or f"{type(error).__name__}: {first_line(error)}"
 
-    # What is kept.
+    # The records.
 
     def _first_seen(self, function: type[Function]) -> RecordedFunction | None:
         seen = None
@@ -261,7 +263,7 @@ class Recorder:
     def _keep(
         self, seen: RecordedFunction, structure: Any, call: RecordedCall, returned: Any
     ) -> None:
-        """Keep a call that was made, and did not raise."""
+        """Keep a call that has finished without an error."""
         with self._changing, torch._C.DisableTorchFunction():
             room = seen.wants(call.size)
             if room is False:
@@ -280,10 +282,10 @@ def _bytes(call: RecordedCall) -> int:
 
 
 def _note_backward(call: RecordedCall, returned: Any) -> None:
-    """Let the node of a call's outputs note how backward runs. The hook changes no gradient."""
+    """Let the node of a call's outputs record how backward runs. The hook changes no gradient."""
     compiling = sys.modules.get("torch._dynamo.compiled_autograd")
     if getattr(compiling, "compiled_autograd_enabled", False):
-        return  # a hook would become part of what is compiled
+        return  # a hook would become part of the compiled code
 
     def note(grad_outputs: Any) -> None:
         if not (call.backward_ran or call.shrunk):
@@ -302,7 +304,7 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
 
 
 def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Return copies of what backward is given, nothing if that is large or holds no numbers."""
+    """Return copies of the cotangents, or nothing if they are large or contain no numbers."""
     given = [grad for grad in grad_outputs if grad is not None]
     too_large = sum(grad.numel() for grad in given) > WHOLE
     if too_large or torch._C._are_functorch_transforms_active() or _unfit(tuple(given)):
@@ -312,7 +314,7 @@ def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor 
 
 
 # --------------------------------------------------------------------------------------------------
-# What a call is given.
+# The arguments of a call.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -323,14 +325,14 @@ def _any_requires_grad(args: Sequence[Any]) -> bool:
             if value.requires_grad:
                 return True
         elif isinstance(value, Tensor):
-            with torch._C.DisableTorchFunction():  # a subclass may have its own idea
+            with torch._C.DisableTorchFunction():  # a subclass may behave differently
                 if value.requires_grad:
                     return True
     return False
 
 
 def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
-    """Yield the tensors in an argument, also those in lists, tuples and dictionaries."""
+    """Yield the tensors in an argument, including those in lists, tuples and dictionaries."""
     if isinstance(value, Tensor):
         yield value
     elif deepest and isinstance(value, list | tuple | dict):
@@ -339,7 +341,7 @@ def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
 
 
 def _unfit(args: tuple[Any, ...]) -> str:
-    """Say why a call cannot be kept, ``""`` if it can be."""
+    """Say why a call cannot be kept, or return ``""`` if it can."""
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return TRACED
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -360,7 +362,7 @@ def _unfit(args: tuple[Any, ...]) -> str:
 
 
 def _structure(value: Any, deepest: int = DEEPEST) -> Any:
-    """Return what tells one call from another, without the numbers in its tensors."""
+    """Return a key that distinguishes calls, without the numbers in their tensors."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.requires_grad, value.device
     if isinstance(value, _PLAIN_VALUES):
@@ -382,10 +384,10 @@ def _without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies, of huge tensors smaller ones.
+# Copies, which are smaller for huge tensors.
 # --------------------------------------------------------------------------------------------------
 
-Lengths = Mapping[int, int]  # the smaller length in the place of each that is large
+Lengths = Mapping[int, int]  # maps each large length to a smaller one
 
 
 def _copy(value: Any, lengths: Lengths, deepest: int = DEEPEST) -> Any:
@@ -413,7 +415,7 @@ def _copy_tensor(value: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
-    """Keep what may be positions inside the smaller length: indices, and offsets up to the end."""
+    """Keep possible positions within the smaller length: indices, and offsets up to the end."""
     largest = int(positions.max())
     for length, smaller in sorted(lengths.items()):
         if smaller <= largest < length:
@@ -424,9 +426,9 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
-    """Return smaller lengths that keep the order, and the remainder by a power of two.
+    """Return smaller lengths with the same order, and the same remainder by a power of two.
 
-    Different lengths stay different, so that a transposed or broadcast dimension still shows.
+    Different lengths stay different, so a transposed or broadcast dim is still visible.
     """
     tensors = list(_tensors(args))
     lengths = sorted({length for tensor in tensors for length in tensor.shape})
@@ -455,12 +457,12 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Where a Function is defined.
+# The place where a Function is defined.
 # --------------------------------------------------------------------------------------------------
 
 
 def _innermost(method: Any) -> Any:
-    """Return what a decorator such as ``once_differentiable`` has wrapped."""
+    """Return the function that a decorator such as ``once_differentiable`` has wrapped."""
     return unwrap(method) if callable(method) else method
 
 
@@ -468,7 +470,7 @@ _METHODS = ("forward", "backward", "setup_context")
 
 
 def _definition(function: type[Function]) -> tuple[str, int]:
-    """Return the file and the line of one of the class's own methods, or of an inherited one."""
+    """Return the file and the line of one of the class's own or inherited methods."""
     for name in _METHODS:
         found = vars(function).get(name)
         code = getattr(_innermost(getattr(found, "__func__", found)), "__code__", None)
@@ -479,7 +481,7 @@ def _definition(function: type[Function]) -> tuple[str, int]:
 
 
 def _place(function: type[Function]) -> str:
-    """Return the file and line of the class, where Python knows them."""
+    """Return the file and line of the class, if Python knows them."""
     file, line = _definition(function)
     head = re.compile(rf"\s*class\s+{re.escape(function.__name__)}\b")
     places = [(file, line)]
@@ -494,7 +496,7 @@ def _place(function: type[Function]) -> str:
 
 
 def _short(file: str) -> str:
-    """Return a path from the current folder, or from the folder of installed packages."""
+    """Return a path relative to the current folder, or to the folder of installed packages."""
     from pathlib import Path
 
     if "ipykernel_" in file or file.startswith("<ipython-input"):

@@ -1,7 +1,7 @@
 """Run a script or a module as ``python`` does, for some time or some optimizer steps.
 
-The program finds ``sys.argv``, ``sys.path`` and ``__main__`` as ``python script.py`` or
-``python -m module`` would leave them, and ends in the same way.
+The program sees the same ``sys.argv``, ``sys.path`` and ``__main__`` as with ``python script.py``
+or ``python -m module``, and ends in the same way.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _OURS = str(Path(__file__).parents[1])
 
 
 class Stop(BaseException):
-    """The program has run for as long as it was to run."""
+    """The program has reached its time limit."""
 
 
 class Terminated(BaseException):
-    """The process was asked to end by SIGTERM."""
+    """The process received SIGTERM."""
 
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit code, or the signal that ends this process, too."""
+    """How a program ended: its exit code, or the signal that also ends this process."""
 
     code: int = 0
     by_signal: int = 0
@@ -96,11 +96,11 @@ def _run_module(command: Sequence[str]) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """Put an empty module in the place of ``__main__``; it stays, for the program's classes."""
+    """Replace ``__main__`` by an empty module, and keep it for the program's classes."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main
-    sys.excepthook = sys.__excepthook__  # that of the command line shows another traceback
+    sys.excepthook = sys.__excepthook__  # the traceback of the command line looks different
     return main
 
 
@@ -111,7 +111,7 @@ def _is_source(path: str) -> bool:
 
 
 def _put_first(folder: str) -> None:
-    """Put the folder into sys.path that Python would put there, for that of the command."""
+    """Put the program's folder into sys.path instead of the command's folder, as Python would."""
     if not sys.flags.safe_path:
         sys.path[:1] = [folder]
 
@@ -123,7 +123,7 @@ def _put_first(folder: str) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that what was seen so far can still be examined."""
+    """Turn SIGTERM into an exception, so that the recorded calls can still be examined."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated
@@ -141,7 +141,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _at_most_seconds(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`Stop` in the program after some seconds, and every second from then on."""
+    """Raise :class:`Stop` in the program after some seconds, and then every second."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
@@ -160,7 +160,7 @@ def _at_most_seconds(seconds: float | None) -> Iterator[None]:
 
 @contextmanager
 def _at_most_steps(steps: int | None) -> Iterator[None]:
-    """Raise :class:`Stop` from the optimizer step that is the last."""
+    """Raise :class:`Stop` in the last optimizer step."""
     if steps is None:
         yield
         return
@@ -199,7 +199,7 @@ def _show(error: BaseException) -> None:
 
 
 def _without_ours(error: BaseException | None, seen: set[int]) -> None:
-    """Take our frames out of the traceback of an exception, and of those that led to it."""
+    """Remove our frames from the traceback of an exception, and from those of its causes."""
     if error is None or id(error) in seen:
         return
     seen.add(id(error))
@@ -223,8 +223,8 @@ def _filtered(trace: TracebackType | None) -> TracebackType | None:
 def end_by(number: Callable[[], int]) -> None:
     """Let this process end by a signal at the very end, as Python does after Ctrl-C.
 
-    ``number`` returns the signal, or 0 for none. Call this before the program registers what it
-    does at its exit: that comes first then.
+    ``number`` returns the signal, or 0 for none. Call this function before the program registers
+    its exit handlers, so that the handlers run first.
     """
     import atexit
 

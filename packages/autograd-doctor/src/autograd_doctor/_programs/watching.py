@@ -1,7 +1,7 @@
-"""Watch a whole program, from before it imports PyTorch to its end, and examine what it called.
+"""Watch a whole program, from before it imports PyTorch until its end, and examine its calls.
 
-This module imports no PyTorch until the program has done so, and nothing in it raises: whatever
-fails here becomes a sentence below the table.
+This module does not import PyTorch until the program has done so, and nothing in it raises an
+error. A failure becomes a sentence below the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Watching:
         self._cancel: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Begin, now or when PyTorch is imported."""
+        """Start now, or when PyTorch is imported."""
         self._cancel = when_imported("torch", self._record)
 
     def _record(self) -> None:
@@ -44,7 +44,7 @@ class Watching:
             self._fail("it could not record calls", error)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop."""
         self._cancel()
         if self._recorder is not None:
             self._recorder.stop()
@@ -52,7 +52,7 @@ class Watching:
     def diagnose(
         self, seconds: float, folder: Path, claim: Callable[[str], bool] = lambda name: True
     ) -> ProgramDiagnosis:
-        """Examine what was recorded; ``claim`` tells which Functions this process is to examine."""
+        """Examine the recorded calls; ``claim`` tells which Functions this process must examine."""
         found = ProgramDiagnosis()
         if self._recorder is None:
             notes = self._failures or [_why_nothing()]
@@ -82,7 +82,7 @@ def _why_nothing() -> str:
 def conclude(
     parts: Sequence[ProgramDiagnosis], *, json: Path | None, baseline: Path | None, update: bool
 ) -> tuple[ProgramDiagnosis, bool]:
-    """Put together what one or several processes found, and write the files that are wanted.
+    """Combine the results of one or several processes, and write the requested files.
 
     Args:
         parts: What each process found.
@@ -106,7 +106,7 @@ def conclude(
 def _compared(
     found: ProgramDiagnosis, baseline: Path | None, update: bool
 ) -> tuple[ProgramDiagnosis, bool]:
-    """Return what was found, compared with the baseline, and whether that could be read."""
+    """Return the results, compared with the baseline, and whether the baseline could be read."""
     if baseline is None:
         return found, True
     try:
@@ -136,7 +136,7 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a claim that several processes share: the first to make a file has the Function."""
+    """Return a claim that several processes share: the first to create a file gets the Function."""
     from hashlib import sha256
 
     def claim(name: str) -> bool:
@@ -144,7 +144,7 @@ def claim_in(folder: Path) -> Callable[[str], bool]:
             (folder / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
         except FileExistsError:
             return False
-        except OSError:  # the folder is gone: better examined twice than not at all
+        except OSError:  # the folder is gone: examining a Function twice is better than not at all
             return True
         return True
 

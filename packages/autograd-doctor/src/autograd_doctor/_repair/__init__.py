@@ -1,1 +1,1 @@
-"""Finds the change of the author's own code that makes every gradient right."""
+"""Find the change of the author's own code that makes every gradient right."""

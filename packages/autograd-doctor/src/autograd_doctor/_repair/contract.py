@@ -1,7 +1,8 @@
-"""Changes that keep the contract of a Function: for each rule, the few that its page advises.
+"""Changes that make a Function keep its contract: for each rule, those that its page recommends.
 
-The rule says what is wrong, so there is little to search. A fix may change several methods, as when
-a tensor moves from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is the table.
+The rule says what is wrong, so there is little to search. A fix may change several methods, for
+example when it moves a tensor from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is
+the table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Node = tuple[Place, ast.AST]
 
 @dataclass(frozen=True)
 class Definition:
-    """The methods of a Function that its author wrote."""
+    """The methods that the author of a Function wrote."""
 
     methods: Mapping[str, Method]
 
@@ -36,7 +37,7 @@ class Definition:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of what the Function is called with."""
+        """The names of the Function's arguments."""
         forward = self["forward"]
         if forward is None:
             return ()
@@ -48,12 +49,12 @@ Generator = Callable[[Definition, Finding], Iterator[Fix]]
 
 
 # --------------------------------------------------------------------------------------------------
-# Small parts.
+# Helpers.
 # --------------------------------------------------------------------------------------------------
 
 
 def nodes_of(method: Method) -> Iterator[Node]:
-    """Yield every node of a method's body with its place."""
+    """Yield every node in the body of a method, with its place."""
     for index, statement in enumerate(method.tree.body):
         yield from _below((method.tree, "body", index), statement)
 
@@ -112,7 +113,7 @@ def _names_stored(node: ast.expr) -> list[str]:
 
 
 def _returned(method: Method) -> Iterator[tuple[Place, int, ast.expr]]:
-    """Yield each value that is returned, with its position."""
+    """Yield each returned value with its position."""
     for place, node in nodes_of(method):
         parent = place[0]
         if not isinstance(parent, ast.Return) or not isinstance(node, ast.expr):
@@ -145,7 +146,7 @@ def _position(definition: Definition, finding: Finding) -> int | None:
 
 
 def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that puts ``@staticmethod`` above each method that lacks it."""
+    """Yield the fix that adds ``@staticmethod`` to each method that lacks it."""
     fix = []
     for method in definition.methods.values():
         held = method.tree.decorator_list
@@ -157,7 +158,7 @@ def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that let autograd see all that backward does."""
+    """Yield fixes that let autograd record everything that backward does."""
     method = definition["backward"]
     if method is None:
         return
@@ -174,9 +175,9 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
 
 
 def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that computes in backward what forward hands over without a graph.
+    """Yield the fix that computes in backward what forward passes to it without a graph.
 
-    The statements of forward that lead to it are put behind the unpacking of the saved tensors.
+    The statements of forward that compute it are inserted after the saved tensors are unpacked.
     """
     forward, backward = definition["forward"], definition["backward"]
     listed = finding.evidence.get("lost")
@@ -225,7 +226,7 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
 
 
 def _handed_over(forward: Method) -> dict[str, str]:
-    """Return the attributes of ctx that hold a plain name of forward, by that name."""
+    """Return the attributes of ctx that store a plain name of forward, by that name."""
     return {
         node.value.id: f"{forward.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
         for _, node in _statements(forward)
@@ -235,7 +236,7 @@ def _handed_over(forward: Method) -> dict[str, str]:
 
 
 class _Computed:
-    """Statements of forward in the words of backward."""
+    """Statements of forward, translated to the names in backward."""
 
     def __init__(
         self,
@@ -247,7 +248,8 @@ class _Computed:
     ) -> None:
         self.forward, self.parameters = forward, parameters
         self.taken = _locals(backward)
-        self.called = {name: known[name] for name in lost}  # what backward calls what is computed
+        # the names in backward for computed values
+        self.called = {name: known[name] for name in lost}
         returned = [ast.unparse(value) for _, _, value in _returned(forward)]
         self.at_hand = {
             name: own
@@ -272,7 +274,7 @@ class _Computed:
         self.add(f"ctx.{name}")
 
     def add(self, name: str) -> None:
-        """Add what computes a name of forward, after all that this needs."""
+        """Add the statement that computes a name of forward, after everything that it needs."""
         if name in self.done:
             return
         values = self.assigned.get(name, [])
@@ -326,12 +328,12 @@ def _with_graph(value: ast.expr) -> ast.expr:
 
 
 # --------------------------------------------------------------------------------------------------
-# What is saved, and how it is unpacked.
+# Saving tensors and unpacking them.
 # --------------------------------------------------------------------------------------------------
 
 
 def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes of ``x = ctx.saved_tensors``, and of too few or too many names."""
+    """Yield fixes for ``x = ctx.saved_tensors``, and for too few or too many names."""
     method, saving = definition["backward"], definition.saving
     if method is None or saving is None:
         return
@@ -369,7 +371,7 @@ def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that saves with ``save_for_backward`` what is an attribute of ctx."""
+    """Yield the fix that uses ``save_for_backward`` instead of an attribute of ctx."""
     saving = definition.saving
     if saving is not None:
         listed = finding.evidence.get("attributes") or ()
@@ -381,7 +383,7 @@ def save_on_ctx(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that saves with ``save_for_backward`` what is an attribute of the class."""
+    """Yield the fix that uses ``save_for_backward`` instead of an attribute of the class."""
     saving = definition.saving
     if saving is None:
         return
@@ -402,7 +404,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
     if saving is None or backward is None or not names:
         return
     fix: list[tuple[Method, Edit]] = []
-    added: list[str] = []  # what is saved, in forward's words
+    added: list[str] = []  # the saved expressions in forward
     stored: list[Place] = []
     for name in names:
         places = [
@@ -436,7 +438,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
         text = f"{ctx}.save_for_backward({', '.join(added)})"
         parent, field, index = last
         held = [pair for pair in fix if pair[1].place == last]
-        if held:  # the statement is dropped, and this comes in its place
+        if held:  # this replaces the statement
             fix.remove(held[0])
             fix.append((saving, _edit(last, (_statement(text),))))
         else:
@@ -447,7 +449,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
 
 
 def _undetached(node: ast.expr) -> ast.expr:
-    """Return what an expression such as ``y.detach()`` or ``y.clone()`` copies."""
+    """Return the expression that ``y.detach()`` or ``y.clone()`` copies."""
     match node:
         case ast.Call(ast.Attribute(value, "detach" | "clone"), []) | ast.Attribute(value, "data"):
             return _undetached(value)
@@ -455,7 +457,7 @@ def _undetached(node: ast.expr) -> ast.expr:
 
 
 def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix where one statement sets several attributes, as in ``ctx.x, ctx.n = x, n``."""
+    """Yield the fix for a statement that sets several attributes, as in ``ctx.x, ctx.n = x, n``."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or any(_calls_on_ctx(saving, "save_for_backward")):
         return
@@ -479,7 +481,7 @@ def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -
 
 
 def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[tuple[Method, Edit]]:
-    """Yield the edits of backward that read saved tensors in the place of attributes."""
+    """Yield the edits of backward that read saved tensors instead of attributes."""
     reads = [
         (place, node, node.targets[0].id)
         for place, node in _statements(method)
@@ -500,7 +502,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
         yield method, _edit(place, (_statement(f"{held} = {ast.unparse(node.value)}"),))
     else:
         unpacking = _statement(f"{targets} = {method.ctx}.saved_tensors")
-        if gone:  # the first of the statements that read becomes the one that unpacks
+        if gone:  # the first statement that reads them now unpacks them
             yield method, _edit(gone.pop(0), (unpacking,))
         else:
             yield method, _edit((method.tree, "body", 0), (unpacking, method.tree.body[0]))
@@ -514,7 +516,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
 
 
 def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that keep a number as an attribute of ctx, where it was saved as a tensor."""
+    """Yield fixes that store a number as an attribute of ctx instead of saving it as a tensor."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None:
         return
@@ -542,12 +544,12 @@ def keep_on_ctx(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 # --------------------------------------------------------------------------------------------------
-# What is changed in place, and what is returned.
+# In-place changes and returned values.
 # --------------------------------------------------------------------------------------------------
 
 
 def copy_first(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that compute a new tensor where one is changed in place."""
+    """Yield fixes that compute a new tensor instead of changing one in place."""
     names = ("forward",) if finding.rule == "mutates-input" else ("backward",)
     for method in (definition[name] for name in names):
         if method is None:
@@ -621,7 +623,7 @@ def _before_return(method: Method, text: str) -> Edit:
 
 
 def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that drop a wrong mark, and copy what is returned if need be."""
+    """Yield fixes that remove a wrong mark, and copy the returned tensor if necessary."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -642,7 +644,7 @@ def _cloned(node: ast.expr) -> ast.expr:
 
 
 def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that return a copy where forward returns an input or a view."""
+    """Yield fixes that return a copy if forward returns an input or a view."""
     forward = definition["forward"]
     if forward is None:
         return
@@ -657,7 +659,7 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that tell autograd of an output that has no gradient."""
+    """Yield fixes that tell autograd about an output without a gradient."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None or saving is not forward:
         return
@@ -668,7 +670,7 @@ def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterat
 
 
 def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that saves for ``jvp`` what is saved for backward."""
+    """Yield the fix that also saves for ``jvp`` what is saved for backward."""
     saving = definition.saving
     if saving is not None:
         for place, node, call in _calls_on_ctx(saving, "save_for_backward"):
@@ -678,7 +680,7 @@ def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]
 
 
 def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that ask whether another input needs a gradient."""
+    """Yield fixes that check whether another input needs a gradient."""
     method = definition["backward"]
     if method is None:
         return
@@ -693,7 +695,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
                 asked.append(((node_, "slice", None), str(index)))
             case ast.Name(name, ast.Load()) if name in flags:
                 asked.append((place, name))
-    times = Counter(text for _, text in asked)  # a line that was copied asks twice for the same
+    times = Counter(text for _, text in asked)  # a copied line checks the same input twice
     numbers = [str(k) for k in range(len(definition.parameters))]
     pairs = [
         (place, text, other)
@@ -756,7 +758,7 @@ def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that lets autograd send zeros in the place of ``None``."""
+    """Yield the fix that makes autograd send zeros instead of ``None``."""
     saving = definition.saving
     if saving is not None:
         for place, _, _ in _calls_on_ctx(saving, "set_materialize_grads"):
@@ -764,7 +766,7 @@ def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The gradients that are returned.
+# The returned gradients.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -784,7 +786,7 @@ FACTORIES = ("zeros", "ones", "empty", "full", "tensor", "eye", "arange", "linsp
 
 
 def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that give a gradient its input's dtype and device."""
+    """Yield fixes that give a gradient the dtype and device of its input."""
     method = definition["backward"]
     what = "device" if "device" in finding.rule else "dtype"
     if method is None:
@@ -812,7 +814,7 @@ def cast_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def sum_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that sum a gradient over the dimensions that forward broadcast."""
+    """Yield fixes that sum a gradient over the dims that forward broadcast."""
     for method, place, value in _gradients(definition, finding):
         named = str(finding.evidence.get("input", ""))
         names = sorted(_locals(method), key=lambda it: it != named)
@@ -829,7 +831,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
     position = _position(definition, finding)
     for method, place, value in _gradients(definition, finding):
         at = place
-        if isinstance(value, ast.Name):  # what is computed before, in a statement of its own
+        if isinstance(value, ast.Name):  # computed earlier, in a separate statement
             name = value.id
             stores = [
                 node
@@ -844,13 +846,13 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns ``None`` for an input that has no gradient."""
+    """Yield the fix that returns ``None`` for an input that cannot have a gradient."""
     for method, place, _ in _gradients(definition, finding):
         yield ((method, _edit(place, ast.Constant(None))),)
 
 
 def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that use an argument, such as ``dim``, where backward has a number."""
+    """Yield fixes that use an argument, such as ``dim``, where backward contains a number."""
     saving, method = definition.saving, definition["backward"]
     forward = definition["forward"]
     if saving is None or method is None or forward is None:
@@ -885,7 +887,7 @@ def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes of ``x[:]``, which a tensor without dimensions does not take."""
+    """Yield fixes for ``x[:]``, which fails for a tensor without dims."""
     for method in definition.methods.values():
         for place, node in nodes_of(method):
             if isinstance(node, ast.Slice) and ast.unparse(node) == ":" and place[1] == "slice":
@@ -898,7 +900,7 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes of a sum in backward, or in what it calls, that drops the dim it sums over."""
+    """Yield fixes for a sum in backward, or in its helpers, that drops the dim it sums over."""
     for method in definition.methods.values():
         if method.name in ("forward", "setup_context", "vmap"):
             continue
@@ -917,7 +919,7 @@ def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns 0 as the place of the samples, where ``vmap`` moved them there."""
+    """Yield the fix that returns 0 as the batch dim, where ``vmap`` moved the samples to dim 0."""
     method = definition["vmap"]
     if method is None:
         return
@@ -934,7 +936,7 @@ def _zeros_in(out_dims: ast.expr) -> ast.expr:
 
 
 def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix of ``ctx.needs_input_grad`` where ``ctx`` was counted as argument 0."""
+    """Yield the fix for ``ctx.needs_input_grad`` if ``ctx`` was counted as argument 0."""
     method = definition["backward"]
     if method is None:
         return
@@ -983,6 +985,6 @@ FIXES: Mapping[str, Sequence[Generator]] = {
 
 
 def fixes_for(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fixes of a finding, the likely ones first."""
+    """Yield the fixes for a finding, the most likely ones first."""
     kinds = FIXES.get(finding.rule, ())
     yield from chain.from_iterable(generate(definition, finding) for generate in kinds)

@@ -1,9 +1,9 @@
-"""Small changes of a method's source: the mistakes that people make, undone.
+"""Small changes to the source of a method, which undo common mistakes.
 
-An edit puts one node in the place of another in the syntax tree. ``KINDS`` is the table of all
-edits. An edit of a likely kind costs little: among several that make the gradient right, the one
-with the lowest cost is told. An edit uses only names of the method's own scope and operations of
-PyTorch, and it keeps, drops or swaps calls. It never makes up a call with an effect.
+An edit replaces one node of the syntax tree. ``KINDS`` is the table of all edits. A likely kind of
+edit has a low cost: if several edits make the gradient right, the search reports the one with the
+lowest cost. An edit uses only names from the method's own scope and PyTorch operations. It keeps,
+removes or exchanges calls, and it never invents a call with a side effect.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in
 
 @dataclass(frozen=True)
 class Edit:
-    """One node in the place of another; statements or decorators may be several, or none."""
+    """A node that replaces another. Statements and decorators may be several nodes, or none."""
 
     kind: str
     cost: float
@@ -36,7 +36,9 @@ class Edit:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the edit makes ``x - x`` or ``x / x``: a number in a complicated way."""
+        """Whether the edit produces ``x - x`` or ``x / x``, which is a complicated way to write a
+        number.
+        """
         if not any(isinstance(node, ast.BinOp) for node in (self.place[0], self.new)):
             return False
         with self.made():
@@ -50,7 +52,7 @@ class Edit:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Make the edit for the time of a block."""
+        """Apply the edit within a block."""
         parent, field, index = self.place
         held = getattr(parent, field)
         for node in self.new if isinstance(self.new, tuple) else (self.new,):
@@ -69,9 +71,9 @@ class Edit:
 
 
 def _locate(new: ast.AST) -> None:
-    """Give nodes that were made here a line, without which Python does not compile them.
+    """Give new nodes a line number, because Python does not compile them without one.
 
-    What lies below a node with a line has been parsed, or has got a line before.
+    Nodes below a node with a line number come from the parser, or already have one.
     """
     if hasattr(new, "lineno"):
         return
@@ -84,7 +86,7 @@ def _locate(new: ast.AST) -> None:
 
 @contextmanager
 def made_together(edits: Sequence[Edit]) -> Iterator[None]:
-    """Make several edits: in each list from the end, so that the places before stay."""
+    """Make several edits. In each list, start from the end, so that earlier places stay valid."""
     with ExitStack() as stack:
         for edit in sorted(edits, key=lambda it: -(it.place[2] or 0)):
             stack.enter_context(edit.made())
@@ -93,32 +95,33 @@ def made_together(edits: Sequence[Edit]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Scope:
-    """A method, and what its expressions may name."""
+    """A method, and the names that its expressions may use."""
 
     method: ast.FunctionDef
     names: Sequence[str]  # tensors and numbers: arguments, locals, attributes of ctx
     tensors: Sequence[str]  # those that may be tensors
-    numbers: Sequence[str] = ()  # that the other methods use
-    transpose: str = "mT"  # how its author writes it
-    text: str = ""  # the source of the method and of the others
+    numbers: Sequence[str] = ()  # numbers that the other methods use
+    transpose: str = "mT"  # the author's way to write it
+    text: str = ""  # the source of this method and of the other ones
 
     def mentions(self, words: str) -> bool:
-        """Whether the source contains what a regular expression matches.
+        """Whether the source matches a regular expression.
 
-        What no method of the class has anything to do with is seldom what one of them lacks.
+        If no method of a class mentions a concept, a missing use of it is unlikely to be the
+        mistake.
         """
         return re.search(words, self.text) is not None
 
     @property
     def dims(self) -> list[str]:
-        """What may be a dimension: an argument for it first."""
+        """Possible dims, starting with an argument for a dim."""
         named = [name for name in self.names if re.search(r"dim|axis", name)]
         used = [name for name in _used_as_dims(self.method) if name in self.names]
         return [*dict.fromkeys([*named, *used]), "-1", "0", "1"]
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
-        """Every node of the method's body with its place, statements in order."""
+        """Every node of the method's body with its place, with the statements in order."""
         for index, statement in enumerate(self.method.body):
             yield from _below((self.method, "body", index), statement)
 
@@ -154,7 +157,7 @@ def scope_of(
     known: Sequence[str] = (),
     others: Sequence[ast.FunctionDef] = (),
 ) -> Scope:
-    """Return a method's scope.
+    """Return the scope of a method.
 
     Args:
         method: The method.
@@ -224,7 +227,7 @@ Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of edit: what it is called, what it costs, and where it can be made."""
+    """A kind of edit: its name, its cost, and the places where it applies."""
 
     name: str
     cost: float
@@ -232,14 +235,14 @@ class Kind:
 
 
 def edits_of(scope: Scope, kinds: Sequence[Kind]) -> Iterator[Edit]:
-    """Yield every edit of a method, the likely kinds first."""
+    """Yield every edit of a method, the most likely kinds first."""
     for kind in kinds:
         for place, new in kind.generate(scope):
             yield Edit(kind.name, kind.cost, place, new)
 
 
 # --------------------------------------------------------------------------------------------------
-# Small parts.
+# Helpers.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -249,7 +252,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the expressions that stand for a tensor or number, and are read."""
+    """Yield the expressions that are read and represent a tensor or a number."""
     for place, node in scope.places:
         if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             parent, field, _ = place
@@ -261,7 +264,7 @@ def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield what is returned, assigned, or an operand there."""
+    """Yield returned and assigned values, and their operands."""
     for place, node in _loads(scope):
         parent, field, _ = place
         returned = isinstance(parent, ast.Return) or _is_tuple_of_values(parent, scope)
@@ -273,7 +276,7 @@ def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _inner(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield what a method is called on, or what a function is called with."""
+    """Yield the object of a method call, or the arguments of a function call."""
     for place, node in scope.places:
         parent, field, _ = place
         called_on = isinstance(parent, ast.Attribute) and not _is_module(parent.value)
@@ -317,7 +320,7 @@ def _tensors_of(node: ast.AST) -> bool:
 
 
 def _method(node: ast.expr, call: str) -> ast.expr:
-    """Return ``node.call``, as text such as ``sum(0)``."""
+    """Return ``node.call``, for a text such as ``sum(0)``."""
     _locate(node)
     made = parse(f"_.{call}")
     for part in ast.walk(made):
@@ -332,7 +335,7 @@ def _method(node: ast.expr, call: str) -> ast.expr:
 
 
 def other_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``y`` for ``x``: the output for the input, a saved tensor for another."""
+    """``y`` for ``x``: the output for the input, or one saved tensor for another."""
     for place, node in scope.places:
         text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if text not in scope.names or not isinstance(getattr(node, "ctx", None), ast.Load):
@@ -369,7 +372,7 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``b - a`` for ``a - b``, also of ``/`` and ``@``, and the two values of a ``where``."""
+    """``b - a`` for ``a - b``, also for ``/`` and ``@``, and for the two values of a ``where``."""
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
             yield place, ast.BinOp(node.right, node.op, node.left)
@@ -410,7 +413,7 @@ def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A number that the other methods use, such as their ``dim=-1``."""
+    """A number from the other methods, such as their ``dim=-1``."""
     for place, node in _numbers(scope):
         for text in scope.numbers:
             if text != ast.unparse(node):
@@ -450,7 +453,7 @@ def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A number for its neighbors, its double or half; a dimension for another."""
+    """A neighboring number, or the double or half; another dim for a dim."""
     for place, node in _numbers(scope):
         number = ast.literal_eval(node)
         near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
@@ -461,14 +464,16 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(repr(whole))
 
 
-# Numbers with which an operation is none: to drop it is the simpler edit.
+# Numbers for which an operation has no effect, so removing the operation is simpler.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
 }  # fmt: skip
 
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.numel()`` for ``x.shape[0]``, the length of another dim, or of the rest of them."""
+    """``x.numel()`` for ``x.shape[0]``, the length of another dim, or the product of the other
+    dims.
+    """
     lengths = [_lengths_named(statement) for _, statement in scope.places]
     for place, node in scope.places:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -534,7 +539,7 @@ def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _exchanged(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
-    """Return a statement with other names in the place of some."""
+    """Return a statement in which some names are replaced."""
     (made,) = ast.parse(ast.unparse(statement)).body
     for node in ast.walk(made):
         if isinstance(node, ast.Name):
@@ -552,7 +557,7 @@ def _names_as_indices(node: ast.AST) -> Iterator[str]:
 
 
 def _moved(part: ast.Slice, step: int) -> ast.expr:
-    """Return a slice one place further on, or back, which keeps its length."""
+    """Return a slice that is shifted by one place and keeps its length."""
     lower = _plus(part.lower, step) if part.lower else None
     upper = _plus(part.upper, step) if part.upper else None
     if step < 0 and upper is None:
@@ -597,7 +602,7 @@ def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Something too much.
+# Something superfluous.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -626,13 +631,13 @@ def _is_module(node: ast.expr) -> bool:
 
 
 def _called(node: ast.AST) -> str:
-    """Return the name of what a call calls, ``""`` if it is no call."""
+    """Return the name of the called function, or ``""`` if the node is not a call."""
     func = node.func if isinstance(node, ast.Call) else None
     return func.attr if isinstance(func, ast.Attribute) else ast.unparse(func) if func else ""
 
 
 # --------------------------------------------------------------------------------------------------
-# Another function of the same kind, another order.
+# Another function of the same kind, or another order.
 # --------------------------------------------------------------------------------------------------
 
 LIKE = (
@@ -692,13 +697,14 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``a * (b - c / 2)`` for ``a * (b - c) / 2``: a bracket in another place."""
+    """``a * (b - c / 2)`` for ``a * (b - c) / 2``: a moved bracket."""
     for place, node in scope.places:
         match node:
             case ast.BinOp(ast.BinOp(a, one, b), other, c):
                 yield place, ast.BinOp(a, one, ast.BinOp(b, other, c))
                 match b:
-                    case ast.BinOp(b1, inner, b2):  # the last of three moves into the bracket
+                    # the last of three operands moves into the bracket
+                    case ast.BinOp(b1, inner, b2):
                         yield (
                             place,
                             ast.BinOp(a, one, ast.BinOp(b1, inner, ast.BinOp(b2, other, c))),
@@ -753,7 +759,7 @@ GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
 
 
 def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``create_graph=True`` where a gradient is to be differentiated again."""
+    """``create_graph=True`` for a gradient that is differentiated again."""
     for place, node in scope.places:
         if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
             given = {it.arg: it for it in node.keywords}
@@ -772,7 +778,7 @@ SPREADS = ("var", "std", "var_mean", "std_mean")
 
 
 def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The variance without Bessel's correction, ``sum`` for ``mean`` as a reduction."""
+    """The variance without Bessel's correction, or ``sum`` for ``mean`` as a reduction."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, args, keywords) if _called(node) in SPREADS:
@@ -810,7 +816,7 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The inverse of a selection: ``scatter`` for ``gather``, and sums where an index repeats."""
+    """The inverse of a selection: ``scatter`` for ``gather``, with sums if an index repeats."""
     for place, node in scope.places:
         args = node.args if isinstance(node, ast.Call) else []
         func = node.func if isinstance(node, ast.Call) else None
@@ -847,7 +853,7 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         if not (_is_returned_tuple(node, scope) or isinstance(node.ctx, ast.Store)):
             continue
         if isinstance(node.ctx, ast.Store) and _are_saved_so(node, scope):
-            continue  # another order would only misname them
+            continue  # another order would only give them wrong names
         count = len(node.elts)
         orders = [list(range(count)) for _ in combinations(range(count), 2)]
         for order, (i, j) in zip(orders, combinations(range(count), 2), strict=True):
@@ -863,20 +869,20 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def opposite_signs(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A minus that was forgotten."""
+    """A missing minus sign."""
     for place, node in _values(scope):
         if _tensors_of(node):
             yield place, ast.UnaryOp(ast.USub(), node)
 
 
 def opposite_signs_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A minus that was forgotten in what a function is called with."""
+    """A missing minus sign in an argument of a call."""
     for place, node in _inner(scope):
         yield place, ast.UnaryOp(ast.USub(), node)
 
 
 def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A factor or divisor that was forgotten in what a function is called with."""
+    """A missing factor or divisor in an argument of a call."""
     for place, node in _inner(scope):
         for name in scope.names:
             if name != ast.unparse(node):
@@ -885,7 +891,7 @@ def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A factor that has one dimension less."""
+    """A factor that has one dim less."""
     for place, node in _values(scope):
         if _tensors_of(node):
             for name in scope.tensors:
@@ -926,7 +932,7 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A factor or divisor from the scope that was forgotten, or one minus it."""
+    """A missing factor or divisor from the scope, or one minus it."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -945,7 +951,7 @@ def multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
 
 
 def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``1 - y`` or ``y ** 2`` as a factor or divisor that was forgotten; a number of elements."""
+    """A missing factor or divisor of the form ``1 - y`` or ``y ** 2``, or a number of elements."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -962,7 +968,7 @@ def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
 
 
-# What the source of a class mentions that has to do with some kinds of edits.
+# Words in the source of a class that make some kinds of edits plausible.
 REDUCE = r"sum|mean|norm|var|std|softmax|logsumexp|numel|shape|len\("
 MULTIPLY_MATRICES = r"@|matmul|mm\(|\.T\b|mT|\bt\(\)|einsum|transpose|tri|solve|inv|chol|eye|outer"
 ARE_COMPLEX = r"conj|complex|fft|real|imag|sgn|angle|polar|mH"
@@ -972,7 +978,7 @@ CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
 
 def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A constant of a formula that was forgotten, such as that of a normal density."""
+    """A missing constant of a formula, such as that of a normal density."""
     if not any(_is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
         return
     for place, node in _values(scope):
@@ -983,7 +989,7 @@ def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_directions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A loop that runs from the end where it runs from the start, or the other way around."""
+    """A loop in the opposite direction."""
     for _, node in scope.places:
         if isinstance(node, ast.For):
             match node.iter:
@@ -1011,7 +1017,7 @@ def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A gradient where ``None`` is returned, or ``None`` where a gradient is."""
+    """A gradient instead of ``None``, or ``None`` instead of a gradient."""
     grads = [arg.arg for arg in scope.method.args.args[1:]]
     for place, node in scope.places:
         if not _is_returned_tuple(place[0], scope) or not isinstance(node, ast.expr):
@@ -1054,7 +1060,7 @@ def _may_be_a_tuple(node: ast.expr) -> bool:
 
 
 def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``z.conj()`` for ``z``, in a formula of complex numbers."""
+    """``z.conj()`` for ``z``, in a formula with complex numbers."""
     if scope.mentions(ARE_COMPLEX):
         for place, node in _names(scope):
             if _tensors_of(node):
@@ -1062,7 +1068,7 @@ def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_conjugates(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A conjugate that was forgotten."""
+    """A missing conjugate."""
     seen = set()
     for place, node in [*_names(scope), *_values(scope)]:
         if _tensors_of(node) and id(node) not in seen:
@@ -1074,7 +1080,7 @@ SOLVE = ("solve", "solve_triangular", "cholesky_solve", "lu_solve", "lstsq", "in
 
 
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A transpose that was forgotten."""
+    """A missing transpose."""
     seen = set()
     for place, node in [*_values(scope), *_names(scope)]:
         if _tensors_of(node) and id(node) not in seen:
@@ -1091,7 +1097,7 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield where the names of the scope are read."""
+    """Yield the places where names of the scope are read."""
     return ((place, node) for place, node in _loads(scope) if ast.unparse(node) in scope.names)
 
 
@@ -1112,7 +1118,7 @@ SCANS = ("cumsum", "cumprod", "logcumsumexp")
 
 
 def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A sum from the end where it runs from the start."""
+    """A cumulative sum from the end instead of from the start."""
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(value, call), args, keywords) if call in SCANS:
@@ -1140,7 +1146,7 @@ SUMS = (
 
 
 def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A sum over a dimension that ``forward`` broadcast, or a flip."""
+    """A sum over a dim that ``forward`` broadcast, or a flip."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1154,7 +1160,7 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A dimension that must be added or merged so that two shapes fit."""
+    """A dim that must be added or merged so that two shapes fit."""
     for place, node in [*_values(scope), *_inner(scope)]:
         if not _tensors_of(node):
             continue
@@ -1181,7 +1187,7 @@ def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The sum along another dim as well, added or subtracted: what each element does to others."""
+    """The sum along another dim, added or subtracted: the effect of each element on others."""
     for place, node in _values(scope):
         match node:
             case ast.Call(ast.Attribute(value, "sum" | "mean" as call), args, keywords):
@@ -1193,7 +1199,7 @@ def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``(a + a.mT)`` for ``a``: a matrix that the formula contains twice."""
+    """``(a + a.mT)`` for ``a``: a matrix that occurs twice in the formula."""
     for place, node in [*_values(scope), *_inner(scope)]:
         matrices = scope.mentions(MULTIPLY_MATRICES)
         if matrices and isinstance(node, ast.Name) and node.id in scope.tensors:
@@ -1203,7 +1209,7 @@ def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The mean, or the part along a tensor of the scope, that was not subtracted."""
+    """A missing subtraction: of the mean, or of the projection onto a tensor of the scope."""
     if not scope.mentions(REDUCE):
         return
     for place, node in _values(scope):
@@ -1302,7 +1308,7 @@ COMPUTING = (
     Kind("another order of calls", 1.2, other_call_orders),
 )
 
-# What is wrong where an edit of a kind helps, for readers who want to find the change themselves.
+# What is wrong where an edit of a kind helps, for learners who look for the change themselves.
 SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values stand in the wrong order",
@@ -1438,15 +1444,16 @@ LIKELY_FOR = {
 
 
 def sooner(rule: str, what: Edit | Kind) -> float:
-    """Return the cost of an edit, or of a kind, for a rule."""
+    """Return the cost of an edit or of a kind of edit, for a rule."""
     name = what.kind if isinstance(what, Edit) else what.name
     return what.cost - (name in LIKELY_FOR.get(rule, ()))
 
 
 def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:
-    """Return what tells whether an edit can change the returned values at some positions.
+    """Return a function that tells whether an edit can change the returned values at some
+    positions.
 
-    Assignments that lead only to the other values are passed over.
+    Assignments that affect only the other values are skipped.
     """
     returns = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
     tuples = [it for it in returns if isinstance(it, ast.Tuple)]
@@ -1472,7 +1479,7 @@ def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit]
         id(part)
         for node in idle
         for part in ast.walk(node)
-        if hasattr(part, "lineno")  # operators are shared by all expressions
+        if hasattr(part, "lineno")  # all expressions share the operator nodes
     }
     return lambda edit: id(edit.old) not in passed_over and id(edit.place[0]) not in passed_over
 

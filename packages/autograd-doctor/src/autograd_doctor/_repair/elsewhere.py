@@ -1,8 +1,8 @@
 """Search for a repair of a Function that another process runs, such as a sandbox.
 
-This process reads the source and makes the edits. The other one runs them and returns gradients and
-outputs, which this one compares. What it returns needs no trust: a wrong answer of it can only hide
-a repair, or name one for a Function that is not what its source says.
+This process reads the source and makes the edits. The other process runs them and returns gradients
+and outputs, which this process compares. The results need no trust. A false result can only hide a
+repair, or lead to a repair for a Function that differs from its source.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ Sources = Mapping[str, str]
 """Methods by name, each as the source of its ``def``."""
 
 Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
-"""For each edit, returns what backward returned for each cotangent of a question. If the question
-has none, it returns what forward did. ``None`` stands for what raised."""
+"""For each edit, the results of backward for each cotangent of a question. If the question has no
+cotangents, the results of forward. ``None`` represents an error.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Elsewhere:
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The methods of the last cell that defines the class."""
+        """The methods in the last cell that defines the class."""
         for number, cell in reversed([*enumerate(self.cells, 1)]):
             if found := methods_in(cell, self.name, f"<cell {number}>"):
                 return found
@@ -82,13 +83,13 @@ class Elsewhere:
         return self._questions[0].wanted if self._questions else ()
 
     def now(self) -> float:
-        """Return the seconds on a clock: the other process computes while this one waits."""
+        """Return clock seconds, because the other process computes while this one waits."""
         return time.monotonic()
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield for each fix which of the wanted gradients are right."""
+        """For each fix, yield which of the wanted gradients are right."""
         for part in _batches(fixes if self._questions else ()):
             sources = [_sources(fix) for fix in part]
             first, *others = self._questions
@@ -108,7 +109,7 @@ class Elsewhere:
         return [() if it is None else question.right(it, wrong) for it in answers]
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """Yield for each fix whether forward then returns what it should."""
+        """For each fix, yield whether forward then returns the right values."""
         if self.computes is None:
             return
         inputs, is_right = self.computes
@@ -125,13 +126,13 @@ class Elsewhere:
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
         return self.verified(_sources(fix))
 
 
 def _batches(fixes: Iterable[Fix]) -> Iterator[Sequence[Fix]]:
     rest = iter(fixes)
-    size = 1  # the first is the Function as it is
+    size = 1  # the first is the unchanged Function
     while part := [*islice(rest, size)]:
         yield part
         size = AT_ONCE
@@ -150,7 +151,7 @@ def _sources(fix: Fix) -> Sources:
 def answers_to(
     subject: Subject, edits: Sequence[Sources], question: Question, seed: int
 ) -> list[list[Returned] | None]:
-    """Return for each edit what :data:`Ask` says."""
+    """Return the result of :data:`Ask` for each edit."""
     graph: Graph | None = None
     answers: list[list[Returned] | None] = []
     for sources in edits:
@@ -168,7 +169,7 @@ def answers_to(
             graph = Graph(run, question.sent, again) if has_graph else None
         answers.append(None if graph is None else [*graph.answers(function.backward)])
         if any(name != "backward" for name in sources):
-            graph = None  # it is that of another forward
+            graph = None  # it belongs to another forward
     return answers
 
 

@@ -1,4 +1,4 @@
-"""Run a Function with edited methods, and tell which of its gradients are right then."""
+"""Run a Function with edited methods, and find out which of its gradients are then right."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Slots = Sequence[int]
 
 
 class Runner(Protocol):
-    """Runs edited methods of one Function, in this process or in another one."""
+    """Runs edited methods of a Function, in this process or in another one."""
 
     @property
     def methods(self) -> Mapping[str, Method]:
@@ -62,20 +62,20 @@ class Runner(Protocol):
         """Whether the values of single expressions are known, which formulas are found by."""
 
     def now(self) -> float:
-        """Return the seconds that the search has taken, from some moment on."""
+        """Return the seconds that the search has taken so far, from an arbitrary start."""
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield for each fix which of the wanted gradients are right; none if it raises.
+        """For each fix, yield which of the wanted gradients are right, or none if it raises.
 
-        The empty fix stands for the Function as it is. ``wrong`` are the gradients that are wrong
-        without a fix, by their number among the wanted ones. A fix that makes none of them right is
-        given up as soon as that is seen, and helps with none.
+        The empty fix represents the unchanged Function. ``wrong`` contains the numbers of the
+        gradients that are wrong without a fix, among the wanted ones. A fix that makes none of them
+        right is abandoned as soon as this is clear, and counts as useless for all gradients.
         """
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """Yield for each fix whether forward then returns what the reference does."""
+        """For each fix, yield whether forward then returns the same values as the reference."""
 
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
@@ -89,30 +89,31 @@ class Runner(Protocol):
         """
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
 
 
 # --------------------------------------------------------------------------------------------------
-# What is asked of a backward, and what is right.
+# The questions to a backward, and the right answers.
 # --------------------------------------------------------------------------------------------------
 
 Returned = tuple[Any, ...] | None
-"""What backward returned for one cotangent; ``None`` if it raised."""
+"""The results of backward for one cotangent, or ``None`` if it raised."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """The inputs of one forward pass, and what its backward should return for some cotangents."""
+    """The inputs of one forward pass, and the expected gradients for some cotangents."""
 
     inputs: tuple[Any, ...]
     wanted: Sequence[int]
     sent: Sequence[tuple[Tensor | None, ...]]  # one cotangent for each output that can have one
-    expected: Sequence[tuple[Expected, ...]]  # of each wanted input, for each cotangent
+    expected: Sequence[tuple[Expected, ...]]  # for each wanted input and each cotangent
 
     def right(self, answers: Iterable[Returned], wrong: Sequence[int] = ()) -> tuple[bool, ...]:
-        """Return which of the wanted inputs get the right gradient; none if backward raises.
+        """Return which of the wanted inputs get the right gradient, or none if backward raises.
 
-        If none of those that were ``wrong`` does, the others are not compared, and none is right.
+        If no gradient that was ``wrong`` is right now, the others are not compared, and none counts
+        as right.
         """
         right = [True] * len(self.wanted)
         tensors = [isinstance(value, Tensor) for value in self.inputs]
@@ -135,7 +136,7 @@ class Question:
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
-    """Whether one of the gradients that were wrong is right now; any one if none is known."""
+    """Whether a wrong gradient is right now, or any gradient if none is known."""
     return any(right[slot] for slot in wrong) if right and wrong else any(right)
 
 
@@ -151,7 +152,7 @@ def _is_right(grad: Any, expected: Expected) -> bool:
 
 
 def question_of(evidence: Evidence) -> Question | None:
-    """Return what evidence says of the gradients, ``None`` if nothing is known."""
+    """Return the expected gradients from the evidence, or ``None`` if none is known."""
     compared = [name for name in evidence.values.expected if name in evidence.values.vjps]
     if not compared:
         return None
@@ -164,7 +165,7 @@ def question_of(evidence: Evidence) -> Question | None:
 
 
 def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
-    """Whether a forward pass returned what the reference did."""
+    """Whether a forward pass returned the same values as the reference."""
     expected = evidence.values.reference_outputs or ()
     outputs = [out for out in returned if isinstance(out, Tensor)]
     if len(outputs) != len(expected):
@@ -178,14 +179,14 @@ def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Run it in this process.
+# Run the edits in this process.
 # --------------------------------------------------------------------------------------------------
 
 
 class Graph:
-    """The graph of one forward pass, to whose node cotangents are handed again and again.
+    """The graph of one forward pass, whose node receives cotangents again and again.
 
-    An edited backward may write into what forward saved. Then another forward pass is made.
+    If an edited backward writes to saved tensors, a new forward pass is made.
     """
 
     def __init__(
@@ -204,16 +205,16 @@ class Graph:
 
     def _take(self, run: Run) -> None:
         self.node = own_node(run)
-        self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as they do
+        self._outputs = run.returned  # in PyTorch 2.11, a node lives only as long as its outputs
         self._versions = self._written()
 
     def _written(self) -> list[int]:
-        """Return how often the tensors that the node holds have been written to."""
+        """Return how often the tensors of the node have been modified."""
         held = (*getattr(self.node, "saved_tensors", ()), *vars(self.node).values())
         return [value._version for value in held if isinstance(value, Tensor)]
 
     def answers(self, backward: Callable[..., Any]) -> Iterator[Returned]:
-        """Yield what a backward returns for each of the cotangents."""
+        """Yield the results of a backward for each of the cotangents."""
         return (self._answer(backward, sent) for sent in self._sent)
 
     def _answer(self, backward: Callable[..., Any], sent: Sequence[Tensor | None]) -> Returned:
@@ -240,7 +241,7 @@ class Graph:
     def _is_stale(self) -> bool:
         try:
             return self._written() != self._versions
-        except USERS:  # PyTorch hands over no saved tensor that was written to
+        except USERS:  # PyTorch does not return a saved tensor that was modified
             return True
 
 
@@ -258,7 +259,7 @@ def graph_of(
     sent: Sequence[Sequence[Tensor | None]],
     seed: int,
 ) -> Graph | None:
-    """Return the graph of one forward pass, ``None`` if there is none."""
+    """Return the graph of one forward pass, or ``None`` if there is none."""
     again = partial(_run, subject, inputs, wanted, seed)
     run = attempt(again)
     if isinstance(run, Failure) or not any(out.grad_fn is not None for out in run.tensors):
@@ -271,7 +272,7 @@ def _run(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: i
 
 
 def edited(subject: Subject, function: type[Function]) -> Subject:
-    """Return a subject with an edited Function in the place of its own."""
+    """Return a subject with an edited Function instead of its own."""
     return replace(subject, function=function, call=function.apply)
 
 
@@ -304,7 +305,7 @@ class InProcess:
         return self.subject.function
 
     def now(self) -> float:
-        """Return the seconds that this thread has computed."""
+        """Return the computing time of this thread in seconds."""
         return time.thread_time()
 
     @property
@@ -327,7 +328,7 @@ class InProcess:
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield for each fix which of the wanted gradients are right."""
+        """For each fix, yield which of the wanted gradients are right."""
         for fix in fixes if self._asked else ():
             if not fix:
                 yield fix, self._right_with(self._function.backward, wrong)
@@ -340,7 +341,8 @@ class InProcess:
 
     def _right_with(self, backward: Callable[..., Any], wrong: Sequence[int]) -> tuple[bool, ...]:
         question, graph = self._asked[0]
-        right = question.right(islice(graph.answers(backward), 1), wrong)  # which settles most
+        # which is enough for most edits
+        right = question.right(islice(graph.answers(backward), 1), wrong)
         for question, graph in self._asked if helps(right, wrong) else ():
             also = question.right(graph.answers(backward), wrong)
             right = tuple(a and b for a, b in zip(right, also, strict=False))
@@ -363,7 +365,7 @@ class InProcess:
         return right
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """Yield for each fix whether forward then returns what the reference does."""
+        """For each fix, yield whether forward then returns the same values as the reference."""
         known = [each for each in self.seen if each.values.reference_outputs is not None]
         for fix in fixes:
             function = with_fix(self._function, fix, self.methods) if known else None
@@ -416,7 +418,7 @@ class InProcess:
                     yield slots, edit
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
         function = with_fix(self._function, fix, self.methods)
         return self.verified(function) if function else None
 
@@ -427,7 +429,7 @@ class ByOutcome:
 
     Attributes:
         code: A Function class or a function.
-        is_right: Whether what stands in its place returns what it should.
+        is_right: Whether the edited code returns the right result.
         passes: Tells on what that is right, by trying it on more.
     """
 
@@ -439,7 +441,7 @@ class ByOutcome:
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The methods; a function stands under the name of the method that computes."""
+        """The methods. A plain function counts as a method that computes."""
         if isinstance(self.code, type):
             found = {name: method_of(self.code, name) for name in METHODS}
         else:
@@ -447,17 +449,17 @@ class ByOutcome:
         return _with_helpers(found)
 
     def now(self) -> float:
-        """Return the seconds that this thread has computed."""
+        """Return the computing time of this thread in seconds."""
         return time.thread_time()
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """Yield nothing: no gradient is known."""
+        """Yield nothing, because no gradient is known."""
         return iter(())
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """Yield for each fix whether the code then returns what it should."""
+        """For each fix, yield whether the code then returns the right result."""
         for fix in fixes:
             if made := self._made(fix):
                 yield fix, self.is_right(made)
@@ -469,12 +471,12 @@ class ByOutcome:
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on what a fix is right; nothing if it is wrong."""
+        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
         made = self._made(fix)
         return self.passes(made) if made else None
 
     def _made(self, fix: Fix) -> Any:
-        """Return the edited code, ``None`` if Python does not accept it."""
+        """Return the edited code, or ``None`` if Python does not accept it."""
         if isinstance(self.code, type):
             return with_fix(self.code, fix, self.methods)
         made = compiled(fix, self.methods)
@@ -482,15 +484,15 @@ class ByOutcome:
 
 
 def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
-    """Return the methods that are known, and the functions of the module that they call."""
+    """Return the known methods, and the functions of the module that they call."""
     known = {name: method for name, method in found.items() if method is not None}
     return {**known, **{it.name: it for it in helpers_of(known)}}
 
 
 def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
-    """Return the edited methods, ``None`` if Python does not accept them.
+    """Return the edited methods, or ``None`` if Python does not accept them.
 
-    If a function that a method calls is edited, the method is made anew, too.
+    If a function that a method calls is edited, the method is also created again.
     """
     with made_together([edit for _, edit in fix]):
         made = {method: method.compiled() for method, _ in fix}
@@ -508,7 +510,7 @@ def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, Functio
 def with_fix(
     function: type[Function], fix: Fix, methods: Mapping[str, Method]
 ) -> type[Function] | None:
-    """Return a subclass with the edited methods, ``None`` if Python does not accept them."""
+    """Return a subclass with the edited methods, or ``None`` if Python does not accept them."""
     made = compiled(fix, methods)
     if made is None:
         return None

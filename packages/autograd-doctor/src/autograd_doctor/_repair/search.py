@@ -1,10 +1,10 @@
-"""Search for the edit of the author's own code that makes every gradient right.
+"""Search for an edit of the author's own code that makes every gradient right.
 
-One try is one call of the edited ``backward`` on the graph node of a forward pass that was made
-before. The true gradients are known from the evidence. An edit that is right on the example and on
-other inputs is then verified, on inputs that the search has not seen.
+A try is one call of the edited ``backward`` on the graph node of an existing forward pass. The
+expected gradients are known from the evidence. If an edit is right on the example and on other
+inputs, it is verified on inputs that the search has not used.
 
-The search reads only the source. A :class:`~.runner.Runner` runs the edits, in this process or in a
+The search only reads the source. A :class:`~.runner.Runner` runs the edits, in this process or in a
 sandbox.
 """
 
@@ -36,7 +36,7 @@ from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.5  # until nothing more is tried; what was found by then is still verified
+SECONDS = 0.5  # time limit for new tries; results until then are still verified
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 12  # edits that make the same gradients right, for pairs
@@ -60,11 +60,11 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, int, int, int]:
-        """What sorts candidates: the likely ones first, then those that write the least.
+        """The sort key of candidates: likely ones first, then those that write the least.
 
-        Of these, the whole right side of a statement comes before a part of it, although it may
-        need brackets, and then what needs none. The last dim is -1 for most authors, so its sign
-        does not count.
+        Among these, the whole right side of a statement comes before a part of it, although it may
+        need brackets. After that, candidates without brackets come first. The last dim is -1 for
+        most authors, so its sign does not count.
         """
         texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
         before, after = ("".join(it).replace("-1", "1") for it in zip(*texts, strict=True))
@@ -80,7 +80,7 @@ class Candidate:
 
     @property
     def summary(self) -> str:
-        """What the edits replace by what, in words that fit the same mistake of others."""
+        """What the edits replace and with what, in words that also fit other people's code."""
         return "; ".join(_described(method, edit) for method, edit in self.fix)
 
 
@@ -126,7 +126,7 @@ def search(
     seconds: float | None = None,
     known: Collection[Signature] = (),
 ) -> Repair | None:
-    """Return the likeliest repair that removes a finding, ``None`` if none is found in time.
+    """Return the most likely repair that removes a finding, or ``None`` if none is found in time.
 
     Args:
         runner: Runs the edits.
@@ -145,8 +145,8 @@ def search(
         return None
     as_it_is = next((right for _, right in runner.gradients([()])), None)
     if as_it_is is None or (as_it_is and all(as_it_is)):
-        return None  # nothing is known of the gradients, or no edit of them can help
-    wrong = [k for k, right in enumerate(as_it_is) if not right]  # among those that are wanted
+        return None  # no gradient is known, or no edit of the gradients can help
+    wrong = [k for k, right in enumerate(as_it_is) if not right]  # among the wanted ones
     values = _right_values(runner, finding, wrong, deadline, known)
     return _first_verified(runner, islice(values, MOST_VERIFIED))
 
@@ -154,7 +154,7 @@ def search(
 def _first_verified(
     runner: Runner, candidates: Iterable[Candidate], deadline: float = math.inf
 ) -> Repair | None:
-    """Return the first repair that holds, or else the first that removes one of several errors."""
+    """Return the first repair that works, or else the first that removes one of several errors."""
     partial = None
     try:
         for candidate in candidates:
@@ -185,14 +185,15 @@ def _right_values(
     deadline: float,
     known: Collection[Signature],
 ) -> Iterator[Candidate]:
-    """Yield the edits, or pairs of them, that make every gradient right, the likely ones first.
+    """Yield the edits, or pairs of edits, that make every gradient right, the most likely ones
+    first.
 
     If there are none in time, yield edits that make some of the wrong gradients right.
     """
     rule, backward = finding.rule, runner.methods.get("backward")
     places = [runner.wanted[k] for k in wrong]
     concerns = concerning(backward.tree, places) if backward else lambda edit: True
-    found: list[Candidate] = []  # of one cost
+    found: list[Candidate] = []  # with the same cost
     some: list[Partial] = []
     of_backward: list[Edit] = []
 
@@ -241,7 +242,7 @@ def _right_values(
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
     if backward is not None:
-        # Each of two makes some gradients right, so these are few: they are tried in any case.
+        # Only few edits make some gradients right, so pairs of them are always tried.
         together = _found_together(runner, backward, _complementary(some), wrong)
         yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
@@ -277,7 +278,7 @@ def _formulas(
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
-"""One edit that makes only some of the gradients right, and which."""
+"""An edit that makes only some of the gradients right, and which ones."""
 
 
 def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> Iterator[Fix]:
@@ -290,11 +291,11 @@ def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> I
 
 
 Signature = tuple[str, str, str, str]
-"""A method, a kind of edit, and what is replaced by what: the same in the code of others."""
+"""A method, a kind of edit, and the replacement: the same in other people's code."""
 
 
 def signature(method: Method, edit: Edit) -> Signature:
-    """Return what tells that the same edit is made in other code."""
+    """Return a key that identifies the same edit in other code."""
     texts = [ast.unparse(it) if isinstance(it, ast.AST) else "" for it in (edit.old, edit.new)]
     return method.name, edit.kind, texts[0], texts[1]
 
@@ -302,9 +303,9 @@ def signature(method: Method, edit: Edit) -> Signature:
 def _attempts(
     methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
 ) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, the likely ones first; none is made before it is taken.
+    """Yield every edit of the methods, the most likely ones first, and create each one on demand.
 
-    ``only`` names the kinds of edits, if not all are wanted.
+    ``only`` contains the kinds of edits, if not all are wanted.
     """
     known = [it for it in methods.values() if it.owners in ((), ("backward",))]
     scopes = {method: _scope_of(method, known) for method in known}
@@ -316,7 +317,7 @@ def _attempts(
 
 
 def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
-    """Yield the edits of forward, and of what it calls, that compute what the reference does."""
+    """Yield the edits of forward and its helpers that compute the same values as the reference."""
     computing = [it for it in runner.methods.values() if "forward" in (it.name, *it.owners)]
     trees = [it.tree for it in runner.methods.values()]
     scopes = {it: scope_of(it.tree, it.ctx, it.free, trees) for it in computing}
@@ -327,7 +328,7 @@ def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
         for edit in edits_of(scopes[method], [kind])
         if not edit.is_idle
     )
-    found: list[Candidate] = []  # of one cost
+    found: list[Candidate] = []  # with the same cost
     cost = -math.inf
     for fix, right in runner.outputs(fixes):
         if fix[0][1].cost > cost or runner.now() > deadline:
@@ -341,7 +342,9 @@ def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
 
 
 def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
-    """Return what a method's expressions may name: what forward leaves on ctx, too."""
+    """Return the names that a method's expressions may use, including those that forward puts on
+    ctx.
+    """
     others = [it for it in methods if it is not method and method.name == "backward"]
     on_ctx = kept_on_ctx(others) if method.ctx else ()
     known = [*method.free, *(f"{method.ctx}.{name}" for name in on_ctx)]
@@ -382,7 +385,7 @@ def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
 
 
 def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield an edit that makes some gradients right with each that may do so with the others."""
+    """Combine an edit that makes some gradients right with edits that may make the others right."""
     for ((method, one),), right in some[:FIRST_OF_TWO]:
         places = [place for place, it in zip(runner.wanted, right, strict=True) if not it]
         concerns = concerning(method.tree, places)
@@ -395,7 +398,7 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield the same edit in all places, and in two of them: people repeat a mistake."""
+    """Yield the same edit in all places, and in two places, because people repeat a mistake."""
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
         if edit.kind == "an accumulation":
@@ -412,7 +415,7 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
 
 
 def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield pairs of likely edits, neither of which replaces what the other changes."""
+    """Yield pairs of likely edits, neither of which replaces what the other one changes."""
     likely = [edit for edit in edits if edit.cost <= LIKELY]
     inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
     places = [id(edit.place[0]) for edit in likely]
@@ -429,7 +432,7 @@ def _found_together(
     wrong: Sequence[int],
     deadline: float = math.inf,
 ) -> Iterator[Candidate]:
-    """Yield the first pairs that are right together, as long as there is time."""
+    """Yield the first pairs that are right together, until the time is up."""
     cost = math.inf
     fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
     for fix, right in runner.gradients(fixes, wrong):

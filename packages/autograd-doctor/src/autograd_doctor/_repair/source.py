@@ -1,4 +1,4 @@
-"""A method as its author wrote it, and the same method with an edit."""
+"""A method as its author wrote it, and the same method after an edit."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from autograd_doctor.repair import Change, patched
 class Method:
     """A method of a Function with its source.
 
-    ``first`` is the number of its first line in ``file``, ``indent`` what stands before that line.
-    ``free`` are the names that its closure holds. Where only its source is known, ``function`` is
+    ``first`` is the number of its first line in ``file``, and ``indent`` is the text before that
+    line. ``free`` contains the names in its closure. If only the source is known, ``function`` is
     ``None``. ``owners`` are the methods that call it, if it is a function of the module.
     """
 
@@ -36,13 +36,13 @@ class Method:
     first: int
     indent: int
     tree: ast.FunctionDef
-    ctx: str  # what it calls its ctx, "" if it takes none
+    ctx: str  # its name for ctx, or "" if it takes none
     function: FunctionType | None = None
     free: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
-        """Return the method that the tree says now, ``None`` if Python does not accept it."""
+        """Return the method for the current tree, or ``None`` if Python does not accept it."""
         free = self.free
         at: Any = {"lineno": 1, "col_offset": 0}
         tree = self.tree
@@ -73,11 +73,11 @@ class Method:
 
 
 Fix = tuple[tuple[Method, Edit], ...]
-"""Edits that are made together, each with the method that it is in."""
+"""Edits that are made together, each with its method."""
 
 
 def method_of(function: type[Function], name: str) -> Method | None:
-    """Return a method of a Function, ``None`` if its source is not known or is no plain ``def``."""
+    """Return a method of a Function, or ``None`` without the source of a plain ``def``."""
     held = inspect.getattr_static(function, name, None)
     plain = inspect.unwrap(getattr(held, "__func__", held)) if held is not None else None
     if not isinstance(plain, FunctionType) or (plain.__module__ or "").startswith("torch."):
@@ -87,7 +87,7 @@ def method_of(function: type[Function], name: str) -> Method | None:
 
 
 def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | None:
-    """Return a function with its source, ``None`` if that is not known or is no plain ``def``."""
+    """Return a function with its source, or ``None`` if that is unknown or not a plain ``def``."""
     known = own_source(function) if isinstance(function, FunctionType) else None
     if known is None:
         return None
@@ -130,7 +130,7 @@ def _called_in(tree: ast.AST) -> Iterator[str]:
 
 
 def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> FunctionType:
-    """Return a function that finds others in the place of those that it calls."""
+    """Return a function that uses replacements for some of the functions that it calls."""
     made = FunctionType(
         function.__code__,
         {**function.__globals__, **helpers},
@@ -143,7 +143,7 @@ def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> Function
 
 
 def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
-    """Return the methods of a class as the source of its module defines them; nothing is run.
+    """Return the methods of a class from the source of its module, without running the source.
 
     Args:
         source: The text of a module, or of a notebook's cell.
@@ -174,7 +174,7 @@ def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
 
 
 def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[Function] | None:
-    """Return a subclass with methods of other source, ``None`` if one cannot be made."""
+    """Return a subclass with methods from other source, or ``None`` if that is impossible."""
     made: dict[Method, FunctionType] = {}
     for name, text in sources.items():
         method = method_of(function, name)
@@ -213,9 +213,9 @@ def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
 def with_methods(
     function: type[Function], methods: Mapping[Method, FunctionType]
 ) -> type[Function]:
-    """Return a subclass with other methods in the places of some; the class stays as it is.
+    """Return a subclass with some methods replaced. The class stays as it is.
 
-    Their trees say how they are decorated.
+    The syntax trees contain the decorators.
     """
     make: Any = type(function)
     body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
@@ -224,7 +224,7 @@ def with_methods(
         name = function.__name__
         made: Any = new
         if name in new.__code__.co_names and new.__globals__.get(name) is function:
-            made = with_helpers(new, {name: subclass})  # it calls the edited class, too
+            made = with_helpers(new, {name: subclass})  # it also calls the edited class
         decorators = [ast.unparse(it) for it in method.tree.decorator_list]
         if any("once_differentiable" in it for it in decorators):
             made = once_differentiable(made)
@@ -239,11 +239,11 @@ def with_methods(
 # Edits as text: the author's own lines, changed where the edits are.
 # --------------------------------------------------------------------------------------------------
 
-Span = tuple[int, int, int, int]  # the first line and column, and the last; lines count from 1
+Span = tuple[int, int, int, int]  # the first line and column, and the last ones; lines count from 1
 
 
 def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return what edits change in the source, nothing if they cannot be written in place."""
+    """Return the changes of the source, or nothing if they cannot be written in place."""
     written = [_written(method, edit) for edit in edits]
     known = sorted((it for it in written if it is not None), reverse=True)
     if len(known) < len(edits):
@@ -270,7 +270,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
-    """Return where an edit changes the source, and what it writes there."""
+    """Return the place where an edit changes the source, and the new text."""
     with edit.made():
         wanted = ast.dump(method.tree)
     for span, text in _texts(method, edit):
@@ -284,7 +284,7 @@ def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
 
 
 def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
-    """Yield ways to write an edit: the span that is replaced, and what comes there."""
+    """Yield ways to write an edit: the span to replace, and the new text."""
     if isinstance(edit.new, tuple):
         yield from _inserted(method, edit, edit.new)
         return
@@ -294,7 +294,7 @@ def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
         return
     with edit.made():
         text = ast.unparse(edit.new if is_expression else old)
-    if any(node is edit.new for node in ast.walk(old)):  # as its author wrote it
+    if any(node is edit.new for node in ast.walk(old)):  # in the author's style
         source = textwrap.dedent("".join(method.lines))
         text = ast.get_source_segment(source, edit.new) or text
     several = isinstance(edit.new, ast.Tuple) and len(edit.new.elts) > 1
@@ -304,7 +304,7 @@ def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
 
 
 def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[tuple[Span, str]]:
-    """Yield the way to write statements or decorators in the place of one."""
+    """Yield the way to write statements or decorators instead of another one."""
     if edit.place[1] == "decorator_list":
         held = method.tree.decorator_list
         for it in held:
@@ -330,7 +330,7 @@ def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[
 
 
 def _unparsed(node: ast.AST) -> str:
-    """Return source in which a tuple of one has its parentheses."""
+    """Return source in which a tuple with one element has its parentheses."""
     return re.sub(r"^(\w+), = ", r"(\1,) = ", ast.unparse(node))
 
 
@@ -339,7 +339,7 @@ def _span(node: Any) -> Span:
 
 
 def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) -> list[str]:
-    """Return lines, the first of which has the number ``top``, with a text in a span of them."""
+    """Return lines with a span replaced by a text. The first line has the number ``top``."""
     first, left, last, right = span
     head = lines[first - top].encode()[: left + indent].decode()  # Python counts in bytes
     tail = lines[last - top].encode()[right + indent :].decode()

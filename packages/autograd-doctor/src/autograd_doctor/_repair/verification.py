@@ -1,4 +1,4 @@
-"""Verify a repair: diagnose the edited Function as any other, on inputs that are new to it."""
+"""Verify a repair: diagnose the edited Function like any other, on inputs that are new to it."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def with_search(
     search: Callable[..., Repair | None],
     level: str,
 ) -> Iterator[Finding]:
-    """Yield findings, those that may have a repair with a search for it.
+    """Yield findings, and add a search to those that may have a repair.
 
-    Of the errors, it is the first: the others may be its consequences.
+    Among several errors, the first one gets the search, because the others may follow from it.
     """
     first = next((found for found in findings if found.severity == "error"), None)
-    # To return 0 would be a right gradient of steps, and not what anybody means.
+    # Returning 0 would be right for a step function, but it is never what the author wants.
     undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
     for found in findings:
         told = found.severity == "warning" or level == "full"
@@ -65,7 +65,7 @@ def with_search(
 
 
 Calls = Mapping[str, Sequence[Any]]
-"""The arguments of calls, named by what they are."""
+"""The arguments of calls, with a description of each call."""
 
 
 def find_repair(
@@ -76,10 +76,10 @@ def find_repair(
     finding: Finding,
     others: Calls | None = None,
 ) -> Repair | None:
-    """Return a change of a Function that removes a finding, ``None`` if none is found in time.
+    """Return a change of a Function that removes a finding, or ``None`` if none is found in time.
 
-    Edits are tried on CPU copies of the inputs, because an edit can make an index invalid. On a
-    GPU, that makes every later use of the GPU in this process fail.
+    The search runs edits on CPU copies of the inputs, because an edit can make an index invalid. On
+    a GPU, this makes every later use of the GPU in the process fail.
 
     Args:
         case: What was diagnosed.
@@ -134,7 +134,7 @@ def _verified(
     held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
-    """Return on what an edited Function is right; nothing if a rule objects that did not before."""
+    """Return on which inputs an edited Function is right, or nothing if it breaks a new rule."""
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
@@ -211,9 +211,9 @@ class _Quotients(DispatchMode):
 
 
 def _whole_numbers(case: Case, seed: int) -> set[str]:
-    """Return the attributes of ctx that hold an integer: a count, a length, a dimension.
+    """Return the attributes of ctx that contain an integer: a count, a length, a dim.
 
-    A tensor in the place of one may do by chance, if it is large enough for a length.
+    A tensor may replace such an integer by chance, if it is large enough for a length.
     """
     wanted = [k for k, value in enumerate(case.args) if is_float(value)]
     graph = graph_of(case.subject, case.args, wanted, (), seed)
@@ -222,7 +222,7 @@ def _whole_numbers(case: Case, seed: int) -> set[str]:
 
 
 def rules_on(case: Case, evidence: Sequence[Evidence], seed: int) -> set[str]:
-    """Return the rules that evidence breaks, also those that wrong values hide."""
+    """Return the rules that evidence breaks, including those that wrong values hide."""
     found = case.judge(evidence, seed)
     errors = {it.rule for verdict in found for it in verdict if it.severity == "error"}
     hidden = case.judge(evidence, seed, skip_rules=and_their_like(errors))
@@ -235,7 +235,7 @@ def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
 
 
 def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
-    """Return what is found on another call, whose gradients and values alone are examined."""
+    """Return the findings on another call, for which only gradients and values are examined."""
     there = _there(case, args)
     (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
     return found
@@ -249,9 +249,10 @@ def _there(case: Case, args: Sequence[Any]) -> Case:
     return replace(case, args=tuple(args), subject=subject)
 
 
-# Rules that say that forward is still wrong, or that it is not known.
+# Rules which show that forward is still wrong, or that its values are unknown.
 FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
-# Families of errors that only other inputs, or other uses, show: no edit of values causes them.
+# Families of errors that appear only for other inputs or in other uses. No edit of values causes
+# them.
 OTHER_USES = ("layout", "order", "transforms")
 
 
@@ -263,10 +264,10 @@ def _partial(
     others: Calls,
     seed: int,
 ) -> Repair | None:
-    """Return a repair that removes a finding, and says what error is left; nothing if it stays.
+    """Return a repair that removes a finding and describes the remaining error, or nothing.
 
-    An error that is left must have been there before, or be of another kind than edits can cause.
-    Of wrong gradients, some must be right now, and the others must have been wrong before.
+    A remaining error must have been there before, or must be of a kind that edits cannot cause.
+    Some of the wrong gradients must be right now, and the others must have been wrong before.
     """
     function = changed.subject.function
     errors = [found for found in left if found.severity == "error"]
@@ -302,7 +303,7 @@ def _sentence(errors: Sequence[Finding]) -> str:
 
 
 def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
-    """Return the inputs that findings on values name; none if one of the findings names none."""
+    """Return the inputs that findings on values name, or none if a finding names none."""
     named: set[str] = set()
     for found in findings:
         if found.severity == "error":
@@ -314,7 +315,7 @@ def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
 
 
 def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
-    """Return the Jacobians by an input, ``None`` if they are too large to be drawn."""
+    """Return the Jacobians for an input, or ``None`` if they are too large for a picture."""
     with suppress(CannotDiagnoseError), redirect_stdout(io.StringIO()):
         pairs = compute_jacobians(function, args).pairs
         return next((pair for pair in pairs if pair.input == named), None)
@@ -327,9 +328,9 @@ def _is_new(found: Finding, rules: Collection[str]) -> bool:
 
 
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
-    """Return evidence with expected gradients, also where backward raised.
+    """Return evidence with expected gradients, even if backward raised.
 
-    There another backward stands in for it, which returns nothing.
+    In this case, a stand-in for backward returns no gradients.
     """
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
@@ -343,7 +344,7 @@ def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evi
 
 
 def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield arguments that ``diagnose`` does not try by itself, and what they are in words."""
+    """Yield arguments that ``diagnose`` does not try by itself, with a description in words."""
     for other in _with_other_lengths(args):
         yield f"inputs of {_shapes(other)}", other
     whole = [isinstance(value, Tensor) and not is_float(value) for value in args]
@@ -364,7 +365,9 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a number may be the length of a part. With parts of 1, there are several."""
+    """Whether a number may be the length of a part. With parts of length 1, there are several
+    parts.
+    """
     return type(value) is int and value > 1
 
 
@@ -373,9 +376,9 @@ def _another(value: Any) -> Any:
 
 
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return other integers between zero and the largest, or other flags.
+    """Return other integers between zero and the largest one, or other flags.
 
-    Integers that all differ may be an order of something, so they are shuffled.
+    If all integers differ, they may be a permutation, so they are shuffled.
     """
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
@@ -388,7 +391,7 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with another length in the place of one that they have."""
+    """Yield the arguments with one of their lengths changed."""
     tensors = [value for value in args if isinstance(value, Tensor)]
     lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
     for length in islice(lengths, LENGTHS):

@@ -23,10 +23,11 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import plural, quoted
 
 # --------------------------------------------------------------------------------------------------
-# Rules of the contract: what backward does besides returning gradients.
+# Rules about what backward does besides returning gradients.
 # --------------------------------------------------------------------------------------------------
 
-BARELY = 0.01  # of a gradient: an output that was forgotten changes more, a solver's error less
+# relative to a gradient: a forgotten output causes a larger change, and a solver's error is smaller
+BARELY = 0.01
 
 
 @rule(
@@ -66,7 +67,7 @@ def backward_raises(evidence: Evidence) -> Match | None:
         return None
     if evidence.forward.changed and "modified by an inplace operation" in failure.text:
         return None
-    # The family of cotangents stops at the first, if that fails.
+    # If the first cotangent fails, the others are not tried.
     some = "for some values of `grad_output`, " if len(evidence.values.vjps) > 1 else ""
     return Match(
         f"{some}`backward` {what_was_raised(failure)}",
@@ -87,7 +88,7 @@ _NEEDS = (
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
-# What Python and PyTorch say about common mistakes, and how to repair each.
+# Messages of Python and PyTorch about common mistakes, and how to repair each mistake.
 WHAT_TO_DO = {
     "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
@@ -186,7 +187,7 @@ def none_grad_output(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of the contract: how many gradients backward returns, and their shapes.
+# Rules about the number of gradients that backward returns, and their shapes.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -241,7 +242,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
 
 
 def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
-    """Say for which argument backward returned a gradient though it can have none."""
+    """Say for which argument backward returned a gradient although the argument cannot have one."""
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [
         name
@@ -311,7 +312,7 @@ def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
 
 
 def _sums_to(got: torch.Size, want: torch.Size) -> bool:
-    """Whether autograd would silently sum a gradient down to the input's shape."""
+    """Whether autograd would silently sum a gradient to the shape of the input."""
     if len(got) < len(want):
         return False
     trailing = got[len(got) - len(want) :]
@@ -350,10 +351,10 @@ def unreduced_broadcast(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of the contract: the dtype and the device of what backward returns.
+# Rules about the dtype and the device of the gradients that backward returns.
 # --------------------------------------------------------------------------------------------------
 
-# An operation of PyTorch has no kernel for the dtype.
+# PyTorch's operation has no kernel for the dtype.
 UNSUPPORTED = (
     "not implemented for",
     "Low precision dtypes not supported",
@@ -409,7 +410,7 @@ _NUMPY = (
 
 
 def _coarser(got: str, want: str) -> bool:
-    """Whether a gradient of one dtype has lost digits that the other has."""
+    """Whether a gradient in one dtype has lost digits that it has in another dtype."""
     lost, kept = (torch.finfo(getattr(torch, dtype)).eps for dtype in (got, want))
     return lost > kept
 
@@ -419,7 +420,7 @@ def _unsupported(text: str) -> bool:
 
 
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
-    """Say which real input got a complex gradient, which autograd rejects without naming it."""
+    """Say which real input got a complex gradient. Autograd rejects it without naming it."""
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:
         grad = grads[position] if position < len(grads) else None
@@ -438,7 +439,7 @@ def _complex_for_a_real(evidence: Evidence) -> Match | None:
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     grads = (
         evidence.contract.direct.grads if evidence.contract.direct else ()
-    )  # from elsewhere it may be missing
+    )  # elsewhere it may be missing
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]
@@ -456,7 +457,8 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
 )
 def gradient_device(evidence: Evidence) -> Match | None:
     devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
-    severity: Severity = "warning" if devices == {"cpu"} else "error"  # the caller may stay there
+    # the caller's code may stay there
+    severity: Severity = "warning" if devices == {"cpu"} else "error"
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":
             continue

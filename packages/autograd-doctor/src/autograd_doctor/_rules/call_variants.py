@@ -15,7 +15,7 @@ from autograd_doctor._rules.rule import (
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# Rules of layout: how a tensor lies in memory is not part of its value.
+# Rules about layouts: the memory layout of a tensor is not part of its value.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -52,11 +52,11 @@ def input_layout(evidence: Evidence) -> Match | None:
         if seen and comparison.stage != "forward":
             return seen
         refused = refused or seen
-    return refused and replace(refused, severity="warning")  # loud, so nothing goes wrong unseen
+    return refused and replace(refused, severity="warning")  # an error, so the problem is visible
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of requires_grad: the caller chooses which inputs get a gradient.
+# Rules about requires_grad: the caller chooses which inputs get a gradient.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -84,7 +84,7 @@ _ONE_FOR_EACH = (
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of shape: tensors without elements, and without dims.
+# Rules about shapes: tensors without elements, and without dims.
 # --------------------------------------------------------------------------------------------------
 
 _AFTER = ("contract", "linearity", "forward-mismatch", "values")

@@ -1,4 +1,4 @@
-"""Rules about ``forward``: its contract with autograd, and its values."""
+"""Rules about ``forward``: how it follows autograd's contract, and its values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import elements, number, plain, plural, quoted
 
 # --------------------------------------------------------------------------------------------------
-# Rules of the contract: what forward does with its inputs, its ctx and its outputs.
+# Rules about what forward does with its inputs, its ctx and its outputs.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +134,8 @@ def wrong_mark_dirty(evidence: Evidence) -> Match | None:
 )
 def mutates_input(evidence: Evidence) -> Match | None:
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
-    # For a callable the doctor cannot see mark_dirty; an input that comes back changed is declared.
+    # The doctor cannot see mark_dirty inside a callable. A changed input that is returned counts as
+    # declared.
     if not evidence.is_function:
         returned = {j for _, j in evidence.forward.views}
         hidden = [i for i in hidden if i not in returned]
@@ -160,7 +161,7 @@ _STATISTICS = (
 
 
 def _may_be_statistics(evidence: Evidence, position: int) -> bool:
-    """Whether a changed input asks for no gradient, and autograd knows of the change."""
+    """Whether a changed input does not require grad, and autograd knows of the change."""
     floating = is_float(evidence.inputs[position])
     return (
         floating and position not in evidence.wanted and position in evidence.forward.versions_moved
@@ -191,7 +192,7 @@ def forward_raises(evidence: Evidence) -> Match | None:
     )
 
 
-# What PyTorch says about common mistakes, and how to repair each.
+# PyTorch's messages about common mistakes, and how to repair each mistake.
 _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
@@ -287,7 +288,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
-            # Worth knowing, no more: running statistics are marked as well, and rightly.
+            # Only information, because running statistics are also marked, and correctly so.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "
@@ -305,12 +306,12 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
 
 
 def _stepped(output: Tensor) -> bool:
-    """Whether an output holds whole numbers, and not only zeros, which may stand for nothing."""
+    """Whether an output contains whole numbers, not only zeros."""
     return bool(output.any()) and bool((output == output.round()).all())
 
 
 def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
-    """Yield whether each output changes smoothly with the inputs."""
+    """For each output, yield whether it changes smoothly with the inputs."""
     slopes = evidence.values.slopes
     assert slopes is not None
     measured = evidence.values.jacobian or (slopes,)
@@ -320,7 +321,7 @@ def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of value: does forward compute what the reference does?
+# Rules about values: does forward compute the same values as the reference?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -371,7 +372,7 @@ def forward_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
-    """Say in which slice an output is wrong, and by what factor, if it is so in one slice."""
+    """If an output is wrong in only one slice, say in which one, and by what factor."""
     place = slice_of(off, ~off & (reference != 0), "output")
     if not place:
         return ""

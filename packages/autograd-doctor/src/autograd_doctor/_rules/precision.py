@@ -15,7 +15,7 @@ from autograd_doctor.evidence import RANDOM, Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules of range: what becomes of large numbers, and of masks of -inf.
+# Rules about large numbers, and about masks of -inf.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -35,7 +35,7 @@ def overflow(evidence: Evidence) -> Match | None:
 
 
 def _lost(evidence: Evidence, call: Extreme) -> Match | None:
-    """Say which result of one call is no number though it should be."""
+    """Say which result of a call is not a finite number although it should be."""
     if call.masked is not None:
         for k, lost in _lost_to_a_mask(evidence, call):
             return _describe_overflow(evidence, call, k, lost, call.double, call.right)
@@ -53,9 +53,9 @@ def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield which tensors are nan, and where, although the reference's are not.
+    """Yield which tensors are nan, and where, although those of the reference are not.
 
-    Its gradients must be finite: one of inf trains nothing, and need not be met.
+    The reference's gradients must be finite, because an infinite gradient is useless anyway.
     """
     outputs = len(call.double) - len(evidence.wanted)
     if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
@@ -71,7 +71,7 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
 def _describe_overflow(
     evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
 ) -> Match:
-    """Report the lost element whose true value is largest."""
+    """Report the lost element with the largest expected value."""
     right = truth[k]
     assert right is not None
     largest = torch.where(lost, right.abs(), -1.0)
@@ -87,7 +87,7 @@ def _describe_overflow(
 
 
 def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
-    """Write an element of a result: by the input at the same index, if there is one."""
+    """Describe an element of a result by the input at the same index, if there is one."""
     value = call.double[k]
     for position in evidence.wanted:
         given: Tensor = call.inputs[position]
@@ -97,7 +97,7 @@ def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> 
 
 
 def at(tensor: Tensor, index: tuple[int, ...]) -> str:
-    """Write an element's value."""
+    """Format the value of an element."""
     return number(plain(tensor[index]))
 
 
@@ -123,12 +123,14 @@ def inexact_forward(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of precision: what a formula, or a cast, loses beyond rounding.
+# Rules about precision: digits that a formula or a cast loses beyond rounding.
 # --------------------------------------------------------------------------------------------------
 
-MOVING = 1e-5  # of its size, where the long move is ten times that: rounding stays far below
-JUMPING = 0.1  # of its size: a thousand times the long move, so that it turned over, say
-OTHERWISE = 0.5  # of what a straight line gives
+# relative to the size, where the long step is ten times this: rounding is far smaller
+MOVING = 1e-5
+# relative to the size: a thousand times the long step, for example after a sign change
+JUMPING = 0.1
+OTHERWISE = 0.5  # relative to a straight line
 
 
 @rule(
@@ -143,15 +145,15 @@ OTHERWISE = 0.5  # of what a straight line gives
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
-    if evidence.values.inexact:  # what an iteration leaves is no lack of digits
+    if evidence.values.inexact:  # the remaining error of an iteration is not a loss of digits
         return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
 def _cast(evidence: Evidence) -> Match | None:
-    """Say where backward went through 16 bits: a float64 cotangent came back with as few."""
+    """Say where backward used 16 bits: a float64 cotangent returned with only as many digits."""
     vjp = evidence.values.vjps.get(RANDOM)
-    if evidence.values.cotangent_range:  # which may hold short numbers
+    if evidence.values.cotangent_range:  # which may contain short numbers
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
@@ -170,14 +172,14 @@ def _cast(evidence: Evidence) -> Match | None:
 
 
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a gradient, other than zeros or what rounding leaves of them, fits into a dtype."""
+    """Whether a gradient fits into a dtype, unless it is zero up to rounding."""
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
 def _stairs(evidence: Evidence) -> Match | None:
-    """Say which float64 result stands still, or jumps, while everything moves by a hair.
+    """Say which float64 result stays constant or jumps while all numbers change slightly.
 
-    The output of a declared step function does so by intention, between its levels.
+    The output of a declared step function does this on purpose, between its levels.
     """
     found = evidence.variants.float32_steps
     if found is None:
@@ -201,7 +203,7 @@ def _stairs(evidence: Evidence) -> Match | None:
 
 
 def _is_short(evidence: Evidence, slot: int) -> bool:
-    """Whether backward returned a gradient in another dtype: that has a rule of its own."""
+    """Whether backward returned a gradient in another dtype. Another rule reports this."""
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     position = evidence.wanted[slot] if slot >= 0 else len(grads)
     grad = grads[position] if position < len(grads) else None
@@ -209,10 +211,10 @@ def _is_short(evidence: Evidence, slot: int) -> bool:
 
 
 def _uneven(found: Float32Steps, k: int) -> str | None:
-    """Return an element that changes otherwise than its long move tells, if most elements do.
+    """Return an element that does not change as the long step predicts, if most elements do not.
 
-    What hardly depends on the numbers (a mask, a level), or is what rounding leaves of zero, tells
-    nothing.
+    Elements that hardly depend on the numbers (a mask, a level) and elements that are zero up to
+    rounding are ignored.
     """
     here, near, far = found.here[k], found.near[k], found.far[k]
     if here is None or near is None or far is None:
@@ -221,7 +223,7 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
     known = size_here > SLACK
     told = known & ((far - here).abs() > MOVING * size_here)
     told &= (far - here).abs() < JUMPING * size_here
-    told &= actual.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie, a kink
+    told &= actual.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie or a kink
     off = told & ((actual - expected).abs() > OTHERWISE * expected.abs())
     if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
@@ -234,9 +236,10 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
 
 
 def _cancellation(evidence: Evidence) -> Match | None:
-    """Say which result float32 spoils; without a reference only if the example itself is sound.
+    """Say which result float32 spoils. Without a reference, only if the example itself is accurate.
 
-    Where it is not, a solver may stop early in float32, or a device may calculate more coarsely.
+    If the example is not accurate, a solver may stop early in float32, or the device may be less
+    precise.
     """
     calls = [call for call in evidence.variants.extremes if call.noise]
     if any(call.is_example and not call.right for call in calls):
@@ -250,7 +253,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
 
 def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
-    """Report the element whose error exceeds the noise by most."""
+    """Report the element whose error exceeds the noise most."""
     error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
     assert noise is not None

@@ -16,19 +16,19 @@ from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
 
 # --------------------------------------------------------------------------------------------------
-# Regions that a label marks: a mask, a class, the index that an argument names.
+# Regions that a label selects: a mask, a class, or the index in an argument.
 # --------------------------------------------------------------------------------------------------
 
-Region = tuple[str, Tensor]  # a condition in words, and where it holds
+Region = tuple[str, Tensor]  # a condition in words, and the elements for which it is true
 
 
 def labeled(m: Mismatch) -> str | None:
-    """Return the condition on a label that holds where the gradient is wrong, and only there."""
+    """Return the condition on a label that is true exactly where the gradient is wrong."""
     return next((where for where, holds in _regions(m) if _explains(m, holds)), None)
 
 
 def _explains(m: Mismatch, holds: Tensor) -> bool:
-    """Whether all that is wrong lies inside, and nothing inside is right but what must be zero."""
+    """Whether all wrong elements are inside, and all elements inside are wrong or must be zero."""
     right_inside = m.known & ~m.wrong & holds
     right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
     return (
@@ -48,9 +48,10 @@ def _regions(m: Mismatch) -> Iterator[Region]:
 
 
 def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
-    """Yield where a label for each element, or for each row, has a value that is no accident.
+    """Yield the elements for which a label of each element or row has a meaningful value.
 
-    That is a mask's either value, a number below zero (what is ignored), one that occurs again.
+    Meaningful values are the two values of a mask, a negative number (often ignored), and a number
+    that occurs again.
     """
     if label.dim() == 0 or label.shape != shape[: label.dim()]:
         return
@@ -62,7 +63,7 @@ def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
 
 
 def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
-    """Yield the slices along each dim whose index is an argument of the call."""
+    """Along each dim, yield the slice whose index is an argument of the call."""
     for axis, length in enumerate(like.shape):
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
@@ -71,7 +72,7 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
 
 
 def selected(m: Mismatch) -> str:
-    """Say which argument selects all wrong elements and no other, as a target does its class."""
+    """Say which argument selects exactly the wrong elements, as a target selects its class."""
     for position, index in enumerate(m.evidence.inputs):
         if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
             continue
@@ -96,10 +97,11 @@ def selected(m: Mismatch) -> str:
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
-    """Return the edge of a dim that holds every wrong element, or ``None``."""
+    """Return the edge of a dim that contains every wrong element, or ``None``."""
     for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
-        if length < 4 or wrong.numel() == length:  # one wrong element is as likely chance as edge
+        # a single wrong element may be at the edge by chance
+        if length < 4 or wrong.numel() == length:
             continue
         places = sorted(slices_with(wrong, axis))
         names = {
@@ -116,9 +118,9 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
 
 
 def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
-    """Return "at `x[:, 1:]`" if all that is wrong fills one slice, and what is right lies outside.
+    """Return "at `x[:, 1:]`" if the wrong elements fill one slice, and the right ones are outside.
 
-    ``right`` marks what is right and not 0: a zero may be right by chance.
+    ``right`` marks elements that are right and not 0, because a zero may be right by chance.
     """
     if int(wrong.sum()) < 2:
         return ""
@@ -140,7 +142,7 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Say beyond which number of the call the norms of all wrong slices lie, and of no other.
+    """Say which number of the call separates the norms of the wrong slices from the others.
 
     A clamp of a norm, such as ``max(norm, eps)``, has another derivative there.
     """
@@ -161,7 +163,7 @@ def by_norm(m: Mismatch) -> str:
 
 
 def common_factor(ratios: Tensor) -> float | None:
-    """Return the one number that all ratios are, if they are."""
+    """Return the number that all ratios are equal to, if there is one."""
     if ratios.is_complex() or not ratios.numel() or not bool(ratios.isfinite().all()):
         return None
     factor = ratios.mean()
@@ -170,14 +172,14 @@ def common_factor(ratios: Tensor) -> float | None:
 
 
 def _part(first: int, end: int, length: int) -> str:
-    """Write the range of an index in the words of Python."""
+    """Format the range of an index in Python syntax."""
     if end - first == 1 and length > 1:
         return str(first)
     return f"{first or ''}:{end if end < length else ''}"
 
 
 def slices_with(mask: Tensor, axis: int) -> set[int]:
-    """Return the indices along a dim whose slice holds a marked element."""
+    """Return the indices along a dim whose slice contains a marked element."""
     return set(mask.nonzero()[:, axis].tolist())
 
 
@@ -192,7 +194,7 @@ def region(m: Mismatch) -> str | None:
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
     for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
-        if m.coarse:  # small elements pass for right, so that no bound but 0 is sure
+        if m.coarse:  # small elements count as right, so only a bound of 0 is certain
             certain = threshold.at_zero and instead is not None
         else:
             certain = threshold.chance < 0.01 or explained
@@ -206,9 +208,9 @@ def region(m: Mismatch) -> str | None:
 
 
 def _is_a_slice(m: Mismatch) -> bool:
-    """Whether the wrong elements lie side by side, although the input is not sorted.
+    """Whether the wrong elements are adjacent although the input is not sorted.
 
-    Then a bound between the wrong and the right elements may exist by chance.
+    In this case, a bound between wrong and right elements may exist by chance.
     """
     flat = m.input.flatten()
     is_sorted = bool((flat.diff() >= 0).all()) or bool((flat.diff() <= 0).all())
@@ -216,7 +218,7 @@ def _is_a_slice(m: Mismatch) -> bool:
 
 
 def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
-    """Yield the right elements, and then those that tell something: no gradient of 0, as masked."""
+    """Yield the right elements, and then only those whose gradient is not 0."""
     yield right
     telling = right & (m.truth != 0)
     if bool(telling.any()) and not torch.equal(telling, right):
@@ -224,7 +226,7 @@ def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
 
 
 def _typical_of_masks(m: Mismatch) -> str | None:
-    """Say what the wrong elements hold, if it is what a wrong mask leaves there."""
+    """Describe the wrong elements, if they contain the typical result of a wrong mask."""
     wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
     gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
@@ -251,9 +253,9 @@ def _scaled(m: Mismatch) -> str | None:
 
 
 class Threshold(NamedTuple):
-    """A condition on the inputs that holds for all wrong and no right elements.
+    """A condition on the inputs that is true for all wrong elements and for no right one.
 
-    ``chance`` is the probability that so many elements are separated this way by accident.
+    ``chance`` is the probability that so many elements are separated in this way by chance.
     ``at_zero`` says that the bound is 0.
     """
 
@@ -273,7 +275,7 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 def _halves(
     m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
 ) -> Iterator[Threshold]:
-    """Yield on which side of a bound a value lies, or the input beside another one."""
+    """Yield on which side of a bound, or of another input, a value is."""
     bad, good = value[m.wrong], value[right]
     chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
     for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
@@ -284,9 +286,10 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield the interval of the input that holds all right elements, with wrong ones on both sides.
+    """Yield an interval of the input that contains all right elements, with wrong ones on both
+    sides.
 
-    It is what a backward gives that forgets a clamp altogether.
+    A backward that forgets a clamp gives this result.
     """
     bad, good = m.input[m.wrong], m.input[right]
     below, above = bad[bad < good.min()], bad[bad > good.max()]
@@ -295,21 +298,21 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
     low = _bound(m, float(below.max()), float(good.min()))
     high = _bound(m, float(good.max()), float(above.min()))
     if low == f"-{high}":
-        return  # which |x| tells more shortly
+        return  # |x| says the same more briefly
     count = bad.numel() + good.numel()
     chance = 4 * count / math.comb(count, bad.numel())
     yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance)
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Return on which side of a bound all wrong elements lie, or that all of them lie on it."""
+    """Return on which side of a bound all wrong elements are, or that all equal it."""
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"
 
 
 def _beside(other: str, apart: str) -> str:
-    """Return what lies apart from another input by so much: ``y``, ``y + 0.5``, ``y - 0.5``."""
+    """Return the other input plus or minus a number: ``y``, ``y + 0.5``, ``y - 0.5``."""
     if apart == "0":
         return other
     return f"{other} - {apart[1:]}" if apart.startswith("-") else f"{other} + {apart}"
@@ -324,7 +327,9 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the likeliest number between two: 0, an argument of the call, or few digits."""
+    """Return the most likely number between two: 0, an argument of the call, or one with few
+    digits.
+    """
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]

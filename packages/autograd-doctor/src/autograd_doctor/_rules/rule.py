@@ -1,4 +1,4 @@
-"""What a rule is, and what several rules share."""
+"""The definition of a rule, and helpers that several rules share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """What a rule saw: the message and its evidence; severity and hint where not the rule's own."""
+    """The result of a rule: message, evidence, and severity and hint if they differ."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -39,12 +39,12 @@ Decide = Callable[[Evidence], Match | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One entry of the catalogue.
+    """An entry of the catalogue.
 
-    ``after`` names families whose errors explain this rule's finding, or single rules; such a
-    finding is not reported again. ``explains`` says the same from the other side: which families'
-    or rules' findings an error of this rule explains. ``by_design`` are those that this rule
-    explains even where it is declared to be broken by design.
+    ``after`` contains names of families or rules whose errors explain this rule's findings. Such a
+    finding is not reported. ``explains`` is the opposite: an error of this rule explains the
+    findings of these families or rules. ``by_design`` contains what this rule explains even if it
+    is declared to be broken by design.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Rule:
     by_design: tuple[str, ...] = ()
 
     def __call__(self, evidence: Evidence) -> Finding | None:
-        """Return the finding, or ``None`` where the evidence does not show this fault."""
+        """Return the finding, or ``None`` if the evidence does not show this mistake."""
         seen = self.decide(evidence)
         if seen is None:
             return None
@@ -73,8 +73,9 @@ class Rule:
         )
 
 
-# After an error of these, gradients say nothing: they are missing, or those of something else.
-# A Function that changes what it should not still returns gradients that can be judged.
+# After one of these errors, gradients are meaningless, because they are missing or belong to
+# something else. A Function that changes what it should not still returns gradients that can be
+# judged.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -101,7 +102,7 @@ def rule(
     explains: tuple[str, ...] = (),
     by_design: tuple[str, ...] = (),
 ) -> Callable[[Decide], Rule]:
-    """Return a decorator that makes a rule of a deciding function."""
+    """Return a decorator that turns a function into a rule."""
 
     def make(decide: Decide) -> Rule:
         return Rule(name, family, severity, title, hint, lesson, decide, after, explains, by_design)
@@ -115,7 +116,7 @@ def rule(
 
 
 def ordinal(cotangent: Cotangent) -> str:
-    """Return which output alone gets a gradient, in words."""
+    """Return in words which output alone gets a gradient."""
     return nth(cotangent.output)
 
 
@@ -135,9 +136,9 @@ def what_was_raised(failure: Failure) -> str:
 
 
 def call(evidence: Evidence, dtype: str = "") -> str:
-    """Return the arguments of the call in short: ``x float64[3, 4], ceiling 6.0``.
+    """Return a short description of the call's arguments: ``x float64[3, 4], ceiling 6.0``.
 
-    ``dtype`` is that of floating-point arguments, if the call was not made on float64 copies.
+    ``dtype`` is the dtype of floating-point arguments, if the call was not made on float64 copies.
     """
     return ", ".join(
         f"{name} {describe(value, dtype)}"
@@ -153,11 +154,11 @@ def describe(value: Any, dtype: str = "") -> str:
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
-    """Return how backward failed, in the direct call or else through autograd.
+    """Return how backward failed, in the direct call or through autograd.
 
-    What fails when only some outputs are used is for another rule, which says so. A solver with an
-    absolute tolerance may refuse a cotangent that is thousands of times as large as usual. What
-    runs in the dtypes of the caller's inputs is not held against the Function.
+    Another rule reports failures that occur only if some outputs are unused. A solver with an
+    absolute tolerance may reject a cotangent that is thousands of times as large as usual. If the
+    call works in the dtypes of the caller's inputs, the failure does not count.
     """
     usual = (
         vjp.failure
@@ -169,7 +170,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient of the wrong shape is the truth with its last two dims swapped."""
+    """Whether a raw gradient is the expected one with its last two dims swapped."""
     if (
         evidence.contract.direct is None
         or position not in evidence.wanted
@@ -192,10 +193,11 @@ def raw_transpose(evidence: Evidence, position: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Where a call made in another way disagrees with the plain one, and how to say it.
+# Find and describe differences between a call made in another way and the plain call.
 # --------------------------------------------------------------------------------------------------
 
-Place = tuple[int, tuple[int, ...]]  # which tensor of a comparison, and the index furthest off
+# which tensor of a comparison, and the index with the largest difference
+Place = tuple[int, tuple[int, ...]]
 
 
 def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
@@ -204,12 +206,12 @@ def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Say how the first comparison of this kind failed or disagrees, ``None`` where all agree."""
+    """Say how the first comparison of this kind fails or differs, or ``None`` if all agree."""
     return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
 
 
 def describe_disagreement(comparison: Comparison) -> Match | None:
-    """Say how one comparison failed or disagrees, ``None`` where it agrees."""
+    """Say how a comparison fails or differs, or ``None`` if it agrees."""
     if comparison.failure:
         stage = (
             f"`{comparison.stage}`"
@@ -237,7 +239,7 @@ def describe_disagreement(comparison: Comparison) -> Match | None:
 
 
 def furthest(comparison: Comparison) -> Place | None:
-    """Return the first tensor that disagrees and where it is furthest off."""
+    """Return the first tensor that differs, and the index with the largest difference."""
     for k, (actual, expected) in enumerate(
         zip(comparison.actual, comparison.expected, strict=True)
     ):
@@ -251,7 +253,7 @@ def furthest(comparison: Comparison) -> Place | None:
 
 
 def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
-    """Return how far apart two tensors are; no gradient at all counts as zeros."""
+    """Return the distance between two tensors. A missing gradient counts as zeros."""
     if actual is None and expected is None:
         return None
     actual, expected = (_or_zeros(actual, expected), _or_zeros(expected, actual))
@@ -262,7 +264,7 @@ def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
 
 
 def size_of(tensor: Tensor | None) -> float:
-    """Return the largest finite magnitude, 0 for no tensor."""
+    """Return the largest finite magnitude, or 0 if there is no tensor."""
     return 0.0 if tensor is None else size(tensor)
 
 
@@ -278,7 +280,7 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 
 
 def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
-    """Return one element in four digits, or what there is in its place."""
+    """Return an element with four digits, or what there is instead of a number."""
     if tensor is None:
         return "None"
     return (

@@ -1,4 +1,4 @@
-"""Rules of second order: a backward that is differentiated in its turn."""
+"""Rules about second derivatives."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _marked(failure: Failure | None) -> bool:
 
 
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
-    """Return the first that is wrong; one that is nan, which its user sees, only where asked."""
+    """Return the first wrong result. A nan is visible to users, so it counts only if requested."""
     wrong = (found for found in second.derivatives if found.wrong)
     told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))
     return next(told, None)
@@ -144,7 +144,7 @@ def _lost(wrong: SecondDerivative, cause: LostGraph | None) -> str:
 
 
 def _because(cause: LostGraph) -> str:
-    """Say in a sentence or two where the graph is lost."""
+    """Say in one or two sentences where the graph is lost."""
     names = " and ".join(quoted(cause.names))
     several = len(cause.names) > 1
     has, it, is_ = ("have", "they", "are") if several else ("has", "it", "is")
@@ -168,7 +168,7 @@ def _because(cause: LostGraph) -> str:
 
 
 def _recipe(cause: LostGraph) -> str:
-    """Say what keeps the graph."""
+    """Say what would keep the graph."""
     if cause.place == "backward":
         return (
             "Compute with tensors only, and without "
@@ -201,5 +201,5 @@ def _seen(
 
 
 def _severity(evidence: Evidence) -> Severity | None:
-    """Return the severity for a Function that is meant to be differentiated twice."""
+    """Return the severity for a Function that is meant to be twice differentiable."""
     return "error" if evidence.second_order_required else None

@@ -23,7 +23,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules of state: what one call, or one backward, leaves behind for another.
+# Rules about state that one call or one backward pass leaves for another.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +89,7 @@ def not_reentrant(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of repetition: where two runs of one call differ, no comparison of runs means anything.
+# Rules about repetition: if two runs of the same call differ, comparing runs is meaningless.
 # --------------------------------------------------------------------------------------------------
 
 COMPARISONS = (
@@ -103,9 +103,9 @@ COMPARISONS = (
     "state",
     "error",
     "two runs of the same call differ",
-    hint="Find a value that changes from call to call although the arguments and the seeds stay "
-    "the same, such as uninitialized memory, a counter, the time, or a random number from a "
-    "generator that is not seeded.",
+    hint="Find a value that changes although the arguments and the seeds stay the same, such as "
+    "uninitialized memory, a counter, the time, or a random number from a generator that is not "
+    "seeded.",
     lesson="04_debugging_clinic",
     after=("contract",),
     explains=(*COMPARISONS, "rng-not-restored"),
@@ -188,7 +188,7 @@ def rng_not_restored(evidence: Evidence) -> Match | None:
 
 
 def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]:
-    """Return the tensor's name, and its element furthest off: the plain value, then the other."""
+    """Return the tensor's name, and its element with the largest difference: both values."""
     k, index = place
     plain, other = (
         format_element(comparison.expected[k], index),
@@ -200,7 +200,7 @@ def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of what a Function uses besides its arguments: captured tensors, modules that it runs.
+# Rules about what a Function uses besides its arguments: captured tensors and modules.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +267,7 @@ def recompute_side_effect(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of retention: what a ctx keeps, how it is read, and what keeps it alive.
+# Rules about ctx: what it keeps, how backward reads it, and what keeps it alive.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +296,7 @@ def tensor_on_ctx(evidence: Evidence) -> Match | None:
                 severity="error",
             )
     kept = next((kept for kept in evidence.memory.on_ctx if kept.role), evidence.memory.on_ctx[0])
-    # A tensor of the call may change in place; any other costs memory alone.
+    # A tensor of the call may change in place. Any other tensor only costs memory.
     severity: Severity = "warning" if kept.role else "info"
     return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names, severity)
 

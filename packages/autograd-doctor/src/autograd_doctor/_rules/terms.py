@@ -1,4 +1,4 @@
-"""Factors and terms by which a gradient differs from the true one."""
+"""Factors and terms by which a gradient differs from the expected one."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that is a constant multiple of the truth: which constant, and of what.
+# A gradient that is a constant multiple of the expected one: find the constant and its origin.
 # --------------------------------------------------------------------------------------------------
 
 LARGEST_DENOMINATOR = 64
-LARGEST_NUMERATOR = 1000  # of a proper fraction: beyond it every number is close to one
-TELLING = 100.0  # times its tolerance: an element that is smaller has nearly any ratio
+# denominator of a fraction: beyond it, every number is close to a fraction
+LARGEST_NUMERATOR = 1000
+TELLING = 100.0  # times the tolerance: a smaller element has nearly any ratio
 TELLING_OF_FEW_DIGITS = 10.0
 
-Key = tuple[str, str, int]  # what a number of a call is: its kind, of what, along which axis
+Key = tuple[str, str, int]  # the origin of a number in a call: its kind, its object, and its dim
 
 
 def constant_factor(m: Mismatch) -> str | None:
-    """A constant multiple of the truth, and which."""
+    """A constant multiple of the expected gradient, and its factor."""
     factor = _ratio(m)
     if factor is None:
         return None
@@ -62,13 +63,13 @@ def _ratio(m: Mismatch) -> float | None:
 
 
 def digits(factor: float) -> str:
-    """Return a factor as a small fraction where it is one, else with four digits or more."""
+    """Return a factor as a small fraction if possible, else with four digits or more."""
     fraction = _fraction(factor)
     return _apart_from_one(factor, 4) if fraction is None else str(fraction)
 
 
 def _apart_from_one(factor: float, least: int) -> str:
-    """Return a factor with so many digits, or with as many more as tell it from 1."""
+    """Return a factor with this many digits, or with enough digits to distinguish it from 1."""
     told = (f"{factor:.{count}g}" for count in range(least, 17))
     return next((text for text in told if float(text) != 1.0), "1")
 
@@ -88,9 +89,9 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _origin(m: Mismatch, size: float) -> str:
-    """Say which number of this call the factor, or its inverse, is equal to.
+    """Say which number of this call is equal to the factor or its inverse.
 
-    A number that explains the factor in this call alone does so by chance, and is not named.
+    A number that explains the factor only in this call does so by chance, and is not named.
     """
     output = m.evidence.forward.outputs[0].shape
     for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
@@ -101,9 +102,9 @@ def _origin(m: Mismatch, size: float) -> str:
 
 
 def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
-    """Whether a number explains the factor in all calls that were tried, one of which tells.
+    """Whether a number explains the factor in all calls, at least one of which is informative.
 
-    An argument's value tells where it is another one, a length where the shapes are.
+    A call is informative if the argument has another value, or if the shapes differ.
     """
     here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
     for other in m.evidence.values.resized:
@@ -126,7 +127,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
 def _numbers(
     known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
 ) -> Iterator[tuple[Key, float, str]]:
-    """Yield the numbers of a call that may be a factor: what each is, its value, and in words."""
+    """Yield possible factors in a call: the origin, the value, and a description."""
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
@@ -150,25 +151,25 @@ def _numbers(
 
 
 # --------------------------------------------------------------------------------------------------
-# Which term a gradient lacks: products of the tensors at hand, with or without a sum over an axis.
+# Find the missing term: products of the available tensors, with or without a sum over a dim.
 #
-# The product rule leaves one term for each path from input to output. A backward that forgets a
-# path lacks, to a constant k,
+# The product rule gives one term for each path from input to output. If a backward forgets a path,
+# the missing term is, up to a constant k,
 #
 #     k · a · grad_output        or        k · a · sum(grad_output · b, axis)
 #
-# where a and b are products of a few of: inputs, outputs, saved tensors t, 1/t, 1 − t.
+# where a and b are products of a few of these: inputs, outputs, saved tensors t, 1/t, 1 − t.
 # --------------------------------------------------------------------------------------------------
 
 MOST_FACTORS = 2  # in each of a and b
 MOST_ELEMENTS = 4096
-FEWEST_ELEMENTS = 6  # fewer than these are met by chance
-CLOSE = 1e-6  # of the lacking term's own size
+FEWEST_ELEMENTS = 6  # fewer than this match by chance
+CLOSE = 1e-6  # relative to the missing term
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of tensors at hand: its factors' names and its values, of the gradient's shape."""
+    """A product of available tensors: the names of its factors, and its values."""
 
     factors: tuple[str, ...]
     values: Tensor
@@ -176,7 +177,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Upstream:
-    """What grad_output contributes: itself, or a sum of it over an axis, weighted."""
+    """The part of grad_output in a term: grad_output itself, or a weighted sum of it over a dim."""
 
     axis: int | None
     weight: tuple[str, ...]
@@ -184,7 +185,7 @@ class Upstream:
 
 
 def lacking_term(m: Mismatch) -> str | None:
-    """Return the one term by which the gradient differs from the truth, in words."""
+    """Return in words the single term by which the gradient differs from the expected one."""
     if m.truth.numel() == 1:
         return _summed_term(m)
     if not bool(m.known.all()) or not FEWEST_ELEMENTS <= m.truth.numel() <= MOST_ELEMENTS:
@@ -194,9 +195,10 @@ def lacking_term(m: Mismatch) -> str | None:
 
 
 def _summed_term(m: Mismatch) -> str | None:
-    """Return the lacking term of a gradient that is one number, a sum over the output.
+    """Return the missing term of a gradient that is one number, a sum over the output.
 
-    One number is a multiple of any other, but the Jacobian has as many as the output has elements.
+    One number is a multiple of any other, but the Jacobian has as many numbers as the output has
+    elements.
     """
     columns, rows = m.evidence.values.jacobian, m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
@@ -229,7 +231,7 @@ def _elementwise_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
-    """Return the lacking term if it is a product of matrices, one of which is grad_output."""
+    """Return the missing term if it is a product of matrices, one of which is grad_output."""
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if m.coarse or len(gs) != 1 or gs[0] is None or lacking.is_complex() or lacking.dim() < 2:
         return None
@@ -259,7 +261,7 @@ def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
-    """Return a product of matrices if it has a shape, and is not zero."""
+    """Return a product of matrices if its shapes fit and it is not zero."""
     product = matrices[0]
     for other in matrices[1:]:
         if product.shape[-1] != other.shape[-2] or product.is_complex() or other.is_complex():
@@ -272,13 +274,14 @@ def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
-    """Whether the constant is one that a product rule leaves: small, or an argument of the call.
+    """Whether the constant is plausible for a product rule: small, or an argument of the call.
 
-    A sum over an axis comes with a constant of its own, as a mean's 1/N. Of a single row's sum any
-    number is a multiple: there the constant has to be one of these, or such a mean's.
+    A sum over a dim has its own constant, such as 1/N for a mean. If there is only one row, any
+    number is a multiple of its sum. In this case, the constant must be plausible for a product rule
+    or for such a mean.
     """
     if not product.factors and upstream.axis is None:
-        return abs(k - 1) < CLOSE  # as the way around, in x + f(x)
+        return abs(k - 1) < CLOSE  # like the skip connection in x + f(x)
     length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
     if 1 < length < product.values.numel():
         return True
@@ -287,7 +290,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 
 def _cotangent(m: Mismatch) -> Tensor | None:
-    """Return the one grad_output, with the axis put back that forward may have reduced."""
+    """Return the only grad_output, with the dim that forward may have reduced."""
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
@@ -301,7 +304,7 @@ def _cotangent(m: Mismatch) -> Tensor | None:
 
 
 def _at_hand_of(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the real tensors that the author had at hand when writing backward, by name."""
+    """Yield the real tensors that are available in backward, by name."""
     e = m.evidence
     at_hand = [(e.name(i), v) for i, v in enumerate(e.inputs) if is_float(v)]
     at_hand += [("output", out) for out in e.forward.outputs if is_float(out)]
@@ -316,17 +319,17 @@ def _at_hand_of(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield what may be a factor of a term: tensors at hand, their inverses and complements."""
+    """Yield possible factors of a term: available tensors, their inverses and complements."""
     for name, tensor in _at_hand_of(m):
         yield name, tensor
-        if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid, a probability
+        if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid or a probability
             yield f"(1 - {name})", 1 - tensor
         if bool((tensor != 0).all()):
             yield f"1/{name}", 1 / tensor
 
 
 def _names_of_saved(source: str, count: int) -> list[str]:
-    """Return the names that backward unpacks its saved tensors to, or numbers where it does not."""
+    """Return the names to which backward unpacks its saved tensors, or numbers if it does not."""
     found = re.search(r"^\s*\(?([\w, ]+?),?\)?\s*=\s*ctx\.saved_tensors", source, re.MULTILINE)
     names = [name.strip() for name in found[1].split(",")] if found else []
     if len(names) != count:
@@ -335,13 +338,13 @@ def _names_of_saved(source: str, count: int) -> list[str]:
 
 
 def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[Product]:
-    """Yield products of few factors, the shortest first; the empty one is 1."""
+    """Yield products of few factors, the shortest first. The empty product is 1."""
     fitting = [(name, t.expand(like.shape)) for name, t in factors if _expands(t, like)]
     yield Product((), torch.ones_like(like))
     for count in range(1, MOST_FACTORS + 1):
         for chosen in combinations_with_replacement(fitting, count):
             names, tensors = zip(*chosen, strict=True)
-            if not any(f"1/{name}" in names for name in names):  # which would cancel
+            if not any(f"1/{name}" in names for name in names):  # these would cancel
                 yield Product(names, torch.stack(tensors).prod(0))
 
 
@@ -366,7 +369,7 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield the pairs whose multiple is the lacking term, the simplest first."""
+    """Yield the pairs a multiple of which is the missing term, the simplest first."""
     a = torch.stack([p.values.reshape(-1) for p in products])
     s = torch.stack([u.values.reshape(-1) for u in upstreams])
     d = lacking.reshape(-1)
@@ -393,18 +396,18 @@ def _written(k: float, product: Product, upstream: Upstream) -> str:
 
 
 def _times(k: float, *factors: str) -> str:
-    """Return a product with a number in front, which 1 and -1 leave out."""
+    """Return a product with its factor. The factors 1 and -1 are left out."""
     size = [] if abs(abs(k) - 1) < CLOSE else [digits(abs(k))]
     return ("-" if k < 0 else "") + " · ".join([*size, *factors])
 
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that is the truth times a tensor, and one in which an argument does not occur.
+# A gradient that is the expected one times a tensor, or that does not depend on an argument.
 # --------------------------------------------------------------------------------------------------
 
 
 def without_argument(m: Mismatch) -> str:
-    """Say which arguments change the true gradient and not this one, ``""`` if none is known."""
+    """Say which arguments affect the expected gradient but not the actual one, or ``""``."""
     found = m.evidence.values.unused
     if not found or m.coarse or m.evidence.values.surrogate:
         return ""
@@ -418,7 +421,7 @@ def without_argument(m: Mismatch) -> str:
 
 
 def wrong_factor(m: Mismatch) -> str | None:
-    """Return by which tensor the true gradient is multiplied or divided, in words."""
+    """Return in words the tensor by which the expected gradient is multiplied or divided."""
     truth, actual = m.truth, m.actual
     if m.coarse or actual.is_complex() or not bool(m.known.all()):
         return None
@@ -440,7 +443,7 @@ def wrong_factor(m: Mismatch) -> str | None:
 
 
 def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield ``weight[target]``: the element of a vector that an integer argument selects."""
+    """Yield ``weight[target]``, the element of a vector that an integer argument selects."""
     e, shape = m.evidence, m.truth.shape
     labels = [i for i, v in enumerate(e.inputs) if isinstance(v, Tensor) and v.dtype == torch.int64]
     for i in labels:
@@ -463,11 +466,11 @@ GLUE = (
     *("addition", "subtraction", "negation", "transpose", "t", "permute", "unsqueeze", "squeeze"),
     *("expand", "view", "reshape", "select", "slice", "clone", "alias"),
 )
-FEWEST = 6  # elements of a tensor that is a single slice: fewer are met by chance
+FEWEST = 6  # elements of a tensor that is a single slice: fewer match by chance
 
 
 def missing_dependency(m: Mismatch) -> str | None:
-    """One factor was differentiated and another held fixed."""
+    """Backward differentiates one factor and treats another as constant."""
     term = lacking_term(m)
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
@@ -497,13 +500,13 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 
 def _is_glue(cut: str) -> bool:
-    """Tell whether a path goes through an operation that says nothing of the author's own code."""
+    """Tell whether a path contains an operation that does not appear in the author's own code."""
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     return all(name.split(" ")[-1] in GLUE for name in named)
 
 
 def _output_path(m: Mismatch) -> str | None:
-    """One of several outputs sends nothing back."""
+    """Backward ignores the gradient of one of several outputs."""
     for name, vjp in m.evidence.values.vjps.items():
         if name.kind == "single" and not vjp.failure:
             grad, truth = vjp.grads[m.slot], m.evidence.values.expected[name][m.slot].value
@@ -516,7 +519,7 @@ def _output_path(m: Mismatch) -> str | None:
 
 
 def _row_term(m: Mismatch) -> str | None:
-    """The residual is, row by row, the same for every element, a multiple of a tensor, or both."""
+    """In each row, the error is constant, a multiple of a tensor, or a sum of both."""
     residual = m.actual - m.truth
     if m.coarse or not bool(m.known.all()):
         return None
@@ -536,7 +539,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims over which forward may have reduced: all, all but the first, each."""
+    """Yield the dims over which forward may have reduced: all, all but the first, and each dim."""
     every = tuple(range(residual.dim()))
     if len(every) > 1:
         yield "across the whole tensor", every
@@ -560,7 +563,7 @@ def _reduced(m: Mismatch, where: str, what: str) -> str:
 
 
 def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a term may be a multiple of, by name."""
+    """Yield the tensors of which a term may be a multiple, by name."""
     e = m.evidence
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
     tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
@@ -570,7 +573,7 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether every slice of the residual over some dims is a combination of the basis' slices."""
+    """Whether every slice of the error over some dims is a combination of the basis slices."""
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rules about the values of gradients: hypotheses, of which the first that fits names the bug."""
+"""Rules about the values of gradients. The first hypothesis that fits names the bug."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ from autograd_doctor.formatting import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses that use the Jacobian itself: applied untransposed or unconjugated, or in part.
+# Hypotheses about a Jacobian that was not transposed, not conjugated, or used only in part.
 # --------------------------------------------------------------------------------------------------
 
-FEWEST = 6  # wrong elements: fewer are met by chance
-NEGLIGIBLE = 1e-9  # of the largest entry: rounding of the differences, not an influence
+FEWEST = 6  # wrong elements: fewer match by chance
+# relative to the largest entry: smaller entries are rounding errors of the differences
+NEGLIGIBLE = 1e-9
 
 
 def untransposed(m: Mismatch) -> Tensor | None:
-    """Return the Jacobian times grad_output, where its transpose belongs."""
+    """Return the Jacobian times grad_output, although the transpose would be right."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.shape != m.input.shape:
         return None
@@ -84,7 +85,9 @@ def unconjugated(m: Mismatch) -> Tensor | None:
 
 
 def wrong_where_used_again(m: Mismatch) -> bool:
-    """Whether every element that one output uses is right, and only such as several use are not."""
+    """Whether elements that one output uses are right, and only elements that several use are
+    wrong.
+    """
     reach = _reach(m)
     return reach is not None and _splits(m, reach.sum(0))
 
@@ -96,13 +99,13 @@ def wrong_where_shared(m: Mismatch) -> bool:
 
 
 def all_used_again(m: Mismatch) -> bool:
-    """Whether several outputs use each element, and enough of them are wrong to tell."""
+    """Whether several outputs use each element, and enough of the elements are wrong to decide."""
     reach = _reach(m)
     return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
 
 
 def one_term_kept(m: Mismatch) -> bool:
-    """Whether each wrong element holds just one of the terms that make up its true gradient."""
+    """Whether each wrong element contains only one of the terms of its expected gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.is_complex():
         return False
@@ -114,7 +117,7 @@ def one_term_kept(m: Mismatch) -> bool:
 
 
 def _splits(m: Mismatch, count: Tensor) -> bool:
-    """Whether all that is counted once is right, and only what is counted more often is wrong."""
+    """Whether elements used once are right, and only elements used more often are wrong."""
     count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
     once = (count == 1) & known
     return bool(once.any()) and not bool((wrong & (count < 2)).any())
@@ -129,7 +132,7 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 
 def part_of_output_at_fault(m: Mismatch) -> str:
-    """Say through which slice of the only output wrong gradients come, ``""`` if through all."""
+    """Say through which slice of the only output wrong gradients come, or ``""`` if through all."""
     matrix, rows = _jacobian(m), m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
     if matrix is None or rows is None or len(outputs) != 1 or outputs[0].is_complex():
@@ -143,7 +146,7 @@ def part_of_output_at_fault(m: Mismatch) -> str:
 
 
 def _jacobian(m: Mismatch) -> Tensor | None:
-    """Return the whole Jacobian with respect to this input, ``None`` where it was not examined."""
+    """Return the whole Jacobian with respect to this input, or ``None`` if it was not examined."""
     if not m.evidence.values.jacobian or m.evidence.values.surrogate:
         return None
     matrix = m.evidence.values.jacobian[m.slot].matrix
@@ -152,31 +155,33 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 
 
 def _one_grad_output(m: Mismatch) -> Tensor | None:
-    """Return the cotangent of the only floating output, in double precision as the Jacobian."""
+    """Return the cotangent of the only floating-point output, in double precision like the
+    Jacobian.
+    """
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
     g = m.evidence.values.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
 # --------------------------------------------------------------------------------------------------
-# Dims that a backward confuses: the batch, and the one that an argument names.
+# Dims that a backward confuses: the batch, and the dim that an argument selects.
 # --------------------------------------------------------------------------------------------------
 
 
 def wrong_dim(m: Mismatch) -> str | None:
-    """Wrong for the dim that the call names, right for another."""
+    """The gradient is wrong for the dim that the call selects, and right for another dim."""
     how = _right_when(m, "dim-argument")
     return how and f"the gradient of `{m.name}` is wrong for this call, but right {how}"
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """Right for every slice along dim 0 alone, wrong for all of them at once."""
+    """The gradient is right for each slice along dim 0, and wrong for all together."""
     how = _right_when(m, "batch")
     return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
-    """Return how a call was made that brought the true gradient."""
+    """Return how the call was made that gave the expected gradient."""
     name = m.evidence.gradient_name(m.position)
     for comparison in comparisons(m.evidence, kind):
         actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
@@ -188,14 +193,14 @@ def _right_when(m: Mismatch, kind: str) -> str | None:
 
 
 def other_dim(evidence: Evidence) -> Match | None:
-    """The example is right, the same call along another dim is not."""
+    """The example is right, but the same call along another dim is wrong."""
     return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
 
 
 def other_batch(evidence: Evidence) -> Match | None:
-    """The example is right, a slice of it or a longer batch is not.
+    """The example is right, but a slice of it or a longer batch is wrong.
 
-    A declared surrogate may mix the slices that forward keeps apart.
+    A declared surrogate may mix slices that forward treats separately.
     """
     if mismatches(evidence) or evidence.values.surrogate:
         return None
@@ -216,14 +221,14 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a wrong gradient: each says what the gradient would be if one mistake was made.
+# Hypotheses about a wrong gradient. Each one predicts the gradient after a certain mistake.
 #
-# A hypothesis takes a mismatch and returns a sentence where it fits, or ``None``.
+# A hypothesis takes a mismatch and returns a sentence if it fits, or ``None``.
 # --------------------------------------------------------------------------------------------------
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
-    """The forward is piecewise constant, so the true gradient is 0, and backward's is not."""
+    """The forward is piecewise constant, so the expected gradient is 0, but backward's is not."""
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
@@ -233,7 +238,7 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
     values = torch.cat([as_real(o).reshape(-1).double() for o in e.forward.outputs if is_float(o)])
     smooth = all(bool(c.smooth.all()) for c in e.values.jacobian)
     if not jumps and smooth and values.unique().numel() < 2:
-        return None  # a constant function is no quantizer
+        return None  # a constant function is not a quantizer
     return (
         f"`forward` is piecewise constant, so the true gradient of `{m.name}` is zero, but "
         "`backward` returns a nonzero gradient. It looks like a straight-through estimator"
@@ -241,7 +246,7 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
 
 
 def swapped_gradients(m: Mismatch) -> str | None:
-    """The gradient of this input is what another input should get, and the other way round."""
+    """This input gets the gradient of another input, and vice versa."""
     for other in mismatches(m.evidence):
         if m.fits(other.truth) and other.fits(m.truth):
             first, second = sorted((m, other), key=lambda one: one.slot)
@@ -250,9 +255,9 @@ def swapped_gradients(m: Mismatch) -> str | None:
 
 
 def missing_gradient(m: Mismatch) -> str | None:
-    """Nothing, or zeros, where the truth is not zero."""
+    """The gradient is missing or zero, although the expected one is not zero."""
     raw, depends = m.evidence.contract.direct, "the output depends on"
-    if m.evidence.values.surrogate:  # of the output itself zero may well be the true gradient
+    if m.evidence.values.surrogate:  # for the output itself, zero may well be the expected gradient
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
         return (
@@ -266,7 +271,7 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 
 def extra_gradient(m: Mismatch) -> str | None:
-    """Something where the output does not depend on the input, or is meant to hold it fixed."""
+    """There is a gradient although the output does not depend on the input, or must not."""
     e = m.evidence
     if bool(m.truth.nan_to_num().any()):
         return None
@@ -275,7 +280,7 @@ def extra_gradient(m: Mismatch) -> str | None:
             f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
             f"depend on `{m.name}`"
         )
-    # No Jacobian was needed where forward's slopes confirm what backward returns.
+    # If forward's slopes confirm the gradient, no Jacobian is needed.
     if not e.values.jacobian or bool(e.values.jacobian[m.slot].matrix.any()):
         return (
             f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
@@ -288,7 +293,7 @@ def extra_gradient(m: Mismatch) -> str | None:
 
 
 def non_finite(m: Mismatch) -> str | None:
-    """NaN or infinity where the true gradient is a number."""
+    """The gradient is NaN or infinite where the expected one is a number."""
     bad = m.known & ~torch.isfinite(m.actual)
     if not bool(bad.any()):
         return None
@@ -304,7 +309,7 @@ def _nan_line(evidence: Evidence) -> str:
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
-    """NaN where forward has a kink: no derivative is known there, but none of them is nan."""
+    """The gradient is NaN where forward has a kink. No convention there gives nan."""
     vjp = evidence.values.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
@@ -336,12 +341,14 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
 
 
 def flipped_sign(m: Mismatch) -> str | None:
-    """Minus the truth."""
+    """The gradient is minus the expected one."""
     return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """The truth with its last two dims swapped, or the Jacobian where its transpose belongs."""
+    """The gradient is the expected one with its last two dims swapped, or uses the Jacobian
+    untransposed.
+    """
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
@@ -354,7 +361,7 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """Right up to a complex conjugation of the truth or of the local derivative."""
+    """The gradient is right up to conjugating the result or the local derivative."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
@@ -367,7 +374,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
 
 
 def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
-    """Yield the gradient of an element-wise holomorphic map with its conjugate forgotten."""
+    """Yield the gradient of an elementwise holomorphic map without the conjugate."""
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.shape != m.truth.shape:
         return
@@ -376,7 +383,7 @@ def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
 
 
 def missing_cross_terms(m: Mismatch) -> str | None:
-    """Only the diagonal of the Jacobian is used."""
+    """The gradient uses only the diagonal of the Jacobian."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
     g = e.values.vjps[RANDOM].grad_outputs[0]
@@ -400,8 +407,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 
 def duplicate_index(m: Mismatch) -> str | None:
-    """Right for elements that are used once, wrong for those that are used again, or share."""
-    if not bool(m.actual[m.wrong].any()):  # one term too few is not none
+    """The gradient is right for elements that are used once, and wrong for elements used again."""
+    if not bool(m.actual[m.wrong].any()):  # one missing term is not all terms
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
@@ -438,7 +445,7 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """Right inside, wrong at one edge of a dim that no argument names."""
+    """The gradient is right inside, and wrong at one edge of a dim that no argument selects."""
     if labeled(m):
         return None
     where = edge(m.wrong, m.known)
@@ -446,7 +453,7 @@ def off_by_one(m: Mismatch) -> str | None:
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
-    """The right values in the wrong places."""
+    """The gradient has the right values in the wrong places."""
     if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
         return None
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
@@ -456,23 +463,23 @@ def permuted_gradient(m: Mismatch) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# What about a wrong gradient may be by design, so that the report says how that is declared.
+# Parts of a wrong gradient that may be intended, so that the report says how to declare them.
 # --------------------------------------------------------------------------------------------------
 
 
 def perhaps_meant(rule: str, wrong: Sequence[Mismatch]) -> dict[str, Any]:
-    """Return what evidence there is of a design, for mismatches that one rule explains."""
+    """Return the evidence for an intended design, for mismatches that one rule explains."""
     return dict(_found(rule, wrong))
 
 
 def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
     without = [m.name for m in wrong if not m.returned]
     if without and len(without) < len(wrong[0].evidence.wanted):
-        yield "without_gradient", without  # others have one: these may be data
+        yield "without_gradient", without  # other inputs have a gradient, so these may be data
     if held := [m.name for m in wrong if _held_fixed(m)]:
         yield "held_fixed", held
     if rule == "constant-factor" and all(map(_returned, wrong)):
-        yield "acts_on_the_gradient_alone", True  # a reversal or a scale
+        yield "acts_on_the_gradient_alone", True  # a gradient reversal or a scale
     if all(map(_passes_through, wrong)):
         yield "passes_grad_output", True  # a straight-through estimator
     e = wrong[0].evidence
@@ -482,12 +489,12 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
 
 
 def _held_fixed(m: Mismatch) -> bool:
-    """Whether the gradient is 0 exactly where an argument says, as that of padding is."""
+    """Whether the gradient is 0 exactly where an argument says so, for example for padding."""
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
 
 
 def _passes_through(m: Mismatch) -> bool:
-    """Whether each element of the gradient is that of grad_output, or 0."""
+    """Whether each element of the gradient equals that of grad_output, or 0."""
     g = _one_grad_output(m)
     if g is None or g.shape != m.actual.shape:
         return False
@@ -496,22 +503,22 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether forward returns the input as it is, and not because 0 and 1 are their own squares."""
+    """Whether forward returns its input, and not because 0 and 1 are their own squares."""
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules of value: what a wrong gradient is instead of the true one.
+# Rules about values: what a wrong gradient is instead of the expected one.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A named guess at what went wrong.
+    """A hypothesis about a mistake, with a name.
 
-    ``otherwise`` is what the rule sees where the example's own gradients are right.
+    ``otherwise`` is the result of the rule if the example's own gradients are right.
     """
 
     rule: str
@@ -550,7 +557,7 @@ def _unexplained(m: Mismatch) -> str:
 
 
 def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
-    """Say by what factor the part of a gradient that one output sends is off."""
+    """Say by what factor the contribution of one output to a gradient is off."""
     sent = next(other for other in mismatches(m.evidence, output) if other.slot == m.slot)
     many = not sent.actual.is_complex() and int(sent.wrong.sum()) > 1
     factor = common_factor((sent.actual / sent.truth)[sent.wrong]) if many else None
@@ -565,7 +572,7 @@ def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
 
 
 def _factors_by_label(m: Mismatch) -> str:
-    """Say for which values of an integer argument the gradient is off by which factor."""
+    """Say for which values of an integer argument the gradient is off, and by which factor."""
     if m.actual.is_complex() or not bool(m.known.all()):
         return ""
     ratio = m.actual / m.truth
@@ -588,7 +595,7 @@ def _factors_by_label(m: Mismatch) -> str:
 
 
 def _by_count(label: Tensor, factors: Sequence[float]) -> str:
-    """Say how factors for the values of a label follow from how often these occur."""
+    """Say how the factors for the values of a label depend on how often each value occurs."""
     counts = label.unique(return_counts=True)[1].double().cpu()
     for power, how in ((1, "times"), (-1, "divided by")):
         one = common_factor(torch.tensor(factors, dtype=torch.float64) / counts**power)
@@ -598,9 +605,10 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 
 
 def _error_by_selection(m: Mismatch) -> str:
-    """Say that the error is one number where an argument selects an element, and one elsewhere.
+    """Say that the error is one number where an argument selects an element, and another elsewhere.
 
-    Both are multiples of grad_output. Rows for which the argument selects nothing do not count.
+    Both numbers are multiples of grad_output. Rows in which the argument selects nothing do not
+    count.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
@@ -631,7 +639,7 @@ def _error_by_selection(m: Mismatch) -> str:
 
 
 def _common_number(values: Tensor, among: Tensor) -> float | None:
-    """Return what all of several values are, up to a small part of the largest one among more."""
+    """Return the common value of several numbers, up to a small fraction of the largest one."""
     if values.numel() < 2 or not bool(among.isfinite().all()):
         return None
     mean = values.mean()
@@ -800,7 +808,8 @@ HYPOTHESES = (
 )
 
 
-# These go by which elements are wrong: where few digits are known, small ones pass for right.
+# These rules compare which elements are wrong. If few digits are known, small elements count as
+# right.
 BY_PLACE = (
     "dim-argument",
     "duplicate-index",
@@ -813,14 +822,14 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return what each value rule sees; it is worked out once for all the rules that ask."""
+    """Return the result of each value rule, which is computed once for all of them."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
 
 
 def _explained(evidence: Evidence) -> dict[str, Match]:
-    """Give every wrong input one explanation, the first that fits, and gather them by rule."""
+    """Give every wrong input one explanation, the first that fits, and group the inputs by rule."""
     found: dict[str, list[tuple[Mismatch, str]]] = {}
     for m in mismatches(evidence):
         for hypothesis in HYPOTHESES:
@@ -839,7 +848,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other inputs of a quantizer, as a learned step: the surrogate has a say in them."""
+    """Yield a quantizer's other inputs, such as a learned step, that the surrogate affects."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
@@ -866,7 +875,7 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
 
 
 LEAVES_OUT = (
-    "Derive the formula once more. Look for the factor or the term that contains this argument. "
+    "Derive the formula again. Look for the factor or the term that contains this argument. "
     "`backward` leaves out this factor or term."
 )
 ADD_SLICES = (
@@ -885,7 +894,7 @@ def _is_flipped(m: Mismatch) -> bool:
 
 
 def without_repeats(sentences: Iterable[str]) -> list[str]:
-    """Return the first sentence on each input; what follows them all, at the end and once."""
+    """Return the first sentence about each input, followed by the sentences about all of them."""
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
     if any(other != rest for _, other in told):
@@ -898,7 +907,7 @@ def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
 
 
 def _turned(evidence: Evidence) -> Match | None:
-    """A raw gradient of the wrong shape that is right once transposed."""
+    """A raw gradient with the wrong shape that is right after transposing it."""
     for position in evidence.wanted:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
@@ -910,7 +919,8 @@ def _turned(evidence: Evidence) -> Match | None:
     return None
 
 
-# A mismatch that a broken contract, a non-linear backward or a wrong forward explains is not news.
+# If a broken contract, a nonlinear backward or a wrong forward explains a mismatch, it is not
+# reported.
 _AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
@@ -930,7 +940,7 @@ VALUE_RULES = tuple(
 
 
 # --------------------------------------------------------------------------------------------------
-# Where no derivative exists, there are conventions.
+# Conventions for points at which no derivative exists.
 # --------------------------------------------------------------------------------------------------
 
 

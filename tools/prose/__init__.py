@@ -1,0 +1,1 @@
+"""A linter for prose: see :mod:`tools.prose.wording` for our rules."""
