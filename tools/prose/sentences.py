@@ -24,6 +24,7 @@ _RULES = Path("tools", "prose", "wording.py")  # whose examples break the rules
 _WORDS_OF_A_MESSAGE = 5  # a string with fewer words is a name, a label or a key
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
+_ROUTE = re.compile(r"<!-- route -->.*?<!-- /route -->", re.DOTALL)
 _HEADER = re.compile(r"\A\+\+\+\n.*?^\+\+\+\n", re.DOTALL | re.MULTILINE)
 _SECTION = re.compile(r"^(Args|Returns|Raises|Yields|Attributes):$", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(?=\*{0,2}\w+: )", re.MULTILINE)
@@ -64,6 +65,7 @@ def sentences(root: Path) -> Iterator[Sentence]:
 
 def of_markdown(text: str, path: Path, first: int = 1) -> Iterator[Sentence]:
     """Yield the sentences of a page whose first line has the number ``first``."""
+    text = _ROUTE.sub(lambda route: "\n" * route[0].count("\n"), text)  # a list of headings
     header = _HEADER.match(text)
     blank = "\n" * header[0].count("\n") if header else ""
     for token in _MARKDOWN.parse(blank + text[len(header[0]) if header else 0 :]):

@@ -1311,8 +1311,8 @@ COMPUTING = (
 # What is wrong where an edit of a kind helps, for learners who look for the change themselves.
 SAID = {
     "another count": "the number of returned gradients is wrong",
-    "another order": "values stand in the wrong order",
-    "another name": "one name stands in the place of another",
+    "another order": "values are in the wrong order",
+    "another name": "another name is needed here",
     "something else saved": "another value has to be saved",
     "another operator": "an operator is wrong",
     "another comparison": "a comparison is wrong",
@@ -1323,7 +1323,7 @@ SAID = {
     "a sign inside": "a sign is wrong in an argument",
     "a number of forward": "a number is wrong",
     "another number": "a number is wrong",
-    "a name for a number": "a number stands in the place of a parameter",
+    "a name for a number": "a parameter is needed instead of a number",
     "another function": "another function has to be called",
     "a simpler function": "another function has to be called",
     "another selection": "the wrong elements are selected",

@@ -2,9 +2,10 @@
 
 Other edits are tried one by one. Here, two passes suffice for all expressions: backward runs once
 with a zero added to the value of each, and autograd tells how the gradients depend on these zeros.
-So it is known which values of an expression would make the gradients right, and thousands of
-formulas can be compared with them as plain numbers: products and quotients of what the method
-knows, matrix products, sums, masks, and what ``forward`` computes. Only those that fit are run.
+So it is known which values of an expression would make the gradients right. Thousands of formulas
+are then compared with these values as plain numbers, and only those that fit are run. A formula is
+a product or a quotient of values that the method knows, a matrix product, a sum, a mask, or an
+expression of ``forward``.
 
 A few random projections stand for all elements of the gradients. The dependence is taken to be
 linear, as it is for most expressions. Where it is not, a formula is missed, or it fails when run.
@@ -129,7 +130,7 @@ class Projected:
 def projected(
     spots: Sequence[Spot], pairs: Sequence[tuple[Tensor, Tensor, Tensor]]
 ) -> Projected | None:
-    """Return what gradients lack and how they depend on the spots; ``None`` if they do not.
+    """Return what gradients lack and how each spot changes them; ``None`` if none does.
 
     Args:
         spots: Expressions of backward.
