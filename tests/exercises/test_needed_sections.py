@@ -14,6 +14,7 @@ import torch.utils.checkpoint
 from repository import ROOT
 from torch.autograd import Function, forward_ad, graph
 
+from autograd_course.index import INDEX
 from tools.derived import declared_in
 from tools.exercises import SOLUTION_ONLY
 from tools.index import Declared
@@ -71,7 +72,8 @@ def solved(cell: Cell, source: Source) -> Iterator[str]:
         yield from names(cell.source, [range(r.begin + 1, r.end + 2) for r in regions])
 
 
-def uses() -> dict[str, set[str]]:
+@cache
+def uses() -> Mapping[str, set[str]]:
     """Return by exercise the names that a lesson has to teach before."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "solutions").glob("*.py")):
@@ -118,31 +120,29 @@ def taught(exercise: Declared) -> set[str]:
     }
 
 
-DECLARED, USES = declared_in(ROOT), uses()
+@cache
+def exercises() -> Mapping[str, Declared]:
+    return declared_in(ROOT)
 
 
 def test_the_solutions_of_all_exercises_are_read() -> None:
-    assert USES.keys() == DECLARED.keys()
-    assert "needs_input_grad" in USES["strided-gain"]
-    assert "mark_dirty" in USES["leaky-relu-in-place"]
-    assert {"setup_context", "jvp"} <= USES["jvp-smooth-maximum"]
-    assert "vmap" in USES["vmap-solve"]
+    assert uses().keys() == exercises().keys() == INDEX.keys()
+    assert "needs_input_grad" in uses()["strided-gain"]
+    assert "mark_dirty" in uses()["leaky-relu-in-place"]
+    assert {"setup_context", "jvp"} <= uses()["jvp-smooth-maximum"]
+    assert "vmap" in uses()["vmap-solve"]
 
 
 def test_a_name_that_only_an_extra_section_teaches_is_missed() -> None:
-    exercise = DECLARED["leaky-relu-in-place"]
+    exercise = exercises()["leaky-relu-in-place"]
 
     assert exercise.needs == ("Writing in place: mark_dirty",)
     assert "mark_dirty" in taught(exercise)
-    assert "mark_dirty" not in taught(DECLARED["strided-gain"])
+    assert "mark_dirty" not in taught(exercises()["strided-gain"])
 
 
-@pytest.mark.parametrize("exercise", DECLARED.values(), ids=DECLARED)
-def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(
-    exercise: Declared,
-) -> None:
-    missing = USES[exercise.id] - taught(exercise)
+@pytest.mark.parametrize("name", INDEX)
+def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(name: str) -> None:
+    missing = uses()[name] - taught(exercises()[name])
 
-    assert not missing, (
-        f"name the section that teaches {missing} in needs_sections of {exercise.id}"
-    )
+    assert not missing, f"name the section that teaches {missing} in needs_sections of {name}"
