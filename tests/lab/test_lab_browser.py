@@ -22,7 +22,6 @@ from tools.printing import find_chromium
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 LESSON = "notebooks/01_template.ipynb"
-BEGINNING = "notebooks/beginning.ipynb"  # of this lesson, up to its first gradient flow
 EXERCISES = "exercises/01_template.ipynb"
 
 
@@ -36,17 +35,20 @@ def executable() -> str:
     return found
 
 
-def write_beginning(course: Path) -> None:
-    notebook = nbformat.read(course / LESSON, as_version=4)
-    (first, *_) = (n for n, cell in enumerate(notebook.cells) if "\ngradient_flow(" in cell.source)
-    notebook.cells = notebook.cells[: first + 1]
-    nbformat.write(notebook, course / BEGINNING)
+def append_flow(course: Path) -> None:
+    """Append the lesson's first gradient flow to its exercises, so that one kernel runs both."""
+    lesson, exercises = (nbformat.read(course / path, as_version=4) for path in (LESSON, EXERCISES))
+    code = [cell for cell in lesson.cells if cell.cell_type == "code"]
+    _, imports, *_ = code
+    flow, *_ = (cell for cell in code if "\ngradient_flow(" in cell.source)
+    exercises.cells += [imports, flow]
+    nbformat.write(exercises, course / EXERCISES)
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     course = copy_course(tmp_path_factory.mktemp("course"))
-    write_beginning(course)
+    append_flow(course)
     with running_lab(course, tmp_path_factory.mktemp("home"), "--port", "0") as running:
         yield running
 
@@ -124,15 +126,11 @@ def test_an_answer_typed_by_a_learner_is_graded(
 # --- the gradient flow of lesson 01: L = x² + relu(y) at x = 2, y = 3; on this page, too ----------
 
 
-@pytest.fixture(scope="module")
-def lesson(lab: Lab) -> Lab:
-    return ran(lab, BEGINNING)
-
-
 @pytest.fixture
-def flow(lesson: Lab) -> Locator:
+def flow(exercises: Lab) -> Locator:
     """The widget in the lesson's own cell, at its first step."""
-    widget = lesson.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .agf").first
+    exercises.cell(len(exercises.cells()) - 1)
+    widget = exercises.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .agf").first
     widget.scroll_into_view_if_needed(timeout=20_000)
     widget.get_by_role("slider", name="step").press("Home")
     return widget
