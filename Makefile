@@ -1,5 +1,5 @@
 # make lab          install the course and open JupyterLab at the first notebook  (PORT=8899  BROWSER=none)
-# make test         run the tests, every notebook and JupyterLab in a browser
+# make test         run the tests, the notebooks and JupyterLab in a browser
 # make thorough     run what `make test` leaves out: the rest of long tables, Colab, nbgrader, fuzzing
 # make quick        run a part of the tests in a few minutes, without processes and browser
 # make check        check lint, formatting, types, import layers, configuration, prose and built files
@@ -56,7 +56,8 @@ test: $(INSTALLED)
 	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 thorough: $(INSTALLED) $(COLABS)/.installed $(NBGRADER)
-	$(BIN)/python -m pytest $(TESTS_OF) -m thorough --numprocesses=3 --dist=loadscope
+	$(BIN)/python -m pytest $(TESTS_OF) $(NOTEBOOKS) -m thorough --nbval --nbval-current-env \
+	    --nbval-cell-timeout=120 --numprocesses=3 --dist=loadscope
 
 quick: $(INSTALLED)
 	$(BIN)/python -m pytest $(TESTS_OF) --quick -m "not thorough" --numprocesses=2 --dist=worksteal -q

