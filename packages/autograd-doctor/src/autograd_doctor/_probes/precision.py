@@ -337,12 +337,14 @@ LOW = -50.0  # for an exponential this equals -inf, but without underflow
 def extremes(session: Session, evidence: Evidence) -> Evidence:
     """Return the evidence with the calls that work in float64 but not in float32."""
     tensors = [value for value in session.inputs if isinstance(value, Tensor)]
+    # An exponent or a temperature gets not large by itself, as the elements of a tensor do.
+    several = [i for i in session.wanted if session.inputs[i].numel() > 1] or session.wanted
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
         return evidence
     session = session.on_cpu()
     call, example = Precisions(session), as_single_holds(session.inputs)
-    far = [found for i in session.wanted for found in _ladder(call, evidence, example, i)]
+    far = [found for i in several for found in _ladder(call, evidence, example, i)]
     near = list(neighborhood(call, evidence, example))
     masked = [found for i in session.wanted for found in _masked(call, evidence, example, i)]
     worst_first = sorted([*far, *near], key=lambda found: not found.is_example)
@@ -364,8 +366,24 @@ def _ladder(
     first = next(rung for rung in rungs if rung is rungs[-1] or _overflows(call.single(at(rung))))
     both = call.both(at(first))
     if both is not None:
-        how = f"once `|{evidence.name(position)}|` reaches {number(first)}"
-        yield call.extreme(evidence, how, at(first), *both)
+        name, sign = evidence.name(position), _sign_of_lost(at(first)[position], both[0])
+        of = (
+            f"`{name}` reaches {number(sign * first)}"
+            if sign
+            else f"`|{name}|` reaches {number(first)}"
+        )
+        yield call.extreme(evidence, f"once {of}", at(first), *both)
+
+
+def _sign_of_lost(given: Tensor, values: Values) -> int:
+    """Return the sign of the elements whose results are lost; 0 for both, or if nobody knows."""
+    alike = [it for it in values if it is not None and it.shape == given.shape]
+    lost = [~torch.isfinite(value) for value in alike if not bool(torch.isfinite(value).all())]
+    for sign in (1, -1):
+        other = given * sign < 0
+        if lost and bool(other.any()) and not any(bool(mask[other].any()) for mask in lost):
+            return sign
+    return 0
 
 
 def _overflows(values: Values | None) -> bool:

@@ -324,8 +324,8 @@ def _sums_to(got: torch.Size, want: torch.Size) -> bool:
     "contract",
     "error",
     "a gradient is larger than its input",
-    hint="Sum the gradient over the dims that `forward` broadcast, and keep dims of size 1: "
-    "`grad.sum_to_size(x.shape)`.",
+    hint="Sum the gradient over the dims that `forward` broadcast, and keep dims of size 1. "
+    "`grad.sum_to_size(x.shape)` does both, where `x` is this input.",
     lesson="03_gradient_patterns",
 )
 def unreduced_broadcast(evidence: Evidence) -> Match | None:

@@ -72,9 +72,17 @@ def input_layout(evidence: Evidence) -> Match | None:
 )
 def frozen_input(evidence: Evidence) -> Match | None:
     seen = disagreement(evidence, "frozen-input")
-    if seen is None or "incorrect number of gradients" not in seen.message:
-        return seen
-    return replace(seen, hint=_ONE_FOR_EACH)
+    if seen is None:
+        return None
+    if "incorrect number of gradients" in seen.message:
+        return replace(seen, hint=_ONE_FOR_EACH)
+    for comparison in comparisons(evidence, "frozen-input"):
+        if place := furthest(comparison):
+            if comparison.actual[place[0]] is None:
+                name = comparison.names[place[0]]
+                return replace(seen, message=f"{name} is None {comparison.how}.")
+            break
+    return seen
 
 
 _ONE_FOR_EACH = (

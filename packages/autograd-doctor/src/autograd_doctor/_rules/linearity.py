@@ -60,7 +60,7 @@ def _seen(
     "error",
     "backward does not multiply by grad_output",
     hint="Multiply the local derivative by `grad_output` in every gradient that `backward` "
-    "returns.",
+    "returns. If `backward` calls `torch.autograd.grad`, pass `grad_output` as `grad_outputs`.",
     lesson="01_template",
     after=UNUSABLE,
     by_design=("nonlinear-in-grad-output", "uniform-grad-output", "silent-double-backward"),

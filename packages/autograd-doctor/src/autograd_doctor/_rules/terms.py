@@ -415,8 +415,8 @@ def without_argument(m: Mismatch) -> str:
     if not names:
         return ""
     return (
-        f". The gradient of `{m.name}` does not change with {listed(names)}, although the true "
-        "gradient does"
+        f". A small change of {listed(names).replace(' and ', ' or ')} does not change the "
+        f"gradient of `{m.name}`, although it should"
     )
 
 
@@ -545,6 +545,8 @@ def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "across the whole tensor", every
     if len(every) > 2:
         yield "within each slice along dim 0", every[1:]
+    if len(every) > 3:
+        yield f"along dims {every[2]} to {every[-1]}", every[2:]
     yield from ((f"along dim {axis}", (axis,)) for axis in reversed(every))
 
 
@@ -566,10 +568,15 @@ def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of which a term may be a multiple, by name."""
     e = m.evidence
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
-    tensors |= {f"saved tensor {i}": s for i, s in enumerate(e.forward.saved)}
+    names = _names_of_saved(e.contract.backward_source, len(e.forward.saved))
+    tensors |= dict(zip(map(_quoted, names), e.forward.saved, strict=True))
     for name, tensor in tensors.items():
         if is_float(tensor) and tensor.shape == m.truth.shape:
             yield name, tensor
+
+
+def _quoted(name: str) -> str:
+    return name if " " in name else f"`{name}`"
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:

@@ -247,10 +247,14 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
 
 def swapped_gradients(m: Mismatch) -> str | None:
     """This input gets the gradient of another input, and vice versa."""
-    for other in mismatches(m.evidence):
+    others = mismatches(m.evidence)
+    for other in others:
         if m.fits(other.truth) and other.fits(m.truth):
             first, second = sorted((m, other), key=lambda one: one.slot)
             return f"the gradients of `{first.name}` and `{second.name}` are swapped"
+    owners = {one.name: [it.name for it in others if one.fits(it.truth)] for one in others}
+    if len(others) > 2 and all(owners.values()) and m.name not in owners[m.name]:
+        return f"`{m.name}` receives the gradient of `{owners[m.name][0]}`"
     return None
 
 
@@ -301,7 +305,10 @@ def non_finite(m: Mismatch) -> str | None:
     return f"the gradient of `{m.name}` is {value} where the true gradient is finite"
 
 
-HINT_AT_NAN = "This line gets the first nan. Look for 0/0, inf·0 or a logarithm of 0 in it."
+HINT_AT_NAN = (
+    "This line gets the first nan. Look for 0/0, inf·0, a logarithm of 0, or the root or logarithm "
+    "of a negative number in it."
+)
 
 
 def _nan_line(evidence: Evidence) -> str:
@@ -530,9 +537,10 @@ class Hypothesis:
 
 
 def _unexplained(m: Mismatch) -> str:
-    where = elements(int(m.wrong.sum()), int(m.known.sum()))
+    single = m.known.numel() == 1
+    where = "" if single else f" at {elements(int(m.wrong.sum()), int(m.known.sum()))}"
     sample = "" if bool(m.known.all()) else " that were checked"
-    off = f"the gradient of `{m.name}` is wrong at {where}{sample}"
+    off = f"the gradient of `{m.name}` is wrong{where}{sample}"
     if not m.coarse:
         if place := slice_of(m.wrong, m.known & ~m.wrong & (m.truth != 0), m.name) or selected(m):
             off += f", namely {place}{_factor_there(m)}"
@@ -543,7 +551,7 @@ def _unexplained(m: Mismatch) -> str:
         elif by_choice := _error_by_selection(m):
             off += f". {by_choice}"
         elif part := part_of_output_at_fault(m):
-            off += f". The error comes only from the elements {part} of the output"
+            off += f". Its error comes only from the elements {part} of the output"
         off += without_argument(m)
     names = [name for name in m.evidence.values.vjps if name.kind == "single"]
     wrong = [n for n in names if m.slot in {other.slot for other in mismatches(m.evidence, n)}]
@@ -553,7 +561,7 @@ def _unexplained(m: Mismatch) -> str:
         return off
     through, output = listed([*map(ordinal, wrong)], len(wrong)), "output" + "s" * (len(wrong) > 1)
     part = _factor_of_part(m, wrong[0]) if len(wrong) == 1 else ""
-    return f"{off}. The error comes only from the {through} {output}{part}"
+    return f"{off}. Its error comes only from the {through} {output}{part}"
 
 
 def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
@@ -704,7 +712,8 @@ HYPOTHESES = (
         "non-finite",
         "backward returns nan or inf",
         non_finite,
-        "Look for 0/0, inf·0 or a logarithm of 0 in the formula at this element.",
+        "Look for 0/0, inf·0, a logarithm of 0, or the root or logarithm of a negative number in "
+        "the formula at this element.",
         "04_debugging_clinic",
         nan_at_a_kink,
     ),
@@ -729,7 +738,8 @@ HYPOTHESES = (
         "the gradient is transposed",
         transposed_gradient,
         "Check the order of the factors and the transposes: for Y = A B with `grad_output` G, the "
-        "gradients are G Bᵀ for A and Aᵀ G for B.",
+        "gradients are G Bᵀ for A and Aᵀ G for B. For a loop or a running sum, go in the opposite "
+        "direction. For a rotation, use the opposite angle.",
         "03_gradient_patterns",
     ),
     Hypothesis(
@@ -767,8 +777,8 @@ HYPOTHESES = (
         "wrong-region",
         "the gradient is wrong for some input values",
         region,
-        "Compare the masks and conditions in `backward` with the branches of `forward`, and check "
-        "which branch this input takes.",
+        "Check which branch of `forward` this input takes. Compare the condition of this branch in "
+        "`backward`, and the formula for it, with those in `forward`.",
         "01_template",
     ),
     Hypothesis(
@@ -876,7 +886,7 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
 
 LEAVES_OUT = (
     "Derive the formula again. Look for the factor or the term that contains this argument. "
-    "`backward` leaves out this factor or term."
+    "`backward` leaves it out, or uses it for another gradient."
 )
 ADD_SLICES = (
     "The gradients of all uses of an element add up. If `backward` writes slices that overlap, use "
@@ -899,7 +909,8 @@ def without_repeats(sentences: Iterable[str]) -> list[str]:
     (_, rest), *_ = told
     if any(other != rest for _, other in told):
         return list(sentences)
-    return [*(first for first, _ in told), *filter(None, [rest])]
+    together = rest.replace("Its error comes", "These errors come") if len(told) > 1 else rest
+    return [*(first for first, _ in told), *filter(None, [together])]
 
 
 def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
