@@ -14,8 +14,8 @@ from autograd_doctor import Finding
 from autograd_doctor.formatting import distinguish, listed, number, sentence
 from autograd_doctor.repair import Repair
 
+from autograd_course.execution import WHOLE
 from autograd_course.grader.comparison import Difference
-from autograd_course.grader.execution import WHOLE
 
 Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 

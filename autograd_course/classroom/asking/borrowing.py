@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from autograd_course.execution import Raised
 from autograd_course.folders import COURSE, OURS
-from autograd_course.grader.execution import Raised
 
 _OURS = tuple(f"{package}/" for package in OURS)
 _ANSWERS = tuple(f"{COURSE / part}/" for part in ("functions", "exercises"))

@@ -15,7 +15,7 @@ from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
-from autograd_course.grader.execution import isolated, place
+from autograd_course.execution import isolated, place
 from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
 from autograd_course.grader.kinds.function import LocalFunction
 from autograd_course.grader.kinds.routine import LocalRoutine

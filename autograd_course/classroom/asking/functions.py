@@ -14,7 +14,7 @@ from autograd_course.classroom.asking.unusual import kind, too_many
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
-from autograd_course.grader.execution import Raised
+from autograd_course.execution import Raised
 from autograd_course.grader.kinds.function import LocalFunction
 
 Inputs = tuple[Any, ...]

@@ -14,8 +14,8 @@ from autograd_course.classroom.asking import cells
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
+from autograd_course.execution import isolated
 from autograd_course.grader.catalogue import find
-from autograd_course.grader.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

@@ -21,7 +21,7 @@ _NEAR = (
     f"{_OURS}.engine.",
     f"{_OURS}.grader.kinds.",
     f"{_OURS}.grader.comparison.",
-    f"{_OURS}.grader.execution.",
+    f"{_OURS}.execution.",
     f"{_OURS}.grader.limits.",
 )
 _WRAPPED = (staticmethod, classmethod)

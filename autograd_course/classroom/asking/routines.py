@@ -11,7 +11,7 @@ from autograd_course.classroom.asking.borrowing import own_work
 from autograd_course.classroom.asking.functions import raised
 from autograd_course.classroom.asking.values import returned
 from autograd_course.classroom.protocol import Frame
-from autograd_course.grader.execution import Raised
+from autograd_course.execution import Raised
 from autograd_course.grader.kinds.routine import LocalRoutine
 
 Inputs = tuple[Any, ...]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
+from autograd_course.execution import differentiable
 from autograd_course.grader.catalogue import find
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import (
     FunctionExercise,
     LocatingExercise,

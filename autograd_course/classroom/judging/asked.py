@@ -12,7 +12,7 @@ from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox.running import Child
 from autograd_course.errors import CourseError
-from autograd_course.grader.execution import Raised
+from autograd_course.execution import Raised
 
 _LONGEST = 2000  # characters of a text that is shown
 _MOST = 10  # names that are told

@@ -29,7 +29,7 @@ from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import first_line
-from autograd_course.grader.execution import isolated
+from autograd_course.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

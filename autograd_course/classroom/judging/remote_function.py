@@ -30,7 +30,7 @@ from autograd_course.classroom.judging.asked import (
 )
 from autograd_course.classroom.judging.illustrating import illustrated
 from autograd_course.classroom.protocol.evidence import sound
-from autograd_course.grader.execution import Inputs, Raised
+from autograd_course.execution import Inputs, Raised
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.verdict import (
     NotAttemptedBecause,

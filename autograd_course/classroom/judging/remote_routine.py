@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
-from autograd_course.grader.execution import Inputs, Raised
+from autograd_course.execution import Inputs, Raised
 from autograd_course.grader.verdict import (
     GraderFailedBecause,
     NotAttemptedBecause,

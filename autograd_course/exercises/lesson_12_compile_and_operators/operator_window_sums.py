@@ -21,8 +21,8 @@ from torch.autograd import gradcheck
 from torch.library import opcheck
 
 from autograd_course.errors import first_line
+from autograd_course.execution import is_unfinished, said, unfinished_part
 from autograd_course.grader.compiling import compile_whole, silence
-from autograd_course.grader.execution import is_unfinished, said, unfinished_part
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, unfinished, wrong

@@ -10,8 +10,8 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import found
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import Check
 
 

@@ -29,9 +29,8 @@ from autograd_doctor.extension import CapturedState
 from torch import Tensor
 from torch.autograd import Function, forward_ad
 
-from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
-from autograd_course.grader.comparison import Difference, Source, difference, recognized
-from autograd_course.grader.execution import (
+from autograd_course.calls import as_tuple, differentiated, is_float, takes_ctx
+from autograd_course.execution import (
     Inputs,
     Printed,
     Raised,
@@ -40,6 +39,7 @@ from autograd_course.grader.execution import (
     run_backward,
     run_forward,
 )
+from autograd_course.grader.comparison import Difference, Source, difference, recognized
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.limits import Samples, Step, first_fault, prepare, seconds_for
 from autograd_course.grader.verdict import (

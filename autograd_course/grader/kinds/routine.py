@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.utils._pytree import tree_map
 
-from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.comparison import Source, difference, recognized
-from autograd_course.grader.execution import (
+from autograd_course.calls import as_tuple
+from autograd_course.execution import (
     WHOLE,
     Inputs,
     Printed,
@@ -27,6 +26,7 @@ from autograd_course.grader.execution import (
     told,
     unfinished_part,
 )
+from autograd_course.grader.comparison import Source, difference, recognized
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.limits import Samples, first_fault, prepare, seconds_for
 from autograd_course.grader.verdict import (

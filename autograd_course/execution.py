@@ -19,10 +19,10 @@ from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple, differentiated, is_float, takes_ctx
 from autograd_course.engine import run_backward as run_engine
 from autograd_course.errors import first_line
 from autograd_course.external import BuildError
-from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
 
 Inputs = tuple[Any, ...]
 WHOLE = "<answer>"  # the name of the method if the answer is a plain function
