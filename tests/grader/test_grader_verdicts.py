@@ -13,9 +13,9 @@ from answers.making import spoiled
 from autograd_doctor import Finding
 from torch.autograd import Function
 
+from autograd_course import execution
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.execution import WHOLE
-from autograd_course import execution
 from autograd_course.grader import CATALOGUE, verdict
 from autograd_course.grader.comparison import Difference
 from autograd_course.grader.kinds import function, routine

@@ -39,7 +39,17 @@ class Asked:
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
         """Return the answer to a question, where there is one."""
-        came = self.child.ask(Frame(said) if inputs is None else _about(said, inputs))
+        return self._answer(Frame(said) if inputs is None else _about(said, inputs))
+
+    def ask_code(
+        self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
+    ) -> Frame:
+        """Return the answer to a question that a parcel comes with (``judging.parcels``)."""
+        about = Frame(said) if inputs is None else _about(said, inputs)
+        return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
+
+    def _answer(self, question: Frame) -> Frame:
+        came = self.child.ask(question)
         if isinstance(came, Malformed):
             raise UnansweredError(came.reason)
         self._note(came.said.get("replaced"))

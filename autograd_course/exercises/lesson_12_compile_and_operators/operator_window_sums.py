@@ -136,7 +136,7 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
 def differentiates_twice(answer: Any) -> Verdict | None:
     """Check that backward can be differentiated."""
     x, width = _example()
-    g = torch.ones_like(window_sums(x, width)).requires_grad_()
+    g = torch.ones_like(answer(x, width)).requires_grad_()
     (gradient,) = torch.autograd.grad(answer(x, width), x, g, create_graph=True)
     if gradient.requires_grad and gradcheck(
         lambda g: torch.autograd.grad(answer(x, width), x, g, create_graph=True)[0],
