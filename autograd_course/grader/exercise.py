@@ -20,6 +20,20 @@ Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | Non
 Trial = Callable[[Callable[..., Any]], Verdict | None]
 Difficulty = Literal["easy", "medium", "hard"]
 
+
+def by_values(check: Check) -> Check:
+    """Mark a check that judges only outputs and gradients, so that any process can run it."""
+    setattr(check, _BY_VALUES, True)
+    return check
+
+
+def is_by_values(check: Check) -> bool:
+    """Whether a check judges only outputs and gradients."""
+    return getattr(check, _BY_VALUES, False) is True
+
+
+_BY_VALUES = "by_values"
+
 # Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
 # has the dtype and the shape of its input.
 CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")

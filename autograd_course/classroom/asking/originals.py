@@ -24,6 +24,7 @@ _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
 # As Python has them: a submission may rebind the names, these among them.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
+_is_a = isinstance
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Owner:
 
     def __init__(self, owner: Any, places: Iterable[Place]) -> None:
         self._owner, self._places = owner, tuple(places)
-        home = owner.__module__ if isinstance(owner, type) else owner.__name__
+        home = owner.__module__ if _is_a(owner, type) else owner.__name__
         self.is_near = not f"{home}.".startswith(_FAR) or f"{home}.".startswith(_NEAR)
         self._names = tuple(place.name for place in self._places)
         self._values = tuple(place.value for place in self._places)
@@ -82,7 +83,7 @@ class Owner:
 def places(owner: Any) -> Iterator[Place]:
     """Yield what can be called."""
     for name, value in vars(owner).items():
-        if callable(value) or isinstance(value, _WRAPPED):
+        if callable(value) or _is_a(value, _WRAPPED):
             yield Place(name, value, _code(value))
 
 
@@ -93,14 +94,14 @@ def inherited(owner: type) -> Iterator[Place]:
 
 
 def _told(owner: Any, name: str) -> str:
-    home = f"{owner.__module__}." if isinstance(owner, type) else ""
+    home = f"{owner.__module__}." if _is_a(owner, type) else ""
     return f"{home}{getattr(owner, '__qualname__', owner.__name__)}.{name}"
 
 
 def _function(value: Any) -> Any:
-    return value.__func__ if isinstance(value, _WRAPPED) else value
+    return value.__func__ if _is_a(value, _WRAPPED) else value
 
 
 def _code(value: Any) -> Any:
     function = _function(value)
-    return function.__code__ if isinstance(function, FunctionType) else None
+    return function.__code__ if _is_a(function, FunctionType) else None
