@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from autograd_course.external.stored import benchmark_results
     from autograd_course.external.triton_decayed_sum import triton_decayed_sum
     from autograd_course.functions.attention import TritonAttention, dropped
-    from autograd_course.functions.gumbel_softmax import gumbel_noise
+    from autograd_course.functions.noise import gumbel_noise
     from autograd_course.grader.leaderboard import leaderboard
     from autograd_course.grader.predict import predict
     from autograd_course.ship import (
@@ -115,14 +115,14 @@ __all__ = [
     "vote",
 ]
 
-_HOME = {
+HOMES = {
     "autograd_course.checkup": ("checkup",),
     "autograd_course.digits": ("load_digits", "split_digits"),
     "autograd_course.external.building": ("SOURCES", "BuildError", "build"),
     "autograd_course.external.stored": ("benchmark_results",),
     "autograd_course.external.triton_decayed_sum": ("triton_decayed_sum",),
     "autograd_course.functions.attention": ("TritonAttention", "dropped"),
-    "autograd_course.functions.gumbel_softmax": ("gumbel_noise",),
+    "autograd_course.functions.noise": ("gumbel_noise",),
     "autograd_course.grader.leaderboard": ("leaderboard",),
     "autograd_course.grader.predict": ("predict",),
     "autograd_course.ship": (
@@ -144,7 +144,7 @@ _HOME = {
         "run_gradcheck",
     ),
 }
-_MODULE = {name: module for module, names in _HOME.items() for name in names}
+_MODULE = {name: module for module, names in HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,27 +7,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 
-def gumbel_noise(like: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Return standard Gumbel noise ``-log(-log u)``, where ``u`` is uniform in [0, 1).
-
-    If ``u`` is 0, the noise is -inf, and a sample never selects this entry.
-
-    Args:
-        like: The noise has the shape, the dtype and the device of this tensor.
-        generator: PyTorch's random generator, for noise that you can repeat.
-
-    Returns:
-        The noise.
-
-    Example:
-        >>> import torch
-        >>> gumbel_noise(torch.zeros(3, 4)).shape
-        torch.Size([3, 4])
-    """
-    u = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-    return -(-u.log()).log()
-
-
 def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
     """Return ``gᵀJ`` for a softmax along the last dim with the output ``p``: ``p ⊙ (g - g·p)``."""
     return p * (g - (g * p).sum(-1, keepdim=True))
@@ -51,7 +30,8 @@ class GumbelSoftmax(torch.autograd.Function):
 
     Args:
         logits: ``(..., K)``, floating dtype.
-        noise: Noise from :func:`gumbel_noise`, with the shape of ``logits``.
+        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the shape of
+            ``logits``.
         temperature: ``τ``, a positive Python number. It has no gradient.
         hard: Whether the sample is one-hot.
 

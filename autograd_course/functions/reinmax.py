@@ -27,7 +27,7 @@ class ReinMax(torch.autograd.Function):
 
     Args:
         logits: ``(..., K)``, floating dtype.
-        noise: Noise from :func:`~autograd_course.functions.gumbel_softmax.gumbel_noise`, with the
+        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the
             shape of ``logits``. It decides which class is drawn and has no gradient.
 
     Returns:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
 
 MISSING_RETURN = "Is the return statement missing?"
 SHAPES = "Print the shape after each step of `forward`. Which step loses, keeps or adds a dim?"

@@ -20,8 +20,22 @@ Check = Callable[[type[torch.autograd.Function], tuple[Any, ...]], Finding | Non
 Trial = Callable[[Callable[..., Any]], Verdict | None]
 Difficulty = Literal["easy", "medium", "hard"]
 
-# Rules that fail an answer even if the doctor only warns: a gradient must have the dtype and the
-# shape of its input.
+
+def by_values(check: Check) -> Check:
+    """Mark a check that judges only outputs and gradients, so that any process can run it."""
+    setattr(check, _BY_VALUES, True)
+    return check
+
+
+def is_by_values(check: Check) -> bool:
+    """Whether a check judges only outputs and gradients."""
+    return getattr(check, _BY_VALUES, False) is True
+
+
+_BY_VALUES = "by_values"
+
+# Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
+# has the dtype and the shape of its input.
 CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
 # Warnings that are never shown. Exercises that need needs_input_grad require it explicitly.
 UNTOLD = ("wasted-gradient",)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import scaled_dot_product_attention
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
 from autograd_course.learner.state import Measurement, State
 from autograd_course.learner.store import update
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from autograd_doctor.extension import time_limit
 
 from autograd_course.grader.exercise import Exercise, Sampled
@@ -26,13 +25,6 @@ def limit_in_seconds() -> float:
         return max(0.0, float(os.environ.get(VARIABLE, DEFAULT_SECONDS)))
     except ValueError:
         return DEFAULT_SECONDS
-
-
-def prepare() -> None:
-    """Import what backward needs, which takes a second, before a time limit starts."""
-    with torch.inference_mode(False), torch.enable_grad():
-        one = torch.ones((), requires_grad=True)
-        torch.autograd.grad(one * 1, one, torch.ones(()))
 
 
 def first_fault(samples: Samples, step: Step, seconds: float | None = None) -> Verdict | None:

@@ -41,8 +41,8 @@ from autograd_doctor import CannotDiagnoseError
 from autograd_doctor.extension import TimeUp
 
 from autograd_course.errors import first_line
+from autograd_course.execution import Printed, isolated, place
 from autograd_course.grader.catalogue import find
-from autograd_course.grader.execution import Printed, isolated, place
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,

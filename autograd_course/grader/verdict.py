@@ -14,8 +14,9 @@ from autograd_doctor import Finding
 from autograd_doctor.formatting import distinguish, listed, number, sentence
 from autograd_doctor.repair import Repair
 
+from autograd_course.execution import WHOLE
 from autograd_course.grader.comparison import Difference
-from autograd_course.grader.execution import WHOLE
+from autograd_course.submitted import WrongThing
 
 Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
@@ -144,17 +145,7 @@ class ResultDiffers(Wrong):
 
 
 # What a learner can pass instead of an answer.
-Kind = Literal[
-    "apply",
-    "Function instance",
-    "Module class",
-    "other class",
-    "no class",
-    "Function class",
-    "no function",
-    "no numbers",
-    "no text",
-]
+Kind = WrongThing | Literal["no numbers", "no text"]
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.classroom.extraction.answer import NotPython
 from autograd_course.errors import first_line
+from autograd_course.execution import line_in, said
 from autograd_course.grader import CATALOGUE, Result, grade
-from autograd_course.grader.execution import line_in, said
 from autograd_course.grader.exercise import Exercise
 from autograd_course.grader.limits import VARIABLE, seconds_for
 from autograd_course.grader.pipeline import result_of

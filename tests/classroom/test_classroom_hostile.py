@@ -141,7 +141,7 @@ def run_bombs(box: Sandbox) -> None:
     for what in ("forks", "threads", "memory in many processes"):
         cells = [IMPORTS, BANK[f"bombs: {what}"].source]
         with box.child() as child:
-            begin = {"exercise": "square", "cells": cells, "name": "Square", "seconds": 1}
+            begin = {"kind": "function", "cells": cells, "name": "Square", "seconds": 1}
             child.ask(Frame(begin))
 
 

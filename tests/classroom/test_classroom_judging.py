@@ -153,8 +153,8 @@ CHEATS = {
     "rebinds gradcheck and allclose": "torch.autograd.gradcheck = torch.allclose = torch.isclose = "
     "torch.equal = lambda *a, **k: True",
     "rebinds the rules": "import autograd_doctor._judge as j\nj.judge = lambda *a, **k: ()",
-    "rebinds diagnose": "import autograd_course.grader.kinds.function as f\n"
-    "f.LocalFunction.diagnosed = lambda *a: ()\nf.submission_problem = lambda *a: None",
+    "rebinds what was handed in": "import autograd_course.submitted as s\n"
+    "s.forward_takes = lambda *a: True\ns.lacking_method = lambda *a: None",
     "leaves gradients out": "import autograd_course.classroom.asking.functions as d\n"
     "from dataclasses import replace\nplain = d.collect_evidence\ndef some(*a, **k):\n"
     "    return [replace(e, values=replace(e.values, vjps={})) for e in plain(*a, **k)]\n"
@@ -259,9 +259,8 @@ LATE = f"{Limits().question:g} s"
 SAID: dict[str, tuple[Frame | Malformed | Exception, str, str]] = {
     "nothing": (Malformed("never came"), "wrong", "never came"),
     "a problem": (Frame({"problem": "no such name"}), "wrong", "no such name"),
-    "a stub": (
-        Frame({"problem": "no forward", "status": "not attempted"}), "not attempted", "no forward",
-    ),
+    "a stub": (Frame({"submitted": "nothing"}), "not attempted", "there is no answer yet"),
+    "no kind of answer": (Frame({"submitted": "gold"}), "wrong", "the answer is of no kind"),
     "too late": (
         Frame({"stopped": " (line 3)"}), "wrong", f"stopped after {LATE} in your code (line 3)",
     ),

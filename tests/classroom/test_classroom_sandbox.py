@@ -20,11 +20,19 @@ from repository import ROOT
 from submissions import IMPORTS, square
 
 from autograd_course.classroom import classwork, sandbox
+from autograd_course.classroom.asking import given
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import judged
 from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.protocol.wire import pack
-from autograd_course.classroom.sandbox import Bubblewrap, Container, Limits, Trusted, bubblewrap
+from autograd_course.classroom.sandbox import (
+    Bubblewrap,
+    Container,
+    Limits,
+    Trusted,
+    bubblewrap,
+    places,
+)
 from autograd_course.classroom.sandbox.backend import NoSandboxError, SandboxError
 from autograd_course.classroom.sandbox.ends import told
 from autograd_course.classroom.sandbox.running import Sandbox
@@ -35,6 +43,7 @@ from autograd_course.grader import CATALOGUE
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.limits import VARIABLE
 from autograd_course.grader.verdict import Verdict
+from autograd_course.lesson import HOMES
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +87,9 @@ def seen(box: Sandbox, expression: str) -> object:
 # What is in sight
 
 
+OUTSIDE = ("exercises", "functions/square.py", "functions/__init__.py", "grader", "quizzes")
+
+
 @needs_bubblewrap
 def test_neither_environment_nor_files_nor_processes_are_in_sight(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -87,7 +99,8 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
     look = f"""import os, glob
 {{"environment": sorted(os.environ), "tmp": os.listdir("/tmp"), "proc": os.listdir("/proc"),
  "there": [p for p in {[str(tmp_path), str(root / "solutions"), str(root / "tests")]!r}
-           + ["/etc/passwd", "/bin/ls", "/usr/bin/env", "/course/solutions"] if os.path.exists(p)],
+           + ["/etc/passwd", "/bin/ls", "/usr/bin/env", "/course/solutions"]
+           + ["/course/autograd_course/" + part for part in {OUTSIDE!r}] if os.path.exists(p)],
  "root": sorted(os.listdir("/root")) if os.path.exists("/root") else [],
  "id": [os.getpid(), os.getppid()], "user": os.getuid()}}"""
     lines = look.splitlines()
@@ -103,6 +116,37 @@ def test_neither_environment_nor_files_nor_processes_are_in_sight(
         VARIABLE, "HOME", "LANG", "LOGNAME", "OMP_NUM_THREADS", "PATH", "PWD",
         "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR",
     }  # fmt: skip
+
+
+@needs_bubblewrap
+def test_a_course_that_is_installed_is_not_in_sight(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    installed = tmp_path / "site-packages"
+    (installed / "autograd_course" / "exercises").mkdir(parents=True)
+    (installed / "another").mkdir()
+    sites = places._sites() | {installed: places.INSIDE / "9" / "site-packages"}
+    monkeypatch.setattr(places, "_sites", lambda: sites)
+    there = "/course/9/site-packages"
+
+    with Sandbox(Bubblewrap(), TIGHT) as box:
+        look = f"[os.path.exists('{there}/' + part) for part in {['another', *INSTALLED]!r}]"
+        assert seen(box, f"import os\n{look}") == [True, *[False for _ in INSTALLED]]
+
+
+INSTALLED = ("autograd_course/exercises", "autograd_course/__init__.py")
+
+
+@needs_bubblewrap
+def test_what_the_worker_imports_of_the_course_is_what_the_list_says(box: Sandbox) -> None:
+    before = "import sys\nfrom autograd_course.classroom.asking.inside import has"
+    outside = seen(box, f"{before}\n[name for name in sys.modules if not has(name)]")
+
+    assert isinstance(outside, list)
+    # Folders of which a part is inside, and names that stand for nothing.
+    stands_for = given._ABSENT.keys() | HOMES.keys()
+    parts = {".".join(name.split(".")[:n]) for name in stands_for for n in range(2, 5)}
+    assert {*outside} <= parts | {"autograd_course.classroom.sandbox", "autograd_course.shell"}
 
 
 @needs_bubblewrap
@@ -170,7 +214,7 @@ def test_what_all_answers_take_together_is_bounded_and_what_passes_between_them_
     box: Sandbox,
 ) -> None:
     asleep = square(before="import time", forward="time.sleep(0.2)\nreturn x * x")
-    begin = {"exercise": "square", "cells": [IMPORTS, asleep], "name": "Square", "seconds": 5}
+    begin = {"kind": "function", "cells": [IMPORTS, asleep], "name": "Square", "seconds": 5}
     question = Frame({"ask": "forward"}, pack((torch.ones(3),)))
     with box.child(replace(TIGHT, whole=1.0)) as child:
         first = child.ask(Frame(begin))

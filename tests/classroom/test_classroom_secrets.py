@@ -49,9 +49,8 @@ class Listening:
                 self.told.append(question)
                 if desk:
                     return desk[0].answered(question)
-                exercise = CATALOGUE[question.said["exercise"]]
-                desk.append(Desk(exercise, self.answer, Integrity(()), 20.0))
-                return Frame({"problem": None})
+                desk.append(Desk(question.said["kind"], self.answer, Integrity(()), 20.0))
+                return Frame({"submitted": "right"})
 
         yield Child()
 
@@ -87,9 +86,8 @@ def test_the_child_is_told_neither_the_seed_nor_one_that_draws_later_inputs(what
     assert isinstance(sampled, Sampled)
     drawn = seeds.samples(sampled, SECRET)
     for frame in told:
-        own = frame.said.get("sample")
         for name, inputs in drawn.items():
-            if name != own and "seed" in frame.said:
+            if "seed" in frame.said:
                 assert not foreseen(sampled, name, frame.said["seed"], inputs)
 
 
@@ -139,4 +137,5 @@ def test_the_same_secret_asks_the_same_questions() -> None:
 
 
 def unpacked(frame: Frame) -> list[Any]:
-    return numbers(unpack(frame.payload)) if frame.payload else []
+    data = frame.payload[frame.said.get("code", 0) :]
+    return numbers(unpack(data)) if data else []

@@ -170,17 +170,12 @@ REPLACED = {
     "torch.autograd.grad": "torch.autograd.grad = lambda *a, **k: ()",
     "torch.Tensor.__eq__": "torch.Tensor.__eq__ = lambda a, b: True",
     "builtins.isinstance": "import builtins\nbuiltins.isinstance = lambda a, b: True",
-    "autograd_course.grader.kinds.function.LocalFunction.checked": (
-        "from autograd_course.grader.kinds import function\n"
-        "function.LocalFunction.checked = lambda *a: None"
+    "autograd_course.classroom.asking.desk.Desk._answered": (
+        "from autograd_course.classroom.asking.desk import Desk\nDesk._answered = lambda *a: None"
     ),
-    "the code of backward_is_a_formula": (
-        "from autograd_course.grader import checks\n"
-        "checks.backward_is_a_formula.__code__ = (lambda function, inputs: None).__code__"
-    ),
-    "the exercise's checks": (
-        "from autograd_course.grader.catalogue import find\n"
-        "object.__setattr__(find('square'), 'checks', (lambda *a: None,) * 2)"
+    "the code of opened": (
+        "from autograd_course.classroom.protocol import parcel\n"
+        "parcel.opened.__code__ = (lambda data: lambda *a: None).__code__"
     ),
 }
 

@@ -16,8 +16,8 @@ from sampling import first_rows
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple, takes_ctx
 from autograd_course.grader import CATALOGUE, grade, pipeline
-from autograd_course.grader.calls import as_tuple, takes_ctx
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.reading import source_of
 

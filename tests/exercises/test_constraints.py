@@ -18,8 +18,8 @@ from sampling import first_rows
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple, takes_ctx
 from autograd_course.grader import CATALOGUE, grade
-from autograd_course.grader.calls import as_tuple, takes_ctx
 from autograd_course.grader.exercise import FunctionExercise
 
 FUNCTIONS = {

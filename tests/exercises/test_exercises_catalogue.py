@@ -11,8 +11,8 @@ from answers import KNOWN
 from repository import ROOT
 from torch import Tensor
 
+from autograd_course.calls import is_float
 from autograd_course.grader import CATALOGUE, Exercise
-from autograd_course.grader.calls import is_float
 from autograd_course.grader.exercise import FunctionExercise, Sampled
 from autograd_course.grader.sampling import CLEARANCE, around
 from autograd_course.index import LESSONS

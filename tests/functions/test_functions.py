@@ -28,7 +28,7 @@ from reference_calls import (
 from torch import Tensor
 
 from autograd_course import functions as fn
-from autograd_course.functions.gumbel_softmax import gumbel_noise
+from autograd_course.functions.noise import gumbel_noise
 
 Outputs = Tensor | tuple[Tensor, ...]
 

@@ -12,13 +12,13 @@ import torch
 from answers import lesson_02, lesson_05
 
 from autograd_course import diagnose
+from autograd_course.execution import differentiable
 from autograd_course.grader.catalogue import CATALOGUE
 from autograd_course.grader.checks import (
     backward_is_a_formula,
     no_tensor_on_ctx,
     saves_only_outputs,
 )
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import LocatingExercise, PredictionExercise, RoutineExercise
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.sampling import normal

@@ -14,10 +14,11 @@ from autograd_doctor import Finding
 from sampling import first_rows
 from torch.autograd import Function
 
+from autograd_course import execution
 from autograd_course.classroom.judging.plain import plain
-from autograd_course.grader import CATALOGUE, execution, verdict
+from autograd_course.execution import WHOLE
+from autograd_course.grader import CATALOGUE, verdict
 from autograd_course.grader.comparison import Difference
-from autograd_course.grader.execution import WHOLE
 from autograd_course.grader.kinds import function, routine
 from autograd_course.grader.pipeline import judge
 from autograd_course.grader.verdict import (

@@ -13,7 +13,7 @@ from torch.nn.functional import gumbel_softmax, one_hot
 
 from autograd_course import diagnose
 from autograd_course.functions import GumbelSoftmax, ReinMax
-from autograd_course.functions.gumbel_softmax import gumbel_noise
+from autograd_course.functions.noise import gumbel_noise
 
 pytestmark = pytest.mark.slow
 

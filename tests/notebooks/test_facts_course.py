@@ -14,7 +14,7 @@ from torch.autograd import Function, grad, gradgradcheck
 
 from autograd_course import diagnose
 from autograd_course.functions import ClippedSTE, GumbelSoftmax, ReinMax
-from autograd_course.functions.gumbel_softmax import gumbel_noise
+from autograd_course.functions.noise import gumbel_noise
 
 pytestmark = pytest.mark.slow
 

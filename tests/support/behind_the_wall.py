@@ -11,18 +11,26 @@ from autograd_doctor import RULES
 from repository import ROOT
 
 from autograd_course.classroom import notebooks
+from autograd_course.classroom.asking import inside
 from autograd_course.classroom.extraction import Answer, extract
+from autograd_course.folders import COURSE
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 
-# Unpacks the tables of answers in the sandbox, and takes one wrong answer out of them.
+# Unpacks the tables of answers in the sandbox, and takes one wrong answer out of them. The tables
+# spoil Functions of the course, which are not in the sandbox: they come along.
 _UNPACK = """\
-import pathlib, sys
+import autograd_course, pathlib, sys
 for name, text in {files!r}.items():
     path = pathlib.Path("/tmp/handed_in", name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 sys.path[:0] = ["/tmp/handed_in/tests/support", "/tmp/handed_in"]
+sys.meta_path[:] = [finder for finder in sys.meta_path if finder.__module__ != {inside!r}]
+for name in [name for name in sys.modules if name.startswith("autograd_course.functions")]:
+    del sys.modules[name]
+vars(autograd_course).pop("functions", None)
+autograd_course.__path__.insert(0, "/tmp/handed_in/autograd_course")
 from answers.{module} import WRONG
 mine = [w for w in WRONG if w.exercise == {exercise!r}]
 {name} = next(w.answer for w in mine if w.mistake == {mistake!r})
@@ -44,6 +52,7 @@ def mistaken(wrong: Wrong) -> Answer:
     name = handed_in("solutions", wrong.exercise).name
     source = _UNPACK.format(
         files=dict(_files(lesson)),
+        inside=inside.__name__,
         module=f"lesson_{lesson[:2]}",
         exercise=wrong.exercise,
         mistake=wrong.mistake,
@@ -58,6 +67,8 @@ def _files(lesson: str) -> Iterator[tuple[str, str]]:
         yield f"tools/{name}.py", (ROOT / "tools" / f"{name}.py").read_text("utf-8")
     here = ROOT / "tests" / "support"
     yield "tests/support/repository.py", (here / "repository.py").read_text("utf-8")
+    for path in (COURSE / "functions").rglob("*.py"):
+        yield f"autograd_course/{path.relative_to(COURSE)}", path.read_text("utf-8")
     yield "tests/support/answers/__init__.py", ""  # of one lesson only
     for path in (here / "answers" / "making.py", *here.glob(f"answers/lesson_{lesson[:2]}*.py")):
         yield f"tests/support/answers/{path.name}", path.read_text("utf-8")

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from autograd_course.errors import CourseError, first_line
-from autograd_course.grader.execution import line_in
+from autograd_course.execution import line_in
 
 _MODULE = "submission"  # what classes of the cells say of where they are from
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,30 +11,29 @@ from autograd_doctor.extension import TimeUp, time_limit
 
 from autograd_course.classroom.asking import functions, routines
 from autograd_course.classroom.asking.integrity import Integrity
+from autograd_course.classroom.asking.pulling import pulled
 from autograd_course.classroom.asking.unusual import unusual
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
-from autograd_course.grader.execution import isolated, place
-from autograd_course.grader.exercise import Exercise, FunctionExercise, RoutineExercise
-from autograd_course.grader.kinds.function import LocalFunction
-from autograd_course.grader.kinds.routine import LocalRoutine
+from autograd_course.execution import isolated, place
 
 # Questions whose answers are proven outside, or asked for again when the doctor looks.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
-Say = Callable[[dict[str, Any], tuple[Any, ...]], Frame]
+Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
+_ANSWERS: Mapping[str, Mapping[str, Say]] = {
+    "function": {**functions.ANSWERS, "pull": pulled},
+    "routine": {**routines.ANSWERS, "pull": pulled},
+}
 
 
 class Desk:
-    """Answers about one answer to one exercise; each may take so many seconds."""
+    """Answers about one answer, which is of a kind; each may take so many seconds."""
 
-    def __init__(
-        self, exercise: Exercise, answer: Any, integrity: Integrity, seconds: float
-    ) -> None:
-        self.exercise, self.answer, self.integrity = exercise, answer, integrity
+    def __init__(self, kind: str, answer: Any, integrity: Integrity, seconds: float) -> None:
+        self.kind, self.answer, self.integrity = kind, answer, integrity
         self._seconds = seconds
-        self._answers = _answers(exercise, answer)
         self._plainly = False  # the last answer was to a plain question
 
     def answered(self, question: Frame) -> Frame:
@@ -54,9 +53,9 @@ class Desk:
         """Return the answer; what kept it from being found is an answer too."""
         inputs: tuple[Any, ...] = ()
         try:
-            inputs = _inputs(question)
+            said, inputs = _read(question)
             with time_limit(self._seconds), isolated():
-                return self._answers[question.said["ask"]](question.said, inputs)
+                return _ANSWERS[self.kind][said["ask"]](self.answer, said, inputs)
         except TimeUp as stop:
             where = place(stop, self.answer)
             why = {"stopped": where}
@@ -68,7 +67,7 @@ class Desk:
 
     def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
         """Say what of the answer cannot be examined, if that is why there is no other answer."""
-        if not isinstance(self.exercise, FunctionExercise):
+        if self.kind != "function":
             return Frame(otherwise)
         try:
             with time_limit(self._seconds), isolated():
@@ -78,23 +77,11 @@ class Desk:
         return Frame({"unfit": found} if found else otherwise)
 
 
-def _inputs(question: Frame) -> tuple[Any, ...]:
-    inputs: tuple[Any, ...] = unpack(question.payload) if question.payload else ()
+def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """Return what is asked, with the judge's code if there is any, and about which inputs."""
+    length = question.said.get("code", 0)
+    code, data = question.payload[:length], question.payload[length:]
+    inputs: tuple[Any, ...] = unpack(data) if data else ()
     for position in question.said.get("differentiated", ()):
         inputs[position].requires_grad_()
-    return inputs
-
-
-def _answers(exercise: Exercise, answer: Any) -> dict[str, Say]:
-    match exercise:
-        case FunctionExercise():
-            present = LocalFunction(exercise, answer)
-            return {ask: _bound(say, present) for ask, say in functions.ANSWERS.items()}
-        case RoutineExercise():
-            called = LocalRoutine(exercise, answer)
-            return {ask: _bound(say, called) for ask, say in routines.ANSWERS.items()}
-    return {}
-
-
-def _bound(say: Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame], present: Any) -> Say:
-    return lambda said, inputs: say(present, said, inputs)
+    return question.said | {"parcel": code}, inputs

@@ -8,65 +8,61 @@ from typing import Any
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair_search import Question, edited, run_edits
 from torch import Tensor
+from torch.autograd import Function
 
-from autograd_course.classroom.asking.borrowing import own_work
+from autograd_course.calls import takes_ctx
 from autograd_course.classroom.asking.unusual import kind, too_many
-from autograd_course.classroom.asking.values import returned
+from autograd_course.classroom.asking.values import raised, returned
 from autograd_course.classroom.protocol import Frame
+from autograd_course.classroom.protocol.parcel import opened
 from autograd_course.classroom.protocol.wire import pack
-from autograd_course.grader.execution import Raised
-from autograd_course.grader.kinds.function import LocalFunction
+from autograd_course.execution import Raised, gradients, run_backward, run_forward
+from autograd_course.submitted import forward_takes, lacking_method
 
 Inputs = tuple[Any, ...]
+Answer = type[Function]
 
 
-def raised(came: Raised) -> Frame:
-    """Return the frame that tells how a call raised."""
-    said = {"raised": came.told, "unwritten": came.unwritten, "separate": came.separate}
-    return Frame(said)
+def _signature(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    takes = forward_takes(answer, inputs)
+    return Frame({"takes": takes, "separate": not takes_ctx(answer)})
 
 
-def _signature(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    problem = present.signature(inputs)
-    return Frame({"problem": problem and problem.message})
-
-
-def _forward(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    came = own_work(lambda: present.forward(inputs))
+def _forward(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    came = run_forward(answer, inputs)
     return raised(came) if isinstance(came, Raised) else returned(came)
 
 
-def _backward(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    came = own_work(lambda: present.backward(inputs))
+def _backward(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    came = run_backward(answer, inputs)
     return raised(came) if came else Frame({})
 
 
-def _method(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    problem = present.method(inputs)
-    if problem is None:
+def _method(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    found = lacking_method(answer, said["methods"], inputs)
+    if found is None:
         return Frame({})
-    found = problem.finding
-    return Frame({"found": found and found.to_dict(), "unwritten": problem.message})
+    return Frame({"lacks": found.method, "stub": found.is_stub, "name": answer.__name__})
 
 
-def _look(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    if many := too_many(present.answer, inputs):
+def _look(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    if many := too_many(answer, inputs):
         return Frame({"unfit": many})
     seen = collect_evidence(
-        edited(present.answer, said.get("sources") or {}),
+        edited(answer, said.get("sources") or {}),
         inputs,
-        double_backward=present.exercise.double_backward,
+        double_backward=said["double_backward"],
         thorough=said["thorough"],
         seed=said["seed"],
     )
     return Frame({}, pack(tuple(seen)))
 
 
-def _edits(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
+def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
     """Run the answer with other methods, as the judge asks who searches for a repair."""
     args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
     question = Question(args, said["wanted"], sent, ())
-    came = run_edits(present.answer, said["edits"], question, seed=said["seed"])
+    came = run_edits(answer, said["edits"], question, seed=said["seed"])
     return Frame({}, pack(tuple(each and tuple(map(_sent, each)) for each in came)))
 
 
@@ -75,16 +71,17 @@ def _sent(values: Inputs | None) -> Inputs | None:
     return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 
-def _gradients(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    return Frame({}, pack(present.gradients(inputs)))
+def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    return Frame({}, pack(gradients(answer.apply, inputs)))
 
 
-def _checked(present: LocalFunction, said: dict[str, Any], inputs: Inputs) -> Frame:
-    found = present.checked(said["check"], inputs)
+def _check(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
+    """Run an experiment of the judge's, which sees what the values do not show."""
+    found = opened(said["parcel"])(answer, inputs)
     return Frame({"found": found and found.to_dict()})
 
 
-ANSWERS: Mapping[str, Callable[[LocalFunction, dict[str, Any], Inputs], Frame]] = {
+ANSWERS: Mapping[str, Callable[[Answer, dict[str, Any], Inputs], Frame]] = {
     "signature": _signature,
     "forward": _forward,
     "backward": _backward,
@@ -92,5 +89,5 @@ ANSWERS: Mapping[str, Callable[[LocalFunction, dict[str, Any], Inputs], Frame]] 
     "look": _look,
     "edits": _edits,
     "gradients": _gradients,
-    "check": _checked,
+    "check": _check,
 }

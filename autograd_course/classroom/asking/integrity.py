@@ -24,7 +24,6 @@ import torch
 from torch.autograd import Function
 
 from autograd_course.classroom.asking.originals import Owner, inherited, places
-from autograd_course.grader.exercise import Exercise
 
 _OURS = ("autograd_course", "autograd_doctor")
 _MOST = 10  # names that are told
@@ -47,10 +46,6 @@ class Integrity:
         self._noted = tuple(_noted()) if noted is None else noted
         self._near = tuple(owner for owner in self._noted if owner.is_near)
         self._replaced: dict[str, None] = {}
-
-    def of(self, exercise: Exercise) -> Integrity:
-        """Return the same, with what an exercise asks besides."""
-        return Integrity((*self._noted, Owner(exercise, places(exercise))))
 
     def restore(self, *, near: bool = False) -> None:
         """Put back what was replaced, Python's own functions first.

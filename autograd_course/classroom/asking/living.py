@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import EllipsisType
 from typing import Any
@@ -14,21 +14,18 @@ from autograd_course.classroom.asking import cells
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame, Malformed, read, write
-from autograd_course.grader.catalogue import find
-from autograd_course.grader.execution import isolated
-from autograd_course.grader.exercise import (
-    Exercise,
-    FunctionExercise,
-    LocatingExercise,
-    PredictionExercise,
-    RoutineExercise,
+from autograd_course.classroom.protocol.parcel import opened
+from autograd_course.execution import isolated, prepare
+from autograd_course.external import compiler_missing
+from autograd_course.submitted import (
+    numbers,
+    routine_takes,
+    submitted_function,
+    submitted_routine,
 )
-from autograd_course.grader.kinds.function import submission_problem
-from autograd_course.grader.kinds.predicting import numbers
-from autograd_course.grader.kinds.routine import routine_problem
-from autograd_course.grader.limits import prepare
-from autograd_course.grader.verdict import Verdict
 
+# What an exercise may need of the machine, by name.
+_NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
 _ENDLESS = (
     "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
     "the code is only slow, make it faster."
@@ -40,60 +37,56 @@ def live(channel: socket.socket, integrity: Integrity) -> None:
     desk: Desk | None = None
     while isinstance(question := read(channel), Frame):
         if desk is None:
-            answer, desk = _begun(question.said, integrity)
+            answer, desk = _begun(question, integrity)
         else:
             answer = desk.answered(question)
         if isinstance(write(channel, answer), Malformed):
             return
 
 
-def _begun(said: dict[str, Any], integrity: Integrity) -> tuple[Frame, Desk | None]:
-    """Run the cells; return what is wrong with the answer as it is, or a desk to ask at."""
-    exercise = find(said["exercise"])
-    noted = integrity.of(exercise)
-    lacking = exercise.needs() if exercise.needs else None  # asked before anybody else can answer
-    came, desk = _run(exercise, said, noted)
+def _begun(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
+    """Run the cells; return what the answer is, and a desk to ask at if it can be asked."""
+    said = question.said
+    # Asked before anybody else can answer.
+    lacking = _NEEDS[said["needs"]]() if said.get("needs") else None
+    came, desk = _run(question, integrity)
     told = {"lacking": lacking} if lacking else {}
-    return replace(came, said=came.said | noted.told(near=True) | told), desk
+    return replace(came, said=came.said | integrity.told(near=True) | told), desk
 
 
-def _run(
-    exercise: Exercise, said: Mapping[str, Any], integrity: Integrity
-) -> tuple[Frame, Desk | None]:
+def _run(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
+    said = question.said
     prepare()  # before the clock starts
     try:
         with time_limit(said["seconds"]), isolated():
-            defined = _defined(said["cells"], integrity)
+            answer = _answer(question, integrity)
     except cells.CellError as error:
-        return Frame({"status": "wrong", "problem": str(error), "raised": True}), None
+        return Frame({"problem": str(error), "raised": True}), None
     except TimeUp:
-        return _refused("wrong", _ENDLESS.format(said["seconds"])), None
-    if said["name"] not in defined:
-        return _refused("wrong", _missing(said["name"])), None
-    answer = defined[said["name"]]
-    if isinstance(exercise, LocatingExercise):
+        return Frame({"problem": _ENDLESS.format(said["seconds"])}), None
+    except LookupError:
+        return Frame({"problem": _missing(said["name"])}), None
+    if said["kind"] == "text":
         return _typed(answer), None
-    if isinstance(exercise, PredictionExercise):
+    if said["kind"] == "numbers":
         return _numbers(answer), None
-    if problem := _problem(exercise, answer):
-        return _refused(problem.status, problem.message), None
-    return Frame({"problem": None}), Desk(exercise, answer, integrity, said["seconds"])
+    found = (submitted_function if said["kind"] == "function" else submitted_routine)(answer)
+    came: dict[str, Any] = {"submitted": found.kind, "name": found.name}
+    if found.kind != "right":
+        return Frame(came), None
+    if "counts" in said:
+        came["takes"] = routine_takes(answer, said["counts"])
+    return Frame(came), Desk(said["kind"], answer, integrity, said["seconds"])
 
 
-def _defined(sources: list[str], integrity: Integrity) -> dict[str, Any]:
+def _answer(question: Frame, integrity: Integrity) -> Any:
+    """Return the answer among what the cells define; a parcel is one that nobody handed in."""
+    if question.payload:
+        return opened(question.payload)()
     try:
-        return cells.run(sources)
+        return cells.run(question.said["cells"])[question.said["name"]]
     finally:
         integrity.restore()  # what goes on from here is what it was
-
-
-def _problem(exercise: Exercise, answer: Any) -> Verdict | None:
-    match exercise:
-        case FunctionExercise():
-            return submission_problem(exercise, answer)
-        case RoutineExercise():
-            return routine_problem(exercise, answer)
-    raise TypeError(f"nobody asks about a {type(exercise).__name__}")
 
 
 def _typed(answer: Any) -> Frame:
@@ -111,10 +104,6 @@ def _numbers(answer: Any) -> Frame:
         return Frame({"type": type(answer).__name__})
     written = bool(predicted) and None not in predicted
     return Frame({"text": ", ".join(map(str, predicted))} if written else {})
-
-
-def _refused(status: str, problem: str) -> Frame:
-    return Frame({"status": status, "problem": problem})
 
 
 def _missing(name: str) -> str:

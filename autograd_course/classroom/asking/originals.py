@@ -1,4 +1,4 @@
-"""What modules, classes and exercises held: whether it is still there; if not, it is put back."""
+"""What modules and classes held: whether it is still there; if not, it is put back."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from operator import is_ as _is
 from types import FunctionType
 from typing import Any
 
-from autograd_course.grader.exercise import Exercise
-
 _OURS = "autograd_course"
 # What the answer to a plain question goes through: all that is not far, or is near all the same.
 _FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
 _NEAR = (
     f"{_OURS}.classroom.",
     f"{_OURS}.engine.",
-    f"{_OURS}.grader.kinds.",
-    f"{_OURS}.grader.comparison.",
-    f"{_OURS}.grader.execution.",
-    f"{_OURS}.grader.limits.",
+    f"{_OURS}.execution.",
+    f"{_OURS}.submitted.",
 )
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
 # As Python has them: a submission may rebind the names, these among them.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
+_is_a = isinstance
 
 
 @dataclass(frozen=True)
@@ -50,20 +47,18 @@ class Place:
             elif self.value is _NOTHING:
                 delattr(owner, self.name)
             else:
-                # An exercise is frozen.
-                put = object.__setattr__ if isinstance(owner, Exercise) else setattr
-                put(owner, self.name, self.value)
+                setattr(owner, self.name, self.value)
         if recoded:
             return f"the code of {_function(self.value).__qualname__}"
         return _told(owner, self.name)
 
 
 class Owner:
-    """What a module, a class or an exercise held."""
+    """What a module or a class held."""
 
     def __init__(self, owner: Any, places: Iterable[Place]) -> None:
         self._owner, self._places = owner, tuple(places)
-        home = owner.__module__ if isinstance(owner, type) else getattr(owner, "__name__", _OURS)
+        home = owner.__module__ if _is_a(owner, type) else owner.__name__
         self.is_near = not f"{home}.".startswith(_FAR) or f"{home}.".startswith(_NEAR)
         self._names = tuple(place.name for place in self._places)
         self._values = tuple(place.value for place in self._places)
@@ -86,9 +81,9 @@ class Owner:
 
 
 def places(owner: Any) -> Iterator[Place]:
-    """Yield what can be called; of an exercise, everything."""
+    """Yield what can be called."""
     for name, value in vars(owner).items():
-        if isinstance(owner, Exercise) or callable(value) or isinstance(value, _WRAPPED):
+        if callable(value) or _is_a(value, _WRAPPED):
             yield Place(name, value, _code(value))
 
 
@@ -99,16 +94,14 @@ def inherited(owner: type) -> Iterator[Place]:
 
 
 def _told(owner: Any, name: str) -> str:
-    if isinstance(owner, Exercise):
-        return f"the exercise's {name}"
-    home = f"{owner.__module__}." if isinstance(owner, type) else ""
+    home = f"{owner.__module__}." if _is_a(owner, type) else ""
     return f"{home}{getattr(owner, '__qualname__', owner.__name__)}.{name}"
 
 
 def _function(value: Any) -> Any:
-    return value.__func__ if isinstance(value, _WRAPPED) else value
+    return value.__func__ if _is_a(value, _WRAPPED) else value
 
 
 def _code(value: Any) -> Any:
     function = _function(value)
-    return function.__code__ if isinstance(function, FunctionType) else None
+    return function.__code__ if _is_a(function, FunctionType) else None

@@ -5,34 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
-from autograd_course.classroom.asking.borrowing import own_work
-from autograd_course.classroom.asking.functions import raised
-from autograd_course.classroom.asking.values import returned
+from autograd_course.calls import as_tuple
+from autograd_course.classroom.asking.values import raised, returned
 from autograd_course.classroom.protocol import Frame
-from autograd_course.grader.execution import Raised
-from autograd_course.grader.kinds.routine import LocalRoutine
+from autograd_course.classroom.protocol.parcel import opened
+from autograd_course.execution import Raised, raised_by, run_routine
+from autograd_course.submitted import other_container
 
 Inputs = tuple[Any, ...]
+Answer = Callable[..., Any]
 
 
-def _called(present: LocalRoutine, said: dict[str, Any], _: Inputs) -> Frame:
-    """Call it on a sample drawn here: models and callables, which some take, do not travel."""
-    sample = said["sample"]
-    inputs = present.exercise.samplers[sample](torch.Generator().manual_seed(said["seed"]))
-    came = own_work(lambda: present.called(sample, inputs), inputs)
-    return raised(came) if isinstance(came, Raised) else returned(came)
-
-
-def _tried(present: LocalRoutine, said: dict[str, Any], _: Inputs) -> Frame:
-    came = present.tried()
+def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
+    """Call it on a sample of the judge's, which may hold models and functions."""
+    came = run_routine(answer, opened(said["parcel"]))
     if isinstance(came, Raised):
         return raised(came)
+    if other := other_container(came, said["container"]):
+        return Frame({"container": other})
+    return returned(as_tuple(came))
+
+
+def _tried(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
+    """Run an experiment of the judge's, which sees what the values do not show."""
+    try:
+        came = opened(said["parcel"])(answer)
+    except (Exception, SystemExit) as error:
+        return raised(raised_by(error, answer))
     return Frame({"status": came.status, "message": came.message} if came else {})
 
 
-ANSWERS: Mapping[str, Callable[[LocalRoutine, dict[str, Any], Inputs], Frame]] = {
+ANSWERS: Mapping[str, Callable[[Answer, dict[str, Any], Inputs], Frame]] = {
     "call": _called,
     "try": _tried,
 }

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple, is_float
 from autograd_course.classroom.protocol.frames import LONGEST_PAYLOAD
-from autograd_course.grader.calls import as_tuple, is_float
-from autograd_course.grader.execution import differentiable
+from autograd_course.execution import differentiable
 
 MOST = 100  # values that a call may return; exercises ask for a few
 _MOST_SAVED = 10_000  # a loop may save a tensor at each step

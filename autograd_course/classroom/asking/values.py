@@ -9,9 +9,16 @@ from torch import Tensor
 from autograd_course.classroom.asking.unusual import MOST, kind
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
+from autograd_course.execution import Raised
 
 _PLAIN = (bool, int, float, str, type(None))
 _DEPTH = 8  # of lists in lists
+
+
+def raised(came: Raised) -> Frame:
+    """Return the frame that tells how a call raised."""
+    said = {"raised": came.told, "unwritten": came.unwritten, "separate": came.separate}
+    return Frame(said)
 
 
 def returned(values: tuple[Any, ...]) -> Frame:

@@ -12,7 +12,7 @@ from autograd_course.classroom.protocol import Frame, Malformed
 from autograd_course.classroom.protocol.wire import pack, unpack
 from autograd_course.classroom.sandbox.running import Child
 from autograd_course.errors import CourseError
-from autograd_course.grader.execution import Raised
+from autograd_course.execution import Raised
 
 _LONGEST = 2000  # characters of a text that is shown
 _MOST = 10  # names that are told
@@ -39,7 +39,17 @@ class Asked:
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
         """Return the answer to a question, where there is one."""
-        came = self.child.ask(Frame(said) if inputs is None else _about(said, inputs))
+        return self._answer(Frame(said) if inputs is None else _about(said, inputs))
+
+    def ask_code(
+        self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
+    ) -> Frame:
+        """Return the answer to a question that a parcel comes with (``judging.parcels``)."""
+        about = Frame(said) if inputs is None else _about(said, inputs)
+        return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
+
+    def _answer(self, question: Frame) -> Frame:
+        came = self.child.ask(question)
         if isinstance(came, Malformed):
             raise UnansweredError(came.reason)
         self._note(came.said.get("replaced"))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from autograd_doctor import CannotDiagnoseError
 
-from autograd_course.classroom.asking.standing_in import standing_in
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import (
@@ -20,16 +19,18 @@ from autograd_course.classroom.judging.asked import (
     instance,
     text,
 )
+from autograd_course.classroom.judging.parcels import packed
 from autograd_course.classroom.judging.plain import plain
 from autograd_course.classroom.judging.remote_function import RemoteFunction
 from autograd_course.classroom.judging.remote_routine import RemoteRoutine
 from autograd_course.classroom.judging.repairing import Budget, with_repair
+from autograd_course.classroom.judging.standing_in import standing_in
 from autograd_course.classroom.protocol.frames import LONGEST_HEADER
 from autograd_course.classroom.sandbox import Limits
 from autograd_course.classroom.sandbox.backend import SandboxError
 from autograd_course.classroom.sandbox.running import Sandbox
 from autograd_course.errors import first_line
-from autograd_course.grader.execution import isolated
+from autograd_course.execution import isolated
 from autograd_course.grader.exercise import (
     Exercise,
     FunctionExercise,
@@ -38,10 +39,10 @@ from autograd_course.grader.exercise import (
     RoutineExercise,
     Sampled,
 )
-from autograd_course.grader.kinds.function import FunctionOrder
+from autograd_course.grader.kinds.function import FunctionOrder, submission_problem
 from autograd_course.grader.kinds.locating import judge_location
 from autograd_course.grader.kinds.predicting import judge_prediction
-from autograd_course.grader.kinds.routine import RoutineOrder
+from autograd_course.grader.kinds.routine import RoutineOrder, argument_counts, routine_problem
 from autograd_course.grader.limits import VARIABLE, limit_in_seconds
 from autograd_course.grader.reading import read
 from autograd_course.grader.verdict import (
@@ -51,13 +52,13 @@ from autograd_course.grader.verdict import (
     Hindered,
     InternalError,
     MissingRequirement,
-    NotAttemptedBecause,
     OutOfTime,
     Reason,
     Stopped,
     Verdict,
     WrongBecause,
 )
+from autograd_course.submitted import KINDS, Kind, Submitted
 
 _LOOK = "keeps the grader from its work"
 
@@ -100,27 +101,20 @@ def _tried(
     failed = "grader failed"
     if verdict.status == failed:  # a failure by chance does not happen twice
         verdict = _verdict(exercise, answer, *work)
-    if verdict.status == failed and _verdict(exercise, _right(exercise), *work).status != failed:
+    if verdict.status == failed and _verdict(exercise, None, *work).status != failed:
         return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
     return verdict
 
 
-def _right(exercise: Exercise) -> Answer:
-    """Return the reference, as if it had been handed in."""
-    source = (
-        f"from {standing_in.__module__} import standing_in\nanswer = standing_in({exercise.id!r})"
-    )
-    return Answer(exercise.id, "", "answer", source)
-
-
 def _verdict(
     exercise: Exercise,
-    answer: Answer,
+    answer: Answer | None,
     sandbox: Sandbox,
     secret: int,
     replaced: dict[str, None],
     budget: Budget | None = None,
 ) -> Verdict:
+    """Return the verdict on an answer, or on the reference if there is none."""
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
@@ -154,33 +148,59 @@ def _seconds(exercise: Exercise, limits: Limits) -> float:
 
 def _examined(
     exercise: Exercise,
-    answer: Answer,
+    answer: Answer | None,
     asked: Asked,
     secret: int,
     seconds: float,
     budget: Budget | None,
 ) -> Verdict:
-    begin = {
-        "exercise": exercise.id, "cells": answer.cells, "name": answer.name, "seconds": seconds,
-    }  # fmt: skip
+    begin = _begin(exercise, answer, seconds)
     if len(json.dumps(begin)) > LONGEST_HEADER:
         raise UnansweredError(
             f"the code that the answer needs has more than {LONGEST_HEADER >> 20} MiB. Remove data "
             "and outputs from the cells."
         )
-    said = asked.ask(begin).said
+    code = b"" if answer else packed(standing_in(exercise))
+    said = asked.ask_code(begin, code).said
+    lacking = text(said.get("lacking", ""))
+    if lacking and not answer:
+        return Verdict(MissingRequirement(lacking, in_sandbox=True))
     if (problem := said.get("problem")) is not None:
-        verdict = Verdict(_refused(text(problem), said))
+        raised = said.get("raised") is True
+        verdict = Verdict(CodeRaised(text(problem)) if raised else WrongBecause(text(problem)))
     else:
         verdict = _asked_about(exercise, answer, asked, secret, said, budget)
-    if (lacking := said.get("lacking")) and verdict.raised:
-        return Verdict(MissingRequirement(text(lacking), in_sandbox=True))
+    if lacking and verdict.raised:
+        return Verdict(MissingRequirement(lacking, in_sandbox=True))
     return verdict
+
+
+def _begin(exercise: Exercise, answer: Answer | None, seconds: float) -> dict[str, Any]:
+    """Return the first message to the child: the code, and which kind of answer it makes."""
+    begin: dict[str, Any] = {
+        "cells": answer.cells if answer else [],
+        "name": answer.name if answer else "",
+        "seconds": seconds,
+        "kind": _KINDS[type(exercise)],
+    }
+    if exercise.needs:
+        begin["needs"] = exercise.needs.__name__
+    if isinstance(exercise, RoutineExercise):
+        begin["counts"] = argument_counts(exercise)
+    return begin
+
+
+_KINDS: dict[type[Exercise], str] = {
+    FunctionExercise: "function",
+    RoutineExercise: "routine",
+    LocatingExercise: "text",
+    PredictionExercise: "numbers",
+}
 
 
 def _asked_about(
     exercise: Exercise,
-    answer: Answer,
+    answer: Answer | None,
     asked: Asked,
     secret: int,
     said: dict[str, Any],
@@ -188,23 +208,34 @@ def _asked_about(
 ) -> Verdict:
     match exercise:
         case FunctionExercise():
-            samples, remote = (
-                seeds.samples(exercise, secret),
-                RemoteFunction(exercise, asked, secret),
-            )
+            if problem := submission_problem(exercise, _submitted(said)):
+                return problem
+            samples = seeds.samples(exercise, secret)
+            remote = RemoteFunction(exercise, asked, secret)
             order = FunctionOrder(exercise, remote, samples, timed=False)
             verdict = order.verdict()
-            if budget:
+            if budget and answer:
                 verdict = with_repair(exercise, answer, remote, verdict, budget)
             return replace(verdict, also=_also(order, verdict))
         case RoutineExercise():
-            samples, routine = seeds.samples(exercise, secret), RemoteRoutine(asked, secret)
+            takes = said.get("takes", True) is True
+            if problem := routine_problem(exercise, _submitted(said), takes=takes):
+                return problem
+            samples = seeds.samples(exercise, secret)
+            routine = RemoteRoutine(exercise, asked)
             return RoutineOrder(exercise, routine, samples, timed=False).verdict()
         case LocatingExercise():
             return judge_location(exercise, _typed(said))
         case PredictionExercise():
             return judge_prediction(exercise, _typed(said))
     raise TypeError(f"nobody judges a {type(exercise).__name__}")
+
+
+def _submitted(said: dict[str, Any]) -> Submitted:
+    kind = said.get("submitted")
+    if kind not in KINDS:
+        raise UnansweredError("the answer is of no kind.")
+    return Submitted(cast(Kind, kind), text(said.get("name", "")))
 
 
 def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
@@ -219,13 +250,6 @@ def _typed(said: dict[str, Any]) -> Any:
     if "text" in said:
         return text(said["text"])
     return instance(text(said["type"])) if "type" in said else None
-
-
-def _refused(problem: str, said: dict[str, Any]) -> Reason:
-    """Return why an answer could not be asked anything."""
-    if said.get("status") == "not attempted":
-        return NotAttemptedBecause(problem)
-    return CodeRaised(problem) if said.get("raised") is True else WrongBecause(problem)
 
 
 def _stopped(seconds: float, where: str) -> Reason:

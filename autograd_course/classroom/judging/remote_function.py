@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import (
     Asked,
+    BrokenError,
     UnansweredError,
     raised,
     returned,
@@ -29,15 +31,15 @@ from autograd_course.classroom.judging.asked import (
     unpacked,
 )
 from autograd_course.classroom.judging.illustrating import illustrated
+from autograd_course.classroom.judging.parcels import KeptOutError, kept_out, packed
+from autograd_course.classroom.judging.remote_call import RemoteError, remote_class
 from autograd_course.classroom.protocol.evidence import sound
-from autograd_course.grader.execution import Inputs, Raised
-from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.verdict import (
-    NotAttemptedBecause,
-    Verdict,
-    WrongBecause,
-    fault,
-)
+from autograd_course.execution import Inputs, Raised
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.grader.exercise import FunctionExercise, is_by_values
+from autograd_course.grader.kinds.function import method_problem, signature_problem
+from autograd_course.grader.verdict import Verdict
+from autograd_course.submitted import Lacking
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ class RemoteFunction:
 
     def signature(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a forward that does not take these arguments."""
-        problem = self.asked.ask({"ask": "signature"}, inputs).said.get("problem")
-        return None if problem is None else Verdict(WrongBecause(text(problem)))
+        said = self.asked.ask({"ask": "signature"}, inputs).said
+        takes, separate = said.get("takes") is True, said.get("separate") is True
+        return signature_problem(self.exercise, takes=takes, separate=separate)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
         """Return what one forward pass returns, or how it raised."""
@@ -73,17 +76,32 @@ class RemoteFunction:
 
     def method(self, inputs: Inputs) -> Verdict | None:
         """Return the verdict on a further method that is missing or a stub."""
-        said = self.asked.ask({"ask": "method"}, inputs).said
-        if said.get("found") is not None:
-            return fault(_finding(said["found"]))
-        if "unwritten" not in said:
+        methods = self.exercise.methods
+        said = self.asked.ask({"ask": "method", "methods": methods}, inputs).said
+        if "lacks" not in said:
             return None
-        return Verdict(NotAttemptedBecause(text(said["unwritten"])))
+        if said["lacks"] not in methods:
+            raise UnansweredError("the answer names no method.")
+        lacking = Lacking(said["lacks"], is_stub=said.get("stub") is True)
+        return method_problem(lacking, text(said.get("name")))
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return what one of the exercise's own checks finds."""
-        found = self.asked.ask({"ask": "check", "check": check}, inputs).said.get("found")
+        """Return what one of the exercise's own checks finds.
+
+        A check that judges only values runs here, and so does one that compares with the exercise's
+        own answer. Any other runs in the sandbox.
+        """
+        code = _parcel(self.exercise.id, check)
+        if code is None:
+            return self._checked_here(check, inputs)
+        found = self.asked.ask_code({"ask": "check"}, code, inputs).said.get("found")
         return None if found is None else _finding(found)
+
+    def _checked_here(self, check: int, inputs: Inputs) -> Finding | None:
+        try:
+            return self.exercise.checks[check](remote_class(self.asked), inputs)
+        except RemoteError as error:
+            raise BrokenError(str(error)) from None
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings, made here on evidence from there."""
@@ -121,7 +139,8 @@ class Examiner:
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
         """Return the evidence that the sandbox sends, as far as it can be what it says it is."""
         asked, exercise = self.answer.asked, self.answer.exercise
-        look = {"ask": "look", "seed": seed, "thorough": thorough}
+        look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
+        look["double_backward"] = exercise.double_backward
         if self.answer.sources:
             look["sources"] = dict(self.answer.sources)
         came = asked.ask(look, self.inputs)
@@ -153,6 +172,19 @@ def _unfit_told() -> Iterator[None]:
         yield
     except UnfitEvidenceError as unfit:
         raise UnansweredError(f"the answer {unfit}.") from None
+
+
+@functools.cache
+def _parcel(exercise_id: str, check: int) -> bytes | None:
+    """Return a check for the sandbox, or ``None`` if it runs here."""
+    exercise = CATALOGUE[exercise_id]
+    assert isinstance(exercise, FunctionExercise)
+    if is_by_values(exercise.checks[check]):
+        return None
+    try:
+        return packed(exercise.checks[check], kept_out(exercise))
+    except KeptOutError:
+        return None
 
 
 def _finding(found: Any) -> Finding:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import Asked, UnansweredError, raised, returned, text
-from autograd_course.grader.execution import Inputs, Raised
+from autograd_course.classroom.judging.parcels import KeptOutError, kept_out, packed
+from autograd_course.classroom.judging.remote_call import RemoteError, remote_routine
+from autograd_course.execution import Inputs, Raised
+from autograd_course.grader.catalogue import CATALOGUE
+from autograd_course.grader.exercise import RoutineExercise
+from autograd_course.grader.kinds.routine import other_container_raised
 from autograd_course.grader.verdict import (
     GraderFailedBecause,
     NotAttemptedBecause,
@@ -26,26 +31,56 @@ _SAID: dict[str, Callable[[str], Reason]] = {
 class RemoteRoutine:
     """The answer in a sandbox's child, as a ``RoutineWitness``.
 
-    A sample is drawn on both sides, because a model or a function does not travel. The child gets
-    the seed of this one sample, which reveals nothing about ``secret``. What comes back is compared
-    with values made here.
+    A sample is drawn here. It may hold models and functions, so it travels as a parcel. What comes
+    back is compared with values made here.
     """
 
+    exercise: RoutineExercise
     asked: Asked
-    secret: int
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Return what the function returns for the inputs of a sample, or how it raised."""
-        seed = seeds.of_sample(self.secret, sample)
-        came = self.asked.ask({"ask": "call", "sample": sample, "seed": seed})
-        return raised(came) or returned(came)
+        container = self.exercise.container.__name__ if self.exercise.container else ""
+        code = packed(inputs, kept_out(self.exercise))
+        came = self.asked.ask_code({"ask": "call", "container": container}, code)
+        other = text(came.said.get("container", ""))
+        return raised(came) or other_container_raised(other, self.exercise) or returned(came)
 
     def tried(self) -> Verdict | Raised | None:
-        """Return what the first trial says that is not passed: the child's word."""
-        came = self.asked.ask({"ask": "try"})
+        """Return what the first trial says that is not passed.
+
+        A trial that compares with the exercise's own answer runs here, any other in the sandbox:
+        what that one says is the child's word.
+        """
+        for trial in range(len(self.exercise.trials)):
+            code = _parcel(self.exercise.id, trial)
+            said = self._tried_here(trial) if code is None else self._tried_there(code)
+            if said is not None:
+                return said
+        return None
+
+    def _tried_here(self, trial: int) -> Verdict | Raised | None:
+        try:
+            return self.exercise.trials[trial](remote_routine(self.asked))
+        except RemoteError as error:
+            return Raised(error.told)
+
+    def _tried_there(self, code: bytes) -> Verdict | Raised | None:
+        came = self.asked.ask_code({"ask": "try"}, code)
         if (problem := raised(came)) is not None or "status" not in came.said:
             return problem
         because = _SAID.get(str(came.said["status"]))
         if because is None:
             raise UnansweredError("the answer is not a verdict.")
         return Verdict(because(text(came.said.get("message"))))
+
+
+@functools.cache
+def _parcel(exercise_id: str, trial: int) -> bytes | None:
+    """Return a trial for the sandbox, or ``None`` if it holds what stays outside."""
+    exercise = CATALOGUE[exercise_id]
+    assert isinstance(exercise, RoutineExercise)
+    try:
+        return packed(exercise.trials[trial], kept_out(exercise))
+    except KeptOutError:
+        return None

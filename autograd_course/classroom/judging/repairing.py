@@ -21,12 +21,12 @@ from autograd_doctor.repair import Repair
 from autograd_doctor.repair_search import Question, search_repair_elsewhere
 from torch import Tensor
 
+from autograd_course.calls import as_tuple, differentiated, is_float
 from autograd_course.classroom.extraction import Answer
 from autograd_course.classroom.judging import seeds
 from autograd_course.classroom.judging.asked import UnansweredError, unpacked
 from autograd_course.classroom.judging.remote_function import Examiner, RemoteFunction
 from autograd_course.classroom.protocol.evidence import REPAIR
-from autograd_course.grader.calls import as_tuple, differentiated, is_float
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict

@@ -73,6 +73,8 @@ def _command(meeting: Path) -> Iterator[str]:
             yield from ("--perms", "0755", "--dir", str(folder))
     for shown in places.shown():
         yield from ("--ro-bind", str(shown.source), str(shown.target))
+    for folder in places.hidden():
+        yield from ("--perms", "0500", "--tmpfs", str(folder), "--remount-ro", str(folder))
     yield from ("--bind", str(meeting), MEETING)
     yield from ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", "/")
     yield from (str(places.interpreter()), "-B", "-s", "-m", ZYGOTE, MEETING, "secluded")

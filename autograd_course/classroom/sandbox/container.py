@@ -75,6 +75,8 @@ class Container:
             yield from ("--env", f"{name}={value}")
         for shown in places.shown():
             yield from ("--volume", f"{shown.source}:{shown.target}:ro")
+        for folder in places.hidden():
+            yield from ("--tmpfs", f"{folder}:ro,size=4k,mode=0500")
         yield from ("--workdir=/", "--entrypoint", str(places.interpreter()))
 
 

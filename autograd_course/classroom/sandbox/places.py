@@ -1,4 +1,4 @@
-"""What the sandbox sees of the machine: Python, PyTorch, our packages, a compiler, no more."""
+"""What the sandbox sees of the machine: Python, PyTorch, the worker, a compiler, no more."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import shutil
 import site
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograd_course.folders import OURS
+from autograd_course.classroom.asking.inside import PARTS
+from autograd_course.folders import COURSE, DOCTOR
 
 # Our packages and what they import lie in one known place, wherever they come from.
 INSIDE = Path("/course")
@@ -88,9 +90,23 @@ def _of_python() -> Iterator[Shown]:
     yield Shown(own, own)
 
 
+def hidden() -> tuple[Path, ...]:
+    """Return the folders in the sandbox where all of an installed course would be in sight."""
+    sites = [*_sites(), Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix}))]
+    whole = {COURSE, *(site.resolve() / COURSE.name for site in sites)}
+    found = (
+        each.target / folder.relative_to(each.source)
+        for folder in whole
+        for each in shown()
+        if folder.is_dir() and folder.is_relative_to(each.source)
+    )
+    return tuple(sorted(found))
+
+
 def _of_the_course() -> Iterator[Shown]:
-    for package in OURS:
-        yield Shown(package, INSIDE / package.name)
+    yield Shown(DOCTOR, INSIDE / DOCTOR.name)
+    for part in PARTS:
+        yield Shown(COURSE / part, INSIDE / COURSE.name / part)
     for source, target in _sites().items():
         yield Shown(source, target)
 

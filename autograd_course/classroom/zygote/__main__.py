@@ -11,6 +11,7 @@ import socket
 import sys
 from functools import partial
 
+from autograd_course.classroom.asking.inside import only_inside
 from autograd_course.classroom.zygote import kernel, memory, syscalls
 from autograd_course.classroom.zygote.control import say
 from autograd_course.classroom.zygote.serving import Template, serve
@@ -26,6 +27,7 @@ def main(meeting: str, how: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(meeting)
+    only_inside()
     with importing():
         from autograd_course.classroom.asking.living import live
         from autograd_course.classroom.asking.warming import warm

@@ -17,7 +17,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found, node
 from autograd_course.grader.exercise import FunctionExercise

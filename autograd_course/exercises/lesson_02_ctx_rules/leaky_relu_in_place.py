@@ -18,11 +18,11 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
+from autograd_course.execution import applied as called
+from autograd_course.execution import differentiable
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import found, storage
-from autograd_course.grader.execution import applied as called
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
 

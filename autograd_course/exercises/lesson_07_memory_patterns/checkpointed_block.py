@@ -142,7 +142,7 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
             "grad mode is off, as in forward. Does your code turn it on, and does x require a "
             "gradient?"
         )
-    _, (right_x, *right) = run(plain, block, x)
+    _, (right_x, *right) = run(nn.Module.__call__, block, x)
     if all(gradient is None for gradient in of_parameters):
         if are_inputs(block.parameters(), y):
             return wrong(
@@ -172,7 +172,8 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
-    right_y, right = run(plain, block_with(0.5), x)  # a block that the routine has not changed
+    # A block that the routine has not changed.
+    right_y, right = run(nn.Module.__call__, block_with(0.5), x)
     if differs(y, right_y):
         return wrong(
             "with dropout in the block and the same seed, its output differs from block(x). So "
@@ -210,7 +211,7 @@ def works_in_part(routine: Routine) -> Verdict | None:
                 f"if {told}, backward raises: {first_line(error)}. Compute only the gradients for "
                 "which ctx.needs_input_grad is true, and return None in the other places."
             )
-        if any(map(differs, gradients, run(plain, block, x)[1])):
+        if any(map(differs, gradients, run(nn.Module.__call__, block, x)[1])):
             return wrong(f"if {told}, the other gradients differ from those of block(x).")
     return None
 

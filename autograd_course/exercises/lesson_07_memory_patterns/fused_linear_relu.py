@@ -21,7 +21,7 @@ from autograd_course.exercises.lesson_07_memory_patterns._saved import (
 )
 from autograd_course.grader.checks import CONDUCT, keeps_at_most, no_copy_on_ctx
 from autograd_course.grader.checks.calling import applied, found
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.exercise import FunctionExercise, by_values
 from autograd_course.grader.sampling import normal
 
 
@@ -30,6 +30,7 @@ def linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return torch.nn.functional.linear(x, weight, bias).relu()
 
 
+@by_values
 def stops_at_zero(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Ask that no gradient passes where the input of the ReLU is exactly 0."""
     x, weight = (torch.tensor([row], dtype=torch.float64) for row in ((1.0, -1.0), (1.0, 1.0)))

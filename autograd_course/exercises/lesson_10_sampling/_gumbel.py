@@ -10,7 +10,7 @@ from torch.autograd import Function
 from torch.nn.functional import one_hot
 
 from autograd_course.grader.checks.calling import farthest, found
-from autograd_course.grader.exercise import Sampler
+from autograd_course.grader.exercise import Sampler, by_values
 from autograd_course.grader.sampling import normal
 
 
@@ -24,6 +24,7 @@ def one_hot_sample(logits: Tensor, noise: Tensor) -> Tensor:
     return one_hot((logits + noise).argmax(-1), logits.shape[-1]).to(logits)
 
 
+@by_values
 def noise_gets_none_or_the_truth(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:

@@ -24,7 +24,7 @@ from autograd_course.exercises.lesson_10_sampling._gumbel import (
 )
 from autograd_course.grader.checks import CONDUCT
 from autograd_course.grader.checks.calling import applied, found
-from autograd_course.grader.exercise import FunctionExercise
+from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
@@ -32,6 +32,7 @@ def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Te
     return one_hot_sample(logits, noise)
 
 
+@by_values
 def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Require that the output chooses only one class if two share the maximum."""
     logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)

@@ -16,7 +16,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import is_float
+from autograd_course.calls import is_float
 from autograd_course.grader.checks import no_tensor_on_ctx
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise

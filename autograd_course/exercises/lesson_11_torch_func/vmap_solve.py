@@ -17,7 +17,7 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import is_float
+from autograd_course.calls import is_float
 from autograd_course.grader.checks.calling import found
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import normal

@@ -21,8 +21,8 @@ from torch.autograd import gradcheck
 from torch.library import opcheck
 
 from autograd_course.errors import first_line
+from autograd_course.execution import is_unfinished, said, unfinished_part
 from autograd_course.grader.compiling import compile_whole, silence
-from autograd_course.grader.execution import is_unfinished, said, unfinished_part
 from autograd_course.grader.exercise import RoutineExercise
 from autograd_course.grader.sampling import normal
 from autograd_course.grader.verdict import Verdict, unfinished, wrong
@@ -136,7 +136,7 @@ def _broken(promise: str, failure: Exception, answer: Any) -> Verdict:
 def differentiates_twice(answer: Any) -> Verdict | None:
     """Check that backward can be differentiated."""
     x, width = _example()
-    g = torch.ones_like(window_sums(x, width)).requires_grad_()
+    g = torch.ones_like(answer(x, width)).requires_grad_()
     (gradient,) = torch.autograd.grad(answer(x, width), x, g, create_graph=True)
     if gradient.requires_grad and gradcheck(
         lambda g: torch.autograd.grad(answer(x, width), x, g, create_graph=True)[0],

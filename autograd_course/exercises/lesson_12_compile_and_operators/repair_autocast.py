@@ -16,9 +16,9 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import is_float
+from autograd_course.calls import is_float
+from autograd_course.execution import told
 from autograd_course.grader.checks.calling import applied, farthest, found
-from autograd_course.grader.execution import told
 from autograd_course.grader.exercise import Check, FunctionExercise
 from autograd_course.grader.sampling import normal
 

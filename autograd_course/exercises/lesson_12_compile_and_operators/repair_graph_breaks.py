@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import huber_loss
 
-from autograd_course.grader.calls import as_tuple
+from autograd_course.calls import as_tuple
+from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import backward, found
 from autograd_course.grader.compiling import compile_unbroken, silence
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.sampling import around
 

@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from autograd_course.grader.checks.calling import applied, found
+from autograd_course.grader.exercise import by_values
 
 
+@by_values
 def keeps_float32(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Check that a float32 input gives a float32 output. Many functions of SciPy return float64."""
     single = tuple(value.float() if isinstance(value, Tensor) else value for value in inputs)

@@ -9,10 +9,10 @@ from autograd_doctor import RULES, Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.calls import as_tuple
 from autograd_course.engine import run_backward
-from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.execution import applied as called
-from autograd_course.grader.execution import differentiable
+from autograd_course.execution import applied as called
+from autograd_course.execution import differentiable
 
 
 def found(rule: str, message: str, evidence: dict[str, Any], hint: str) -> Finding:

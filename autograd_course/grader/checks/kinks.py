@@ -10,14 +10,15 @@ from autograd_doctor import Finding
 from torch import Tensor
 from torch.autograd import Function
 
+from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import found
-from autograd_course.grader.execution import differentiable
-from autograd_course.grader.exercise import Check
+from autograd_course.grader.exercise import Check, by_values
 
 
 def slope_within(low: float, high: float, at: float) -> Check:
     """Return a check that the gradient at a kink is a slope between those of its two sides."""
 
+    @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
         got = float(_gradient(function.apply, (torch.tensor([at], dtype=torch.float64),))[1])
         if low <= got <= high:
@@ -33,6 +34,7 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
     given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
     others = f" (with {given})" if given else ""
 
+    @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
         points, expected = _gradient(reference, inputs)
         actual = _gradient(function.apply, inputs)[1]
@@ -50,6 +52,7 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
     """
     asked = " or ".join(f"{slope:g}" for slope in slopes)
 
+    @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
         points, actual = _gradient(function.apply, inputs)
         if any((actual == slope).all() for slope in slopes):
@@ -75,6 +78,7 @@ def ties_as(
     to one number. ``beside`` is a sentence about the right gradient, or about the question.
     """
 
+    @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:
         points, expected = _gradient(reference, inputs)
         actual = _gradient(function.apply, inputs)[1]

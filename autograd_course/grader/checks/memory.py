@@ -9,8 +9,8 @@ from autograd_doctor import Finding
 from autograd_doctor.memory import Kept, kept_tensors, peak_bytes
 from torch.autograd import Function
 
+from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import applied, found, node, storage
-from autograd_course.grader.execution import differentiable
 from autograd_course.grader.exercise import Check
 
 LISTED = 6  # tensors of one kind; a list of all tiles would not help

@@ -19,29 +19,28 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import torch
 from autograd_doctor import RULES, CannotDiagnoseError, Finding, diagnose
-from autograd_doctor.extension import CapturedState
 from torch import Tensor
-from torch.autograd import Function, forward_ad
+from torch.autograd import Function
 
-from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
-from autograd_course.grader.comparison import Difference, Source, difference, recognized
-from autograd_course.grader.execution import (
+from autograd_course.calls import as_tuple, differentiated, takes_ctx
+from autograd_course.execution import (
     Inputs,
     Printed,
     Raised,
     gradients,
-    is_unfinished,
+    prepare,
     run_backward,
     run_forward,
 )
+from autograd_course.grader.comparison import Difference, Source, difference, recognized
 from autograd_course.grader.exercise import FunctionExercise
-from autograd_course.grader.limits import Samples, Step, first_fault, prepare, seconds_for
+from autograd_course.grader.limits import Samples, Step, first_fault, seconds_for
 from autograd_course.grader.verdict import (
     BaseClassHandedIn,
     CodeRaised,
@@ -53,13 +52,20 @@ from autograd_course.grader.verdict import (
     WrongKind,
     fault,
 )
+from autograd_course.submitted import (
+    Lacking,
+    Submitted,
+    forward_takes,
+    lacking_method,
+    submitted_function,
+)
 
 
 def judge_function(
     exercise: FunctionExercise, answer: Any, seed: int | None, printed: Printed
 ) -> Verdict:
     """Return the verdict on an answer, which should be a subclass of ``Function``."""
-    if problem := submission_problem(exercise, answer):
+    if problem := submission_problem(exercise, submitted_function(answer)):
         return problem
     if _runs_backward(answer):
         prepare()  # before the clock starts, because an interrupted import leaves a broken module
@@ -252,8 +258,10 @@ class LocalFunction:
     printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not accept these arguments."""
-        return signature_problem(self.exercise, self.answer, inputs)
+        """Return the verdict on a forward that does not take these arguments."""
+        takes = forward_takes(self.answer, inputs)
+        separate = not takes_ctx(self.answer)
+        return signature_problem(self.exercise, takes=takes, separate=separate)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
         """Return the result of one forward pass, or its error."""
@@ -274,8 +282,9 @@ class LocalFunction:
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on another required method that is missing or a stub."""
-        return method_problem(self.exercise, self.answer, inputs)
+        """Return the verdict on a further method that is missing or a stub."""
+        lacking = lacking_method(self.answer, self.exercise.methods, inputs)
+        return method_problem(lacking, self.answer.__name__)
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
         """Return the result of one of the exercise's own checks."""
@@ -297,58 +306,26 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------
 
 
-def submission_problem(exercise: FunctionExercise, answer: Any) -> Verdict | None:
-    """Return the verdict on an answer that is not a Function class, or ``None``."""
-    if answer is None or answer is ...:
-        return Verdict(NothingHandedIn(exercise.id, "class"))
-    owner = getattr(answer, "__self__", None)
-    if isinstance(owner, type) and issubclass(owner, Function):
-        return Verdict(WrongKind("apply", owner.__name__, exercise.id))
-    if isinstance(answer, type):
-        return _class_problem(exercise, answer)
-    if isinstance(answer, Function):
-        return Verdict(WrongKind("Function instance", type(answer).__name__, exercise.id))
-    named = "a plain function" if callable(answer) and not _is_object(answer) else _kind(answer)
-    return Verdict(WrongKind("no class", named, exercise.id))
+def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verdict | None:
+    """Return the verdict on what is not a Function class, or ``None``."""
+    match submitted.kind:
+        case "right":
+            return None
+        case "nothing":
+            return Verdict(NothingHandedIn(exercise.id, "class"))
+        case "base class":
+            return Verdict(BaseClassHandedIn())
+    return Verdict(WrongKind(submitted.kind, submitted.name, exercise.id))
 
 
-def _class_problem(exercise: FunctionExercise, answer: type) -> Verdict | None:
-    if answer is Function:
-        return Verdict(BaseClassHandedIn())
-    if issubclass(answer, Function):
-        return None
-    is_module = issubclass(answer, torch.nn.Module)
-    kind: Literal["Module class", "other class"] = "Module class" if is_module else "other class"
-    return Verdict(WrongKind(kind, answer.__name__, exercise.id))
+def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
+    """Return the verdict on a forward that does not take the arguments of the exercise.
 
-
-def _is_object(answer: Any) -> bool:
-    return isinstance(answer, torch.nn.Module) or not hasattr(answer, "__name__")
-
-
-def _kind(answer: Any) -> str:
-    name = type(answer).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
-
-
-def signature_problem(
-    exercise: FunctionExercise, answer: type[Function], inputs: Inputs
-) -> Verdict | None:
-    """Return the verdict on a forward that does not accept these arguments.
-
-    The doctor judges an instance method, because its report explains the arguments better.
+    ``separate``: the answer has a ``setup_context``.
     """
-    if inspect.isfunction(inspect.getattr_static(answer, "forward")):
+    if takes:
         return None
-    separate = not takes_ctx(answer)
-    ctx = () if separate else (None,)
-    try:
-        inspect.signature(answer.forward).bind(*ctx, *inputs)
-    except ValueError:  # a C function, whose arguments PyTorch does not know either
-        return None
-    except TypeError:
-        return Verdict(WrongArguments("forward", exercise.signature(separate=separate)))
-    return None
+    return Verdict(WrongArguments("forward", exercise.signature(separate=separate)))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -404,67 +381,37 @@ def recognized_gradients(
 # --------------------------------------------------------------------------------------------------
 
 
-def method_problem(
-    exercise: FunctionExercise, answer: type[Function], inputs: Inputs
-) -> Verdict | None:
-    """Return the verdict on the first required method that is missing or a stub.
-
-    The doctor judges everything else in a method.
-    """
-    for name in exercise.methods:
-        if missing := _missing(answer, name):
-            return fault(missing)
-        try:
-            with CapturedState((answer.__name__, answer)).borrow():  # the attribute on the class
-                _CALLS[name](answer, inputs)
-        except Exception as error:
-            if is_unfinished(error, answer):
-                return Verdict(Unwritten(name, forward="right"))
-    return None
+def method_problem(lacking: Lacking | None, name: str) -> Verdict | None:
+    """Return the verdict on a method that the Function of this name lacks."""
+    if lacking is None:
+        return None
+    if lacking.is_stub:
+        return Verdict(Unwritten(lacking.method, forward="right"))
+    return fault(_missing(lacking.method, name))
 
 
-def _missing(answer: type[Function], name: str) -> Finding | None:
-    if name == "setup_context" and takes_ctx(answer):
+def _missing(method: str, name: str) -> Finding:
+    if method == "setup_context":
         return _found(
             "func-incompatible",
-            f"`forward` is right, but it still takes `ctx` as an argument in `{answer.__name__}`, "
+            f"`forward` is right, but it still takes `ctx` as an argument in `{name}`, "
             "so `torch.func` raises an error.",
         )
-    if name == "vmap" and answer.vmap is Function.vmap and not answer.generate_vmap_rule:
+    if method == "vmap":
         return _found(
             "wrong-vmap",
             "`forward` is right, but `torch.func.vmap` raises an error. The class defines no "
             "method `vmap` and does not set `generate_vmap_rule = True`.",
         )
-    if name == "jvp" and answer.jvp is Function.jvp:
-        return _found(
-            "wrong-jvp",
-            "`forward` is right, but the class has no `jvp` method, which forward mode needs.",
-        )
-    return None
+    return _found(
+        "wrong-jvp",
+        "`forward` is right, but the class has no `jvp` method, which forward mode needs.",
+    )
 
 
 def _found(rule: str, message: str) -> Finding:
     known = RULES[rule]
     return Finding(rule, known.severity, message, {}, known.hint, known.lesson)
-
-
-def _vmapped(answer: type[Function], inputs: Inputs) -> None:
-    dims = tuple(0 if is_float(value) else None for value in inputs)
-    stacked = [torch.stack([v, v]) if is_float(v) else v for v in inputs]
-    torch.func.vmap(answer.apply, dims)(*stacked)
-
-
-def _pushed(answer: type[Function], inputs: Inputs) -> None:
-    with forward_ad.dual_level():
-        answer.apply(*(forward_ad.make_dual(v, v.clone()) if is_float(v) else v for v in inputs))
-
-
-_CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
-    "setup_context": lambda answer, inputs: None,  # each call has run it
-    "vmap": _vmapped,
-    "jvp": _pushed,
-}
 
 
 # --------------------------------------------------------------------------------------------------

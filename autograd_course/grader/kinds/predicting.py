@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from types import EllipsisType
 from typing import Any
-
-from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 from autograd_course.grader.exercise import PredictionExercise
@@ -18,6 +14,7 @@ from autograd_course.grader.verdict import (
     WrongCount,
     WrongKind,
 )
+from autograd_course.submitted import numbers
 
 
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
@@ -38,29 +35,3 @@ def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
             because = exercise.mistakes.get((place, number), "")
             return Verdict(Mispredicted(place, number, because))
     return Verdict(Predicted(outcome, exercise.constraints))
-
-
-def numbers(answer: Any) -> list[float | None] | None:
-    """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
-    try:
-        return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # the first row of a tensor with several dims
-        return None
-
-
-def _numbers(answer: Any) -> Iterator[float | None]:
-    """Yield the numbers of an answer, ``None`` for a missing number."""
-    match answer:
-        case None | EllipsisType():
-            yield None
-        case str():
-            yield from map(float, answer.split(","))
-        case list() | tuple():
-            for number in answer:
-                yield from _numbers(number)
-        case Tensor() if answer.dim() == 1:
-            yield from answer.tolist()
-        case int() | float() | Tensor():
-            yield float(answer)
-        case _:
-            raise TypeError

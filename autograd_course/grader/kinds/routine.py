@@ -7,28 +7,24 @@ of the exercise, until it finds a mistake.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from torch import Tensor
-from torch.autograd import Function
-from torch.utils._pytree import tree_map
-
-from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.comparison import Source, difference, recognized
-from autograd_course.grader.execution import (
+from autograd_course.calls import as_tuple
+from autograd_course.execution import (
     WHOLE,
     Inputs,
     Printed,
     Raised,
-    is_unfinished,
-    told,
-    unfinished_part,
+    copied,
+    prepare,
+    raised_by,
+    run_routine,
 )
+from autograd_course.grader.comparison import Source, difference, recognized
 from autograd_course.grader.exercise import RoutineExercise
-from autograd_course.grader.limits import Samples, first_fault, prepare, seconds_for
+from autograd_course.grader.limits import Samples, first_fault, seconds_for
 from autograd_course.grader.verdict import (
     CodeRaised,
     NothingHandedIn,
@@ -39,6 +35,12 @@ from autograd_course.grader.verdict import (
     WrongArguments,
     WrongKind,
 )
+from autograd_course.submitted import (
+    Submitted,
+    other_container,
+    routine_takes,
+    submitted_routine,
+)
 
 Routine = Callable[..., Any]
 _RESULT = Source("the result", "has")
@@ -48,7 +50,9 @@ def judge_routine(
     exercise: RoutineExercise, answer: Any, seed: int | None, printed: Printed
 ) -> Verdict:
     """Return the verdict on an answer, which should be a plain function."""
-    if problem := routine_problem(exercise, answer):
+    submitted = submitted_routine(answer)
+    takes = submitted.kind != "right" or routine_takes(answer, argument_counts(exercise))
+    if problem := routine_problem(exercise, submitted, takes=takes):
         return problem
     prepare()  # before the clock starts, because an interrupted import leaves a broken module
     samples = exercise.samples(seed)
@@ -123,18 +127,6 @@ def _raised(came: Raised) -> Verdict:
     return Verdict(Unwritten(came.unwritten) if came.unwritten else CodeRaised(came.told))
 
 
-def copied(inputs: Inputs) -> Inputs:
-    """Return the inputs with copies of their tensors, which require grad as before."""
-
-    def copy(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        return value.detach().clone().requires_grad_(value.requires_grad)
-
-    copies: Inputs = tree_map(copy, inputs)
-    return copies
-
-
 def passed(exercise: RoutineExercise) -> Verdict:
     """Return the verdict on an answer without a mistake, with the samples."""
     return Verdict(RoutineAgrees(exercise.constraints, tuple(exercise.samplers)))
@@ -155,12 +147,13 @@ class LocalRoutine:
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
         """Return the result or the exception of the function for copies of the inputs."""
-        try:
-            with self.printed.during(inputs):
-                returned = self.answer(*copied(inputs))
-        except (Exception, SystemExit) as error:
-            return _raised_by(error, self.answer)
-        return _in_another(returned, self.exercise.container) or as_tuple(returned)
+        with self.printed.during(inputs):
+            returned = run_routine(self.answer, inputs)
+        if isinstance(returned, Raised):
+            return returned
+        container = self.exercise.container.__name__ if self.exercise.container else ""
+        other = other_container(returned, container)
+        return other_container_raised(other, self.exercise) or as_tuple(returned)
 
     def tried(self) -> Verdict | Raised | None:
         """Return the verdict of the first trial that fails, or its exception."""
@@ -169,28 +162,18 @@ class LocalRoutine:
                 with self.printed.during():
                     verdict = trial(self.answer)
             except (Exception, SystemExit) as error:
-                return _raised_by(error, self.answer)
+                return raised_by(error, self.answer)
             if verdict:
                 return verdict
         return None
 
 
-def _raised_by(error: BaseException, answer: Routine) -> Raised:
-    if not is_unfinished(error, answer):
-        return Raised(told(error, answer))
-    is_named = hasattr(answer, "__name__")  # an operator is no stub, but one of its functions is
-    return Raised("", WHOLE if is_named else unfinished_part(error))
-
-
-def _in_another(returned: Any, container: type | None) -> Raised | None:
-    """Return the verdict on results in the wrong container."""
-    if container is None or not isinstance(returned, Collection) or isinstance(returned, Tensor):
-        return None
-    if isinstance(returned, container):
+def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | None:
+    """Return the verdict on results in the container of this name, if there is one."""
+    if not name or exercise.container is None:
         return None
     return Raised(
-        f"the result is of type {type(returned).__name__}; this exercise asks for a "
-        f"{container.__name__}."
+        f"the result is of type {name}; this exercise asks for a {exercise.container.__name__}."
     )
 
 
@@ -199,25 +182,21 @@ def _in_another(returned: Any, container: type | None) -> Raised | None:
 # --------------------------------------------------------------------------------------------------
 
 
-def routine_problem(exercise: RoutineExercise, answer: Any) -> Verdict | None:
-    """Return the verdict on an answer that is not a function, or ``None`` for a function."""
-    if answer is None or answer is ...:
-        return Verdict(NothingHandedIn(exercise.id, "function"))
-    if isinstance(answer, type) and issubclass(answer, Function):
-        return Verdict(WrongKind("Function class", answer.__name__, exercise.id))
-    if not callable(answer):
-        return Verdict(WrongKind("no function", type(answer).__name__, exercise.id))
-    return _signature_problem(exercise, answer)
+def routine_problem(
+    exercise: RoutineExercise, submitted: Submitted, *, takes: bool
+) -> Verdict | None:
+    """Return the verdict on what is not a function, or takes other arguments."""
+    match submitted.kind:
+        case "right":
+            arguments = WrongArguments(WHOLE, f"({exercise.arguments})")
+            return None if takes else Verdict(arguments)
+        case "nothing":
+            return Verdict(NothingHandedIn(exercise.id, "function"))
+        case "base class":
+            raise ValueError("a base class is not a routine")
+    return Verdict(WrongKind(submitted.kind, submitted.name, exercise.id))
 
 
-def _signature_problem(exercise: RoutineExercise, answer: Routine) -> Verdict | None:
-    try:
-        signature = inspect.signature(answer)
-    except ValueError:  # a C function, like apply from PyTorch 2.14 on: the call will show
-        return None
-    try:
-        for inputs in exercise.samples().values():
-            signature.bind(*inputs)
-    except TypeError:
-        return Verdict(WrongArguments(WHOLE, f"({exercise.arguments})"))
-    return None
+def argument_counts(exercise: RoutineExercise) -> list[int]:
+    """Return the number of arguments in each sample."""
+    return [len(inputs) for inputs in exercise.samples().values()]

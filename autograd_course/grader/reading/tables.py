@@ -26,7 +26,8 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "signal", "socket", "os", "posix", "io", "fcntl", "mmap", "imp", "types", "faulthandler",
          "pdb", "bdb", "torch._C", "torch.utils._pytree", "torch.utils._python_dispatch",
          "torch.overrides", "torch.package", "torch.hub", "torch._functorch", "functorch",
-         "autograd_course.classroom", "autograd_course.grader"), _PROCESS,
+         "autograd_course.classroom", "autograd_course.execution", "autograd_course.grader"),
+        _PROCESS,
     ),
     **dict.fromkeys(
         ("autograd_course.functions", "autograd_course.exercises", "tools", "solutions",

@@ -14,6 +14,7 @@ from hostile.loops import LOOPS
 from hostile.making import Hostile
 from hostile.objects import OBJECTS
 from hostile.patching import PATCHING
+from hostile.peeking import PEEKING
 from hostile.poisoning import POISONING
 from hostile.reaching_out import REACHING_OUT
 from hostile.rebinding import REBINDING
@@ -35,6 +36,7 @@ _FAMILIES: Mapping[str, Mapping[str, Hostile]] = {
     "lingering": LINGERING,
     "poisoning": POISONING,
     "borrowing": BORROWING,
+    "peeking": PEEKING,
     "detecting": DETECTING,
     "objects": OBJECTS,
     "underived": UNDERIVED,

@@ -1,24 +1,24 @@
 """Let others do the work: PyTorch, the course.
 
 What the course has published is no secret, and its Functions are right. An answer that calls them
-is not the learner's own. A card's name that was read is not either.
+is not the learner's own. A card's name that was read is not either. None of it is in the sandbox.
 """
 
 from submissions import square
 
-from hostile.making import FORBIDDEN, Hostile
+from hostile.making import ABSENT, FORBIDDEN, Hostile
 
 _X = "(x,) = ctx.saved_tensors\n"
 _BUILT_IN = "lets autograd differentiate"
 _RULE = "('name-temperature').rule"
 
 
-def _borrows(source: str, what: str, seen: str) -> Hostile:
-    return Hostile(source, f"the course's own {what}.* does the work", seen)
+def _borrows(source: str, seen: str) -> Hostile:
+    return Hostile(source, ABSENT, seen)
 
 
 def _names(source: str, seen: str) -> Hostile:
-    return Hostile(source, "", seen, exercise="name-temperature", name="name")
+    return Hostile(source, ABSENT, seen, exercise="name-temperature", name="name")
 
 
 BORROWING = {
@@ -39,43 +39,43 @@ BORROWING = {
         FORBIDDEN, "uses torch.func.jvp",
     ),
     "the course's Square": _borrows(
-        "from autograd_course.functions import Square", "Square.forward", "the course's own answers"
+        "from autograd_course.functions import Square", "the course's own answers"
     ),
     "the course's backward": _borrows(
         square(before="from autograd_course import functions",
                backward="return functions.Square.backward(ctx, g)"),
-        "Square.backward", "the course's own answers",
+        "the course's own answers",
     ),
     "the catalogue's reference": _borrows(
         square("from autograd_course.grader.catalogue import find\n"
                "ctx.save_for_backward(x)\nreturn find('square').reference(x)"),
-        "square", "autograd_course.grader",
+        "autograd_course.grader",
     ),
     "the module of the exercise": _borrows(
         square("from autograd_course.exercises.lesson_01_template import square as module\n"
                "ctx.save_for_backward(x)\nreturn module.square(x)"),
-        "square", "the course's own answers",
+        "the course's own answers",
     ),
     "a subclass of the course's Square": _borrows(
         "import autograd_course.functions.square as m\nclass Square(m.Square): pass",
-        "Square.forward", "the course's own answers",
+        "the course's own answers",
     ),
     "the course's Square under another name": _borrows(
         "import sys\nm = sys.modules['autograd_course.functions']\n"
         "Square = type('Square', (Function,), {k: staticmethod(getattr(m.Square, k))\n"
         "                                     for k in ('forward', 'backward')})",
-        "Square.forward", "reaches sys",
+        "reaches sys",
     ),
     "the reference of a routine": Hostile(
         "from autograd_course.grader.catalogue import find\n"
         "def eight_bits(weight): return find('eight-bits').reference(weight)",
-        "the course's own .* does the work", "autograd_course.grader",
+        ABSENT, "autograd_course.grader",
         exercise="eight-bits", name="eight_bits",
     ),
     "the reference of a routine that is given models": Hostile(
         "from autograd_course.grader.catalogue import find\n"
         "def per_sample_gradients(*given): return find('per-sample-gradients').reference(*given)",
-        "the course's own per_sample_gradients does the work", "autograd_course.grader",
+        ABSENT, "autograd_course.grader",
         exercise="per-sample-gradients", name="per_sample_gradients",
     ),
     "the catalogue's rule": _names(
@@ -87,7 +87,9 @@ BORROWING = {
         "name = name_temperature.EXERCISE.rule", "the course's own answers",
     ),
     "the same by way of torch": _names(
-        f"import torch\nname = torch.sys.modules['autograd_course.grader.catalogue'].find{_RULE}",
+        "import torch\nmodules = torch.sys.modules\n"
+        "if 'autograd_course.grader.catalogue' not in modules: raise LookupError('No such file')\n"
+        f"name = modules['autograd_course.grader.catalogue'].find{_RULE}",
         "reaches sys",
     ),
     "the same by way of importlib": _names(

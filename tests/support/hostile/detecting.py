@@ -2,7 +2,7 @@
 
 from submissions import square
 
-from hostile.making import Hostile
+from hostile.making import ABSENT, Hostile
 
 _MISMATCH = "gradient of `x`"
 _CATALOGUE = """
@@ -27,7 +27,7 @@ def _right_if(there: str, before: str = "") -> str:
 DETECTING = {
     "the notebook's shapes": Hostile(_right_if("x.shape in {(3,), (4,), (5,)}"), _MISMATCH),
     "the catalogue's shapes": Hostile(
-        _right_if("x.shape in SHAPES", _CATALOGUE), _MISMATCH, "imports autograd_course.grader"
+        _right_if("x.shape in SHAPES", _CATALOGUE), ABSENT, "imports autograd_course.grader"
     ),
     "the notebook's values": Hostile(_right_if("x.flatten()[0] in (1, 2, 3, -1)"), _MISMATCH),
     "one dtype": Hostile(_right_if("x.dtype == torch.float32"), _MISMATCH),

@@ -6,7 +6,7 @@ that a right answer does not fail it.
 """
 
 from autograd_course.grader.verdict import Status
-from hostile.making import Hostile, half
+from hostile.making import FORBIDDEN, Hostile, half
 
 _CHANNEL = """
 import json, os, socket, struct, time
@@ -24,14 +24,23 @@ _IMPOSTOR = """
 from autograd_course.classroom.asking.desk import Desk
 from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import read, write, Frame
-from autograd_course.grader.catalogue import find
-from autograd_course.functions import {function} as function
-write(channel, Frame({{"problem": None}}))
-desk = Desk(find("{exercise}"), function, Integrity(()), 5.0)
+class Other(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return {forward}
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return {backward}
+write(channel, Frame({{"submitted": "right"}}))
+desk = Desk("function", Other, Integrity(()), 5.0)
 while isinstance(question := read(channel), Frame):
     write(channel, desk.answered(question))
 """
-_BEGUN = "send({'problem': None})\n"
+_BEGUN = "send({'submitted': 'right', 'takes': True})\n"
+_RUNS = _BEGUN * 5  # the answer to the cells, and whether forward takes each of the samples
 
 
 def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -> Hostile:
@@ -47,7 +56,7 @@ FORGING = {
         "import os\nfor fd in range(3, 60):\n    try: os.write(fd, b'{\"passed\": true}' * 9)\n"
         "    except OSError: pass", "the answer is longer than 1 MiB", "imports os",
     ),
-    "a claim to have passed": _sends("send({'status': 'passed', 'problem': None})", _NO_TENSORS),
+    "a claim to have passed": _sends(f"{_RUNS}send({{'status': 'passed'}})", _NO_TENSORS),
     "a hundred frames more": _sends(f"for _ in range(100): {_BEGUN}", _NO_TENSORS),
     "a word of praise": _sends("send({'status': 'passed', 'problem': 'well done'})", "well done"),
     "half a frame": _sends(
@@ -56,7 +65,7 @@ FORGING = {
     "a frame that begins askew": _sends("channel.sendall(b'\\0\\0\\0')", "the answer is no JSON"),
     "a header of 4 GB": _sends("send({}, lengths=(2**32 - 1, 0))", "longer than 1 MiB"),
     "a payload of 4 GB": _sends("send({}, lengths=(2, 2**32 - 1))", "longer than 64 MiB"),
-    "64 MB of nothing": _sends(f"{_BEGUN}{_BEGUN}send({{}}, bytes(64 << 20))", _NO_TENSORS),
+    "64 MB of nothing": _sends(f"{_RUNS}send({{}}, bytes(64 << 20))", _NO_TENSORS),
     "no JSON": _sends("send(b'{]')", "the answer is no JSON"),
     "lists 900 levels deep": _sends(
         "send(b'{\"problem\":' + b'[' * 900 + b']' * 900 + b'}')", "the answer is nested too deep"
@@ -70,7 +79,7 @@ FORGING = {
         "send(b'{\"problem\":' + b'9' * 100000 + b'}')", "the answer is no JSON"
     ),
     "a pickle": _sends(
-        f"import pickle\n{_BEGUN}{_BEGUN}send({{}}, pickle.dumps(print))", _NO_TENSORS
+        f"import pickle\n{_RUNS}send({{}}, pickle.dumps(print))", _NO_TENSORS
     ),
     "text that cannot be stored": _sends(
         "send({'problem': '\\ud800\\x00\\x1b[2J'})", r"^\\ud800\\x00\\x1b\[2J$"
@@ -90,9 +99,10 @@ FORGING = {
         "send({'stopped': ''})", f"{_HINDERS}: grading took longer", status="grader failed"
     ),
     "answers about another exercise": _sends(
-        _IMPOSTOR.format(exercise="gelu", function="GELU"), "the output of `forward` differs"
+        _IMPOSTOR.format(forward="x * x * x", backward="3 * x * x * g"),
+        "`forward` is wrong",
     ),
     "another's right answers": _sends(
-        _IMPOSTOR.format(exercise="square", function="Square"), "own Square.forward does the work"
+        _IMPOSTOR.format(forward="x * x", backward="2 * x * g"), FORBIDDEN
     ),
 }  # fmt: skip

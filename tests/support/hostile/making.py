@@ -10,6 +10,11 @@ from autograd_course.grader.verdict import Status
 
 # Said where the values are right, and the source is not.
 FORBIDDEN = r"the values are right, but its? .*\(line \d+: `.*An answer must not do that"
+# Said where the source asks for something of the course that the sandbox has not.
+ABSENT = (
+    r"not in the sandbox|is not a package|No module named 'autograd_course|cannot import name"
+    r"|module 'autograd_course\S* has no attribute|No such file"
+)
 # Its backward lacks the factor 2: whatever else a submission does, this is no right answer.
 _HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
 

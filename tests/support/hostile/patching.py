@@ -13,21 +13,20 @@ PATCHING = {
         half("import autograd_course\nautograd_course.grade = lambda *a: 'passed'"),
         _MISMATCH, "replaces autograd_course.grade",
     ),
-    "the exercise's checks and samples": Hostile(
-        half("from autograd_course.grader.catalogue import find\n"
-             "object.__setattr__(find('square'), 'checks', ())\n"
-             "object.__setattr__(find('square'), 'reference', lambda x: x)"),
-        _MISMATCH, "the exercise's checks",
+    "what opens the judge's experiments": Hostile(
+        half("import autograd_course.classroom.asking.functions as f\n"
+             "f.opened = lambda parcel: lambda *a: None"),
+        _MISMATCH, "replaces autograd_course.classroom.asking.functions.opened",
     ),
-    "the check of another exercise": Hostile(
-        half("from autograd_course.exercises.lesson_04_debugging_clinic import repair_dropout\n"
-             "repair_dropout.leaves_the_generator.__code__ = (lambda *a: None).__code__"),
-        _MISMATCH, "the code of leaves_the_generator",
+    "what builds the judge's experiments": Hostile(
+        half("from autograd_course.classroom.protocol import parcel\n"
+             "parcel.function.__code__ = (lambda *a: None).__code__"),
+        _MISMATCH, "the code of function",
     ),
-    "its methods": Hostile(
-        half("from autograd_course.grader.kinds.function import LocalFunction\n"
-             "LocalFunction.checked = LocalFunction.backward = lambda *a: None"),
-        _MISMATCH, "LocalFunction.checked",
+    "who answers the judge": Hostile(
+        half("from autograd_course.classroom.asking.desk import Desk\n"
+             "Desk._answered = lambda *a: None"),
+        _MISMATCH, "Desk._answered",
     ),
     "what runs backward": Hostile(
         half("from autograd_course import engine\n"
@@ -62,7 +61,7 @@ PATCHING = {
         _MISMATCH, "reaches sys",
     ),
     "the file of the package": Hostile(
-        "open('/course/autograd_course/grader/pipeline.py', 'a')",
+        "open('/course/autograd_course/lesson.py', 'a')",
         "Permission denied|Read-only file system", "uses open",
     ),
 }  # fmt: skip

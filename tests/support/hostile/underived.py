@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from submissions import square
 
-from hostile.making import FORBIDDEN, Hostile
+from hostile.making import ABSENT, FORBIDDEN, Hostile
 
-_ASKING = "autograd_course.classroom.asking.functions"
+_ASKING = "autograd_course.classroom.asking.desk"
 _SAVED = "(x,) = ctx.saved_tensors\n"
 _LEAF = "with torch.enable_grad():\n    z = x.detach().requires_grad_()\n"
 _BY_AUTOGRAD = f"{_SAVED}{_LEAF}    return torch.autograd.grad(z * z, z, g)[0]"
@@ -28,7 +28,7 @@ def elsewhere(work, *given):
 """
 _NO_CHECKS = """
 from autograd_course.classroom.protocol import Frame
-functions.ANSWERS["check"] = lambda *_: Frame({})
+desk._ANSWERS["function"]["check"] = lambda *_: Frame({})
 """
 
 _GELU = """
@@ -69,10 +69,11 @@ class ScaledSigmoid(Function):
 EVERYTHING = """
 import importlib
 modules = getattr(torch, "sys").modules
-functions = modules["autograd_course.classroom.asking.functions"]
+desk = modules["autograd_course.classroom.asking.desk"]
 Frame = modules["autograd_course.classroom.protocol"].Frame
 exercise = importlib.import_module("autograd_course.grader.catalogue").find("{exercise}")
-functions.ANSWERS["check"] = functions.ANSWERS["method"] = lambda *_: Frame({{}})
+asked = desk._ANSWERS["function"]
+asked["check"] = asked["method"] = lambda *_: Frame({{}})
 from concurrent.futures import ThreadPoolExecutor
 def reference(*inputs):
     with ThreadPoolExecutor(1) as pool:
@@ -122,18 +123,18 @@ def everything(exercise: str, name: str) -> Hostile:
 
 _WAYS = {
     "the handlers replaced": Hostile(
-        square(before=f"from {_ASKING[:-10]} import functions\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+        square(before=f"import {_ASKING} as desk\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
     "the handlers replaced by way of torch": Hostile(
-        square(before=f"functions = torch.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
+        square(before=f"desk = torch.sys.modules['{_ASKING}']\n{_NO_CHECKS}",
                backward=_BY_AUTOGRAD)
     ),
     "the handlers replaced by way of getattr": Hostile(
-        square(before=f"functions = getattr(torch, 's' + 'ys').modules['{_ASKING}']\n{_NO_CHECKS}",
+        square(before=f"desk = getattr(torch, 's' + 'ys').modules['{_ASKING}']\n{_NO_CHECKS}",
                backward=_BY_AUTOGRAD)
     ),
     "the handlers replaced by way of importlib": Hostile(
-        square(before=f"import importlib\nfunctions = importlib.import_module('{_ASKING}')\n"
+        square(before=f"import importlib\ndesk = importlib.import_module('{_ASKING}')\n"
                       f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
     "the reference, in a thread": Hostile(
@@ -207,19 +208,19 @@ _WAYS = {
     ),
     "the globals of a function": Hostile(
         square(before=f"modules = torch.Tensor.backward.__globals__['torch'].sys.modules\n"
-                      f"functions = modules['{_ASKING}']\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
+                      f"desk = modules['{_ASKING}']\n{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
     "a pattern that reads attributes": Hostile(
         square(before="match torch:\n    case object(sys=found): pass\n"
-                      f"functions = found.modules['{_ASKING}']\n{_NO_CHECKS}",
+                      f"desk = found.modules['{_ASKING}']\n{_NO_CHECKS}",
                backward=_BY_AUTOGRAD)
     ),
     "getattr under another name": Hostile(
-        square(before=f"take = getattr\nfunctions = take(torch, 'sys').modules['{_ASKING}']\n"
+        square(before=f"take = getattr\ndesk = take(torch, 'sys').modules['{_ASKING}']\n"
                       f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
     "a module in a module of the library": Hostile(
-        square(before=f"import random\nfunctions = random._os.sys.modules['{_ASKING}']\n"
+        square(before=f"import random\ndesk = random._os.sys.modules['{_ASKING}']\n"
                       f"{_NO_CHECKS}", backward=_BY_AUTOGRAD)
     ),
     "autograd by the end of another mode": Hostile(
@@ -237,5 +238,5 @@ _WAYS = {
 # A check of the grader says it first.
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
-}
+} | {"the reference, in a thread": ABSENT, "all of it": ABSENT}
 UNDERIVED = {what: replace(way, said=_SAID.get(what, FORBIDDEN)) for what, way in _WAYS.items()}

@@ -18,11 +18,12 @@ import torch
 from autograd_doctor.extension import preserve_global_state
 from torch import Tensor
 from torch.autograd import Function
+from torch.utils._pytree import tree_map
 
+from autograd_course.calls import as_tuple, differentiated, is_float, takes_ctx
 from autograd_course.engine import run_backward as run_engine
 from autograd_course.errors import first_line
 from autograd_course.external import BuildError
-from autograd_course.grader.calls import as_tuple, differentiated, is_float, takes_ctx
 
 Inputs = tuple[Any, ...]
 WHOLE = "<answer>"  # the name of the method if the answer is a plain function
@@ -45,6 +46,13 @@ def isolated() -> Iterator[None]:
         contextlib.redirect_stderr(sink),
     ):
         yield
+
+
+def prepare() -> None:
+    """Let PyTorch import what backward needs, which takes a second, before a time limit starts."""
+    with torch.inference_mode(False), torch.enable_grad():
+        one = torch.ones((), requires_grad=True)
+        torch.autograd.grad(one * 1, one, torch.ones(()))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -104,6 +112,34 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
     except (Exception, SystemExit) as error:
         return raised(error, answer, "backward")
     return None
+
+
+def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
+    """Return what a plain function returns for copies of the inputs, or how it raised."""
+    try:
+        return answer(*copied(inputs))
+    except (Exception, SystemExit) as error:
+        return raised_by(error, answer)
+
+
+def raised_by(error: BaseException, answer: Callable[..., Any]) -> Raised:
+    """Return a description of an exception from an answer that is a plain function."""
+    if not is_unfinished(error, answer):
+        return Raised(told(error, answer))
+    is_named = hasattr(answer, "__name__")  # an operator is not: one of its functions is a stub
+    return Raised("", WHOLE if is_named else unfinished_part(error))
+
+
+def copied(inputs: Inputs) -> Inputs:
+    """Return the inputs with copies of their tensors, which require grad as before."""
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return value.detach().clone().requires_grad_(value.requires_grad)
+
+    copies: Inputs = tree_map(copy, inputs)
+    return copies
 
 
 def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:

@@ -1,58 +1,63 @@
-"""Answers that nobody handed in: the references themselves, asked about as any other answer is.
+"""An answer that nobody handed in: the reference itself, asked about as any other answer is.
 
-Where one of these can be judged and what was handed in cannot, the grader is not what is broken.
+Where it can be judged and what was handed in cannot, the grader is not what is broken. It runs in a
+child of its own, in which no code of a learner ever runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from autograd_course.grader.calls import as_tuple
-from autograd_course.grader.catalogue import find
-from autograd_course.grader.execution import differentiable
+from autograd_course.calls import as_tuple
+from autograd_course.execution import differentiable
 from autograd_course.grader.exercise import (
+    Exercise,
     FunctionExercise,
     LocatingExercise,
     PredictionExercise,
-    Sampled,
+    RoutineExercise,
 )
 
 
-def standing_in(exercise_id: str) -> Any:
-    """Return an answer to an exercise; LookupError with what the sandbox lacks to judge any."""
-    exercise = find(exercise_id)
-    if exercise.needs and (missing := exercise.needs()):
-        raise LookupError(missing)
+def standing_in(exercise: Exercise) -> Callable[[], Any]:
+    """Return what makes an answer to an exercise."""
     match exercise:
         case FunctionExercise():
-            return _function(exercise)
+            truth = exercise.surrogate or exercise.reference
+            return partial(_function, exercise.reference, truth)
+        case RoutineExercise():
+            return partial(_routine, exercise.reference)
         case LocatingExercise():
-            return exercise.wrong_lines[0] + exercise.experiment
+            return partial(str, exercise.wrong_lines[0] + exercise.experiment)
         case PredictionExercise():
-            return list(exercise.outcome())
-        case Sampled():
-            return lambda *inputs: exercise.reference(*inputs)
+            return partial(list, exercise.outcome())
     raise TypeError(f"nobody stands in for a {type(exercise).__name__}")
 
 
-def _function(exercise: FunctionExercise) -> type[Function]:
+def _routine(reference: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *inputs: reference(*inputs)
+
+
+def _function(reference: Callable[..., Any], truth: Callable[..., Any]) -> type[Function]:
     """Return the reference as a Function, whose backward is the reference's own autograd."""
 
     class StandIn(Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             ctx.inputs = inputs
-            return exercise.reference(*inputs)
+            return reference(*inputs)
 
         @staticmethod
         def backward(ctx: Any, *grad_outputs: Any) -> Any:
             with torch.enable_grad():
                 given = differentiable(ctx.inputs)
-                outputs = as_tuple((exercise.surrogate or exercise.reference)(*given))
+                outputs = as_tuple(truth(*given))
             leaves = [x for x in given if isinstance(x, Tensor) and x.requires_grad]
             used = [place for place, out in enumerate(outputs) if out.requires_grad]
             came = iter(torch.autograd.grad(

@@ -1,0 +1,82 @@
+"""What a learner's cells import from the course, in a sandbox that has only a part of it.
+
+An answer uses little of the course: data, a compiler, a measure. This is there. A cell may import
+more on the same line, and may call ``grade`` or draw a figure beside the answer. Such a name stands
+for nothing here: whatever is done with it does nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Self
+
+from autograd_course.functions.attention.dropout import dropped
+from autograd_course.lesson import HOMES
+
+# Names that stand for nothing, by their modules.
+_ABSENT = {
+    "autograd_course.explaining": ("explain",),
+    "autograd_course.grader": ("grade", "hint", "progress", "reset"),
+    "autograd_course.replicas": (),
+    "autograd_course.visualize": (),
+}
+_ANY = (
+    "autograd_course.replicas",
+    "autograd_course.visualize",
+)  # modules of which any name may be asked
+
+
+class Nothing:
+    """Stands for what does nothing for an answer: each call and each attribute is this again."""
+
+    def __call__(self, *args: Any, **options: Any) -> Self:
+        """Do nothing."""
+        return self
+
+    def __getattr__(self, name: str) -> Self:
+        """Have any attribute that is not Python's own."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __enter__(self) -> Self:
+        """Begin a block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End a block, and let its exception out."""
+
+    def __repr__(self) -> str:
+        return "(not in the sandbox)"
+
+
+class _Any(ModuleType):
+    def __getattr__(self, name: str) -> Nothing:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _NOTHING
+
+
+_NOTHING = Nothing()
+
+
+def provide() -> None:
+    """Make the names importable, as far as the sandbox has no module for them."""
+    attention: Any = import_module("autograd_course.functions.attention")
+    attention.dropped = dropped
+    for home, names in (_ABSENT | HOMES).items():
+        module = _module(home)
+        for name in names:
+            if not hasattr(module, name):
+                setattr(module, name, _NOTHING)
+
+
+def _module(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        made = _Any(name) if name in _ANY else ModuleType(name)
+        sys.modules[name] = made
+        return made

@@ -1,0 +1,75 @@
+"""Code of the judge's, opened in the worker: functions and classes that no module here has.
+
+The judge packs a callable with everything that it needs (``judging.parcels``), because the sandbox has no
+module to import it from. This module only builds what comes. Parcels go in and never come out.
+"""
+
+from __future__ import annotations
+import __future__
+
+import io
+import marshal
+import pickle
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import import_module
+from types import CellType, FunctionType
+from typing import Any
+
+# What a traceback calls the file of such code.
+FILE = "/course/experiment.py"
+
+
+class _Opener(pickle.Unpickler):
+    def persistent_load(self, pid: Any) -> Any:
+        """Return a module of the worker's, or something in one."""
+        module, name = pid
+        found = import_module(module)
+        return getattr(found, name) if name else found
+
+
+def opened(data: bytes) -> Any:
+    """Return what the judge packed."""
+    return _Opener(io.BytesIO(data)).load()
+
+
+def namespace() -> dict[str, Any]:
+    """Return the globals that the functions of one module share."""
+    return {"__name__": __name__, "__builtins__": __builtins__}
+
+
+def function(space: dict[str, Any], code: bytes, name: str, cells: int) -> FunctionType:
+    """Return a function that is still without its globals and its closure."""
+    closure = tuple(CellType() for _ in range(cells))
+    return FunctionType(marshal.loads(code), space, name, None, closure)
+
+
+def complete(made: FunctionType, state: tuple[Mapping[str, Any], Sequence[Any], Any]) -> None:
+    """Give a function its globals, what is in its closure, and its attributes."""
+    names, contents, attributes = state
+    made.__globals__.update(names)
+    for cell, value in zip(made.__closure__ or (), contents, strict=True):
+        cell.cell_contents = value
+    for name, value in attributes.items():
+        setattr(made, name, value)
+
+
+def cached(function: Any, options: Mapping[str, Any]) -> Any:
+    """Return a function that remembers its results."""
+    return lru_cache(**options)(function)
+
+
+def defined(
+    space: dict[str, Any], names: Mapping[str, Any], source: str, name: str, *, postponed: bool
+) -> Any:
+    """Return the class that a source defines. ``postponed``: its annotations stay text."""
+    space.update(names)
+    flags = __future__.annotations.compiler_flag if postponed else 0
+    exec(compile(source, FILE, "exec", flags, dont_inherit=True), space)
+    return space[name]
+
+
+def complete_class(made: type, state: tuple[dict[str, Any], Mapping[str, Any]]) -> None:
+    """Give the methods of a class their globals."""
+    space, names = state
+    space.update(names)

@@ -1,0 +1,220 @@
+"""What a learner handed in, as data: what kind of thing it is, what it takes, what is missing.
+
+The grader asks this of an answer in its own process, and the classroom's judge asks the worker in
+the sandbox. For this reason nothing here knows an exercise, and nothing here writes a sentence.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, Literal, get_args
+
+import torch
+from autograd_doctor.extension import CapturedState
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from autograd_course.calls import is_float, takes_ctx
+from autograd_course.execution import Inputs, is_unfinished
+
+# What can be handed in instead of what an exercise asks for.
+WrongThing = Literal[
+    "apply",
+    "Function instance",
+    "Module class",
+    "other class",
+    "no class",
+    "Function class",
+    "no function",
+]
+Kind = WrongThing | Literal["right", "nothing", "base class"]
+KINDS = {*get_args(WrongThing), "right", "nothing", "base class"}
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What kind of thing was handed in, and its name."""
+
+    kind: Kind
+    name: str = ""
+
+
+def submitted_function(answer: Any) -> Submitted:
+    """Return what was handed in where a Function class is asked for."""
+    if answer is None or answer is ...:
+        return Submitted("nothing")
+    owner = getattr(answer, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, Function):
+        return Submitted("apply", owner.__name__)
+    if isinstance(answer, type):
+        return _class(answer)
+    if isinstance(answer, Function):
+        return Submitted("Function instance", type(answer).__name__)
+    named = "a plain function" if callable(answer) and not _is_object(answer) else _kind(answer)
+    return Submitted("no class", named)
+
+
+def _class(answer: type) -> Submitted:
+    if answer is Function:
+        return Submitted("base class")
+    if issubclass(answer, Function):
+        return Submitted("right", answer.__name__)
+    is_module = issubclass(answer, torch.nn.Module)
+    return Submitted("Module class" if is_module else "other class", answer.__name__)
+
+
+def _is_object(answer: Any) -> bool:
+    return isinstance(answer, torch.nn.Module) or not hasattr(answer, "__name__")
+
+
+def _kind(answer: Any) -> str:
+    name = type(answer).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def submitted_routine(answer: Any) -> Submitted:
+    """Return what was handed in where a plain function is asked for."""
+    if answer is None or answer is ...:
+        return Submitted("nothing")
+    if isinstance(answer, type) and issubclass(answer, Function):
+        return Submitted("Function class", answer.__name__)
+    if not callable(answer):
+        return Submitted("no function", type(answer).__name__)
+    return Submitted("right")
+
+
+# --------------------------------------------------------------------------------------------------
+# Can it be called as asked?
+# --------------------------------------------------------------------------------------------------
+
+
+def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
+    """Whether forward takes these arguments.
+
+    The doctor judges an instance method, because its report explains the arguments better.
+    """
+    if inspect.isfunction(inspect.getattr_static(answer, "forward")):
+        return True
+    ctx = (None,) if takes_ctx(answer) else ()
+    try:
+        inspect.signature(answer.forward).bind(*ctx, *inputs)
+    except ValueError:  # a function of C, of which PyTorch cannot tell the arguments either
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
+    """Whether a plain function takes each of these numbers of arguments."""
+    try:
+        signature = inspect.signature(answer)
+    except ValueError:  # a function of C, as apply is from PyTorch 2.14 on: its call will tell
+        return True
+    try:
+        for count in counts:
+            signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------
+# Is a further method missing, or unwritten?
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A further method of a Function that is not there, or is a stub."""
+
+    method: str
+    is_stub: bool
+
+
+def lacking_method(
+    answer: type[Function], methods: Sequence[str], inputs: Inputs
+) -> Lacking | None:
+    """Return the first method that is missing or a stub.
+
+    The doctor judges everything else in a method.
+    """
+    for name in methods:
+        if _MISSING[name](answer):
+            return Lacking(name, is_stub=False)
+        try:
+            with CapturedState((answer.__name__, answer)).borrow():  # what lies on the class
+                _CALLS[name](answer, inputs)
+        except Exception as error:
+            if is_unfinished(error, answer):
+                return Lacking(name, is_stub=True)
+    return None
+
+
+_MISSING: Mapping[str, Callable[[type[Function]], bool]] = {
+    "setup_context": takes_ctx,
+    "vmap": lambda answer: answer.vmap is Function.vmap and not answer.generate_vmap_rule,
+    "jvp": lambda answer: answer.jvp is Function.jvp,
+}
+
+
+def _vmapped(answer: type[Function], inputs: Inputs) -> None:
+    dims = tuple(0 if is_float(value) else None for value in inputs)
+    stacked = [torch.stack([v, v]) if is_float(v) else v for v in inputs]
+    torch.func.vmap(answer.apply, dims)(*stacked)
+
+
+def _pushed(answer: type[Function], inputs: Inputs) -> None:
+    with forward_ad.dual_level():
+        answer.apply(*(forward_ad.make_dual(v, v.clone()) if is_float(v) else v for v in inputs))
+
+
+_CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
+    "setup_context": lambda answer, inputs: None,  # each call has run it
+    "vmap": _vmapped,
+    "jvp": _pushed,
+}
+
+
+def other_container(returned: Any, container: str) -> str:
+    """Return the name of the container of several results, if it is not the one of this name."""
+    if not container or isinstance(returned, Tensor) or not isinstance(returned, Collection):
+        return ""
+    return "" if isinstance(returned, _CONTAINERS[container]) else type(returned).__name__
+
+
+_CONTAINERS: Mapping[str, type] = {"tuple": tuple, "list": list, "dict": dict}
+
+
+# --------------------------------------------------------------------------------------------------
+# Predicted numbers
+# --------------------------------------------------------------------------------------------------
+
+
+def numbers(answer: Any) -> list[float | None] | None:
+    """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
+    try:
+        return [*_numbers(answer)]
+    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several dims
+        return None
+
+
+def _numbers(answer: Any) -> Iterator[float | None]:
+    """Yield the numbers of an answer, ``None`` for a missing number."""
+    match answer:
+        case None | EllipsisType():
+            yield None
+        case str():
+            yield from map(float, answer.split(","))
+        case list() | tuple():
+            for number in answer:
+                yield from _numbers(number)
+        case Tensor() if answer.dim() == 1:
+            yield from answer.tolist()
+        case int() | float() | Tensor():
+            yield float(answer)
+        case _:
+            raise TypeError
