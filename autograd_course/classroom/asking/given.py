@@ -1,8 +1,8 @@
 """What a learner's cells import from the course, in a sandbox that has only a part of it.
 
 An answer uses little of the course: data, a compiler, a measure. This is there. A cell may import
-more on the same line, and may call ``grade`` or draw a figure beside the answer. Such a name stands
-for nothing here: whatever is done with it does nothing.
+more on the same line, and may call ``grade`` or draw a figure next to the answer. Here, such a name
+does nothing, whatever a cell does with it.
 """
 
 from __future__ import annotations

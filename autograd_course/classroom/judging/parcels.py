@@ -1,4 +1,4 @@
-"""Pack a callable with everything that it needs, for the worker in the sandbox, which cannot import it.
+"""Pack a callable for the worker in the sandbox, which cannot import what the callable needs.
 
 The sandbox holds no code of any exercise. Some experiments must run where the answer runs: what
 does it save, which operations does it run, does it compile? The judge sends the one experiment that

@@ -1,7 +1,8 @@
 """Code of the judge's, opened in the worker: functions and classes that no module here has.
 
-The judge packs a callable with everything that it needs (``judging.parcels``), because the sandbox has no
-module to import it from. This module only builds what comes. Parcels go in and never come out.
+The judge packs a callable with everything that it needs (``judging.parcels``), because the sandbox
+has no module to import it from. This module only builds what comes. Parcels go in and never come
+out.
 """
 
 from __future__ import annotations

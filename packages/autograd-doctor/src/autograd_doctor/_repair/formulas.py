@@ -260,9 +260,11 @@ class Words:
                 known[f"({text} + 1)"] = value + 1.0, 0.4
                 known[f"({text} - 1)"] = value - 1.0, 0.3
         lengths = {length for term in self.named for length in term.value.shape}
+        chance = set()  # numbers that may be right for this shape alone
         for number in (2, 3, 4):
-            if not lengths & {number, number + 1}:  # which would be right for this shape alone
-                known.setdefault(str(number), (float(number), 0.15))
+            known.setdefault(str(number), (float(number), 0.15))
+            if lengths & {number, number + 1}:
+                chance.add(str(number))
         for term in self.named:
             shape = term.value.shape
             for dim, length in enumerate(shape):
@@ -272,6 +274,8 @@ class Words:
             if len(shape) > 1:
                 known.setdefault(f"{term.text}.numel()", (float(term.value.numel()), 0.3))
         usable = {t: it for t, it in known.items() if it[0] not in (0.0, 1.0, -1.0)}
+        for text in chance - {"2"}:
+            del usable[text]
         single = [
             *(Scalar(text, "", value, cost) for text, (value, cost) in usable.items()),
             *(Scalar("", text, 1 / value, cost) for text, (value, cost) in usable.items()),
@@ -279,7 +283,7 @@ class Words:
         both = [
             Scalar(above, below, a / b, c + d + 0.2)
             for (above, (a, c)), (below, (b, d)) in product(usable.items(), repeat=2)
-            if above != below
+            if above != below and not chance & {above, below}
         ]
         return [*single, *both]
 
