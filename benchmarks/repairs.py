@@ -9,7 +9,8 @@ gradcheck on new random inputs and the author's reference, or the grader on inpu
 seed. "Wrong" counts the repairs that do not pass it. The times are those of the search.
 
 The search was first developed on all files but those named ``held_out``, which were written
-afterwards. Later edits were added for mistakes in these files as well.
+afterwards. Later, edits were added for mistakes in these files as well: only ``held_out_vision``
+was written after the last large change, and some edits were added for it, too.
 In each file, a cell is a module of its own. ``WRONG`` and ``RIGHT`` are the lines before and after,
 ``NAME`` is the answer, and ``EXERCISE`` its exercise. Without one, ``inputs`` and ``reference`` say
 on what it is diagnosed.
@@ -155,6 +156,27 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
         left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
         return all(found.rule != repair.removes for found in left) and _leaves(repair, left)
+    if not _has_a_derivative(mistake):  # nobody can check a straight-through estimator so
+        return bool(diagnose(answer, scope["inputs"](), seed=OTHER_SEED).ok)
+    return _agrees(answer, scope)
+
+
+def _has_a_derivative(mistake: Mistake) -> bool:
+    """Whether the author's own right version passes the check."""
+    text = mistake.text
+    for wrong, right in zip(*_lines_of(mistake.run()), strict=True):
+        text = text.replace(wrong, right)
+    scope = mistake.run(text.splitlines(keepends=True))
+    return _agrees(scope[scope["NAME"]], scope)
+
+
+def _lines_of(scope: dict[str, Any]) -> tuple[list[str], list[str]]:
+    wrong, right = scope["WRONG"], scope["RIGHT"]
+    return (wrong, right) if len(wrong) == len(right) else ([], [])
+
+
+def _agrees(answer: Any, scope: dict[str, Any]) -> bool:
+    """Compare with the reference on new inputs, and with finite differences."""
     inputs = [*map(_redrawn, _listed(scope["inputs"]()))]
     reference = scope.get("reference")
 

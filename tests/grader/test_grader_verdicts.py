@@ -223,8 +223,7 @@ def kind_of(found: Verdict) -> tuple[str, type[Reason], str]:
 def in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say the same thing of everything: of each reason, each exception and each difference."""
     monkeypatch.setattr(verdict, "describe", lambda reason: "…")
-    for module in (execution, routine):
-        monkeypatch.setattr(module, "told", lambda *_: "…")
+    monkeypatch.setattr(execution, "told", lambda *_: "…")
     for kind in (function, routine):
         compare = kind.difference
         monkeypatch.setattr(

@@ -81,8 +81,14 @@ class Subject:
             for step in dis.get_instructions(code) if code else ():
                 if step.opname == "STORE_GLOBAL":
                     held[str(step.argval)] = around.get(step.argval)
-        kinds = (bool, int, float, str, tuple)
-        return {k: v for k, v in held.items() if isinstance(v, kinds) and not k.startswith("__")}
+        kinds = (bool, int, float, str)
+
+        def is_plain(value: Any) -> bool:
+            return isinstance(value, kinds) or (
+                isinstance(value, tuple) and all(map(is_plain, value))
+            )
+
+        return {k: v for k, v in held.items() if is_plain(v) and not k.startswith("__")}
 
     @cached_property
     def stated_design(self) -> str:

@@ -103,6 +103,7 @@ class Scope:
     numbers: Sequence[str] = ()  # numbers that the other methods use
     transpose: str = "mT"  # the author's way to write it
     text: str = ""  # the source of this method and of the other ones
+    calls: Sequence[ast.Call] = ()  # that the other methods make
 
     def mentions(self, words: str) -> bool:
         """Whether the source matches a regular expression.
@@ -199,6 +200,7 @@ def scope_of(
         [*numbers],
         "T" if written else "mT",
         "\n".join(map(ast.unparse, (method, *others))),
+        [it for it in nodes if isinstance(it, ast.Call)],
     )
 
 
@@ -845,6 +847,53 @@ def _are_saved_so(names: ast.Tuple, scope: Scope) -> bool:
     return scope.mentions(rf"save_for_backward\(\s*{arguments}\s*,?\s*\)")
 
 
+def other_parts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``torch.cat([b, a])`` for ``torch.cat([a, b])``, and another permutation of dims."""
+    for place, node in scope.places:
+        match node:
+            case ast.List(parts) if _called(place[0]) in ("cat", "stack", "concat", "hstack"):
+                for i, j in combinations(range(len(parts)), 2):
+                    yield place, ast.List(_swapped(parts, i, j), ast.Load())
+            case ast.Call(func, args, keywords) if _called(node) == "permute":
+                dims = [it for it in args if _is_number(it)]
+                if len(dims) == len(args) and not keywords:
+                    order = [ast.literal_eval(it) for it in dims]
+                    if sorted(order) == [*range(len(order))]:
+                        back = [parse(str(order.index(k))) for k in range(len(order))]
+                        yield place, ast.Call(func, [*back], [])
+                    for i, j in combinations(range(len(args)), 2):
+                        yield place, ast.Call(func, _swapped(args, i, j), [])
+
+
+def _swapped(nodes: Sequence[ast.expr], i: int, j: int) -> list[ast.expr]:
+    others = [*nodes]
+    others[i], others[j] = others[j], others[i]
+    return others
+
+
+def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """``F.gelu(x, approximate="tanh")`` for ``F.gelu(x)``: the options that forward passes."""
+    for place, node in scope.places:
+        if not isinstance(node, ast.Call) or place[1] == "func":
+            continue
+        for other in scope.calls:
+            if ast.unparse(other.func) != ast.unparse(node.func):
+                continue
+            more = [_in_scope(it, scope) for it in other.args[len(node.args) :]]
+            given = {it.arg for it in node.keywords}
+            named = [it for it in other.keywords if it.arg not in given]
+            if more or named:
+                yield place, ast.Call(node.func, [*node.args, *more], [*node.keywords, *named])
+            if other.keywords and node.keywords:
+                yield place, ast.Call(node.func, node.args, other.keywords)
+
+
+def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
+    """Return an argument by the name that it has here: ``ctx.dt`` for ``dt``."""
+    text = ast.unparse(node)
+    return parse(next((it for it in scope.names if it.split(".")[-1] == text), text))
+
+
 def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """The gradients, or the saved tensors, in another order."""
     for place, node in scope.places:
@@ -1255,6 +1304,8 @@ SAVING = (
 KINDS = (
     Kind("another count", 1.0, other_counts),
     Kind("another order", 1.0, other_orders),
+    Kind("other parts", 1.05, other_parts),
+    Kind("as in forward", 1.05, as_in_other_methods),
     Kind("another name", 1.0, other_names),
     Kind("another operator", 1.2, other_operators),
     Kind("another comparison", 1.0, other_comparisons),
@@ -1313,6 +1364,8 @@ SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values are in the wrong order",
     "another name": "another name is needed here",
+    "other parts": "parts or dimensions are in the wrong order",
+    "as in forward": "a call has other options than in `forward`",
     "something else saved": "another value has to be saved",
     "another operator": "an operator is wrong",
     "another comparison": "a comparison is wrong",
@@ -1462,14 +1515,16 @@ def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit]
         return lambda edit: True
     roots: list[ast.AST] = [it.elts[k] for it in tuples for k in wrong if k < len(it.elts)]
     others = [part for it in tuples for k, part in enumerate(it.elts) if k not in wrong]
-    assigned = [it for it in ast.walk(method) if isinstance(it, ast.Assign | ast.AugAssign)]
+    assigned = [
+        it for it in ast.walk(method) if isinstance(it, ast.Assign | ast.AugAssign | ast.Expr)
+    ]
     names = _names_in(roots)
     relevant: set[int] = set()
     grown = True
     while grown:
         grown = False
         for node in assigned:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            targets = _written_to(node)
             if id(node) not in relevant and names & _names_in(targets):
                 relevant.add(id(node))
                 names |= _names_in([node])
@@ -1482,6 +1537,18 @@ def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit]
         if hasattr(part, "lineno")  # all expressions share the operator nodes
     }
     return lambda edit: id(edit.old) not in passed_over and id(edit.place[0]) not in passed_over
+
+
+def _written_to(node: ast.Assign | ast.AugAssign | ast.Expr) -> Sequence[ast.expr]:
+    """Return what a statement writes to: ``x.add_(y)`` writes to ``x``."""
+    match node:
+        case ast.Assign(targets):
+            return targets
+        case ast.AugAssign(target):
+            return [target]
+        case ast.Expr(ast.Call(ast.Attribute(value), args)):
+            return [value, *args[:1]]  # or to its first argument, as `torch.add(y, z, out=x)` does
+    return []
 
 
 def _names_in(nodes: Sequence[ast.AST]) -> set[str]:

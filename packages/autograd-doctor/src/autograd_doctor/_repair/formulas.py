@@ -603,9 +603,12 @@ def _fitting(
         for base, factor, scalar, over in compare.products(left, with_masks, target):
             if base.text == own and not added:
                 continue
-            cost = base.cost + factor.cost + _cost(scalar) + (0.45 if added else 0.55)
             node = _product(base.node, factor, scalar, over)
-            yield cost, _sum(spot.node, node) if added else node
+            cost = base.cost + factor.cost + _cost(scalar)
+            if added:
+                yield cost + 0.45, _sum(spot.node, node)
+            else:  # what is as short may be what the author meant
+                yield cost + (0.05 if len(ast.unparse(node)) <= len(own) else 0.55), node
     # Another value where a condition holds.
     for mask, row in zip(masks.terms, masks.matrix, strict=True):
         keep, rest = row.to(wide), 1 - row.to(wide)

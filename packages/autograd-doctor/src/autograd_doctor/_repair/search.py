@@ -219,7 +219,7 @@ def _right_values(
                 yield ((method, edit),)
 
     cost = -math.inf
-    half = (runner.now() + deadline) / 2
+    latest = 2 * deadline - runner.now()  # for formulas
     compared = backward is None or not runner.sees_values  # whether formulas were
     for fix, right in runner.gradients(tried(), wrong):
         ((method, edit),) = fix
@@ -228,19 +228,16 @@ def _right_values(
             found, cost = [], sooner(rule, edit)
         if runner.now() > deadline:
             break
-        if backward and not compared and (cost >= FORMULAS or runner.now() > half):
+        if backward and not compared and cost >= FORMULAS:
             compared = True
-            with_formula, partly = _formulas(runner, backward, wrong, concerns)
-            yield from sorted(with_formula, key=lambda it: it.rank)
-            some += partly
-            for pairs in (_complementary(some), _alike(of_backward)):
-                together = _found_together(runner, backward, pairs, wrong)
-                yield from sorted(together, key=lambda it: it.rank)
+            yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward)
         if right and all(right):
             found += _candidate(fix)
         elif helps(right, wrong) and method is backward:
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
+    if backward and not compared and runner.now() < latest:
+        yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward)
     if backward is not None:
         # Only few edits make some gradients right, so pairs of them are always tried.
         together = _found_together(runner, backward, _complementary(some), wrong)
@@ -254,6 +251,26 @@ def _right_values(
         yield from sorted(together, key=lambda it: it.rank)
     for fix in islice(_partial(runner, some, wrong), MOST_PARTIAL):
         yield from _candidate(fix)
+
+
+def _with_formulas(
+    runner: Runner,
+    backward: Method,
+    wrong: Sequence[int],
+    concerns: Callable[[Edit], bool],
+    some: list[Partial],
+    edits: Sequence[Edit],
+) -> Iterator[Candidate]:
+    """Yield formulas, then pairs with them, and likely edits made in several places.
+
+    Formulas that make only some gradients right are appended to ``some``.
+    """
+    found, partly = _formulas(runner, backward, wrong, concerns)
+    yield from sorted(found, key=lambda it: it.rank)
+    some += partly
+    for pairs in (_complementary(some), _alike(edits)):
+        together = _found_together(runner, backward, pairs, wrong)
+        yield from sorted(together, key=lambda it: it.rank)
 
 
 def _formulas(

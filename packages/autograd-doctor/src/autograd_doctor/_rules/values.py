@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +46,7 @@ from autograd_doctor.formatting import (
     number,
     paragraph,
     plain,
+    quoted,
     unraveled,
 )
 
@@ -881,7 +884,26 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
         hint = ADD_SLICES
     if rule == "non-finite" and (line := _nan_line(wrong[0].evidence)):
         seen["line"], hint = line, HINT_AT_NAN
+    usual = next(it.hint for it in HYPOTHESES if it.rule == rule)
+    if rule in FORGETS and (names := unused_names(wrong[0].evidence.contract.backward_source)):
+        hint = f"`backward` never uses {listed(quoted(names))}. {hint or usual}"
     return Match(paragraph(sentences), seen, hint=hint)
+
+
+# Rules which a value that backward forgets to use can break.
+FORGETS = ("constant-factor", "missing-dependency", "gradient-mismatch")
+
+
+def unused_names(source: str) -> list[str]:
+    """Return the names to which a method assigns a value that it never reads."""
+    try:
+        nodes = [*ast.walk(ast.parse(textwrap.dedent(source)))]
+    except SyntaxError:
+        return []
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    stored = [node.id for node in names if isinstance(node.ctx, ast.Store)]
+    return [n for n in dict.fromkeys(stored) if n not in read and not n.startswith("_")]
 
 
 LEAVES_OUT = (

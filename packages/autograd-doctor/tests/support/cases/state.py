@@ -324,6 +324,20 @@ class MaskOnTheClass(Function):
         return g * MaskOnTheClass.kept, None
 
 
+class TupleOnTheClass(Function):
+    """It keeps its input in a tuple, whose comparison would be a tensor."""
+
+    @staticmethod
+    def forward(ctx, x):
+        TupleOnTheClass.kept = (x, 2)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        x, power = TupleOnTheClass.kept
+        return power * x * g
+
+
 class CallsOnTheClass(Function):
     """It counts its calls, which no gradient depends on."""
 
@@ -342,6 +356,7 @@ class CallsOnTheClass(Function):
 
 WITNESSES = [
     Case("shared-state", "a number kept on the class", GainOnTheClass, (X, 3.0)),
+    Case("shared-state", "tensors in a tuple on the class", TupleOnTheClass, (X,)),
     Case("shared-state", "a length kept on the class", LengthOnTheClass, (X, torch.tensor([0, 2, 2]))),
     Case("shared-state", "a dropout mask kept on the class", DroppedByTheClass, (X,)),
     Case("shared-state", "a mask of integers kept on the class",
