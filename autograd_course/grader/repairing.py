@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from autograd_doctor import CannotDiagnoseError, Finding
+from autograd_doctor import RULES, CannotDiagnoseError, Finding
 from autograd_doctor.extension import TimeUp, time_limit
 from autograd_doctor.formatting import sentence
 from autograd_doctor.repair import Repair
@@ -21,6 +21,7 @@ from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
 SECONDS = 1.0  # computing time in seconds
+OF_GRADIENTS = ("contract", "linearity", "values")  # families of rules
 OTHER_SEED = 20  # seed of the inputs that the search has not seen
 
 
@@ -57,7 +58,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
         return None
     if finding.search is not None:
         repair = finding.search(others)
-        return repair and _with_what_is_left(exercise, repair, others)
+        return repair and _with_what_is_left(exercise, repair)
     samples = exercise.samples()
     wrong = samples.get(verdict.sample, next(iter(samples.values())))
 
@@ -83,16 +84,19 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     return search_repair(answer, finding, is_right, passes)
 
 
-def _with_what_is_left(
-    exercise: FunctionExercise, repair: Repair, samples: Mapping[str, Any]
-) -> Repair:
-    """Return a repair that says which constraint of the exercise is still broken, if any."""
+def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | None:
+    """Return a repair that says which constraint of the exercise is still broken, if any.
+
+    Return ``None`` if a gradient is wrong on one of the exercise's own samples.
+    """
     if repair.left or repair.made is None:
         return repair
     witness = LocalFunction(exercise, repair.made)  # type: ignore[arg-type]  # a Function
-    fault = FunctionOrder(exercise, witness, samples, timed=False).checked()
-    if fault is None:
+    fault = FunctionOrder(exercise, witness, exercise.samples(), timed=False).verdict()
+    if fault.status == "passed":
         return repair
+    if fault.finding and RULES[fault.finding.rule].family in OF_GRADIENTS:
+        return None
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import repairable
 import torch
-from autograd_doctor import Diagnosis, diagnose, explain
+from autograd_doctor import CannotDiagnoseError, Diagnosis, diagnose, explain
 from autograd_doctor._repair import edits, runner, search, source, verification
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
@@ -94,7 +94,10 @@ def test_what_is_right_on_the_example_alone_is_not_told(
         return question_of(evidence) if evidence is seen[0] else None
 
     monkeypatch.setattr(runner, "question_of", of_the_example)
-    repair = diagnose(mistake.wrong, at_one).repair
+    try:
+        repair = diagnose(mistake.wrong, at_one).repair
+    except CannotDiagnoseError:  # a deviation of ones is 0, and nobody divides by it
+        repair = None
 
     assert repair is None or passes(repaired(mistake.wrong, repair), mistake.inputs())
 

@@ -35,6 +35,7 @@ COMPARED = 5  # of the projections, for formulas
 MOST_NAMES = 12
 MOST_TERMS = 120
 MOST_ELEMENTS = 400  # of an expression; beyond this, the comparisons take too long
+MOST_COMPARED = 50  # pairs of a base and a factor in all projections: a single number fits many
 MOST_TRIED = 24  # formulas that are run, for each set of gradients
 MOST_OF_ONE = 3  # formulas for one expression
 LEAST = 0.5  # that a formula costs which is not just one more factor
@@ -182,6 +183,11 @@ class Rows:
 
     terms: Sequence[Term]
     matrix: Tensor
+
+    @cached_property
+    def costs(self) -> Tensor:
+        """What each term costs."""
+        return torch.tensor([term.cost for term in self.terms], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -704,12 +710,12 @@ class _Comparison:
         limits = room[0] / got[0].abs() + room[1] / got[1].abs() + 2e-9 * one.abs()
         close = ((one - other).abs() <= limits) & (got.abs() > 1e-12).all(0)
         count = len(factors.terms)
-        costs = [term.cost for term in factors.terms]
-        pairs = [
-            (bases.terms[i].cost + costs[j % count], i, j) for i, j in close.nonzero().tolist()
-        ]
+        costs = bases.costs[:, None] + factors.costs.repeat(2)
+        cheap = torch.where(close, costs, math.inf).flatten()
+        values, places = cheap.topk(min(MOST_COMPARED, len(cheap)), largest=False)
         most = MOST_OF_ONE
-        for _, i, j in sorted(pairs):
+        for place in places[values < math.inf].tolist():
+            i, j = divmod(place, 2 * count)
             k, over = j % count, j >= count
             values = (self.along @ (bases.matrix[i] * both[:, j])).real
             ratio = target / values
