@@ -148,7 +148,7 @@ grade("predict-straight-through", prediction)
 #
 # $$y = \begin{cases} +1 & x \ge t \\ 0 & -t \le x < t \\ -1 & x < -t \end{cases}$$
 #
-# The threshold $t > 0$ is a tensor with one number (0-dim). The net learns it like a weight.
+# The threshold $t > 0$ is a 0-dim tensor. The net learns it like a weight.
 #
 # This step function has two jumps, so it is the mean of two signs, one for each jump: $y = \tfrac12\,\text{sign}(x - t) + \tfrac12\,\text{sign}(x + t)$, with the sign of exercise 1.
 #

@@ -1150,7 +1150,7 @@ with show_error():
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer twelve questions, and write an answer to one more. If an answer is wrong, you will see why
+# Answer twelve questions, and answer one more in your own words. If an answer is wrong, you will see why
 # and can try again.
 
 # %%

@@ -956,7 +956,7 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer seven questions, and write an answer to one more. If an answer is wrong, you will see why
+# Answer seven questions, and answer one more in your own words. If an answer is wrong, you will see why
 # and can try again.
 
 # %%

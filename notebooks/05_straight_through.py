@@ -562,7 +562,7 @@ for name, f in (
 
 # %% [markdown]
 # `hardtanh` follows the rule. So do `minimum` and `maximum`: at a tie, their two inputs share the
-# slope, and $(\tfrac12, \tfrac12)$ is the shortest vector that shares it. In PyTorch 2.13, `clamp`
+# slope, and $(\tfrac12, \tfrac12)$ is the shortest way to share it. In PyTorch 2.13, `clamp`
 # does not follow the rule and returns 1. ([PyTorch 2.14 corrects
 # this](https://github.com/pytorch/pytorch/issues/184574) and returns 0.)
 #
@@ -924,7 +924,7 @@ with show_error():
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer eight questions, and write an answer to one more: when does a biased estimator still train?
+# Answer eight questions, and answer one more in your own words: when does a biased estimator still train?
 
 # %%
 knowledge_check("05")

@@ -775,8 +775,8 @@ for name, f in (("plain", plain_head), ("chunked", chunked_head)):
 # loss $\ell$ is *one number*. Whatever the caller does with it, $g$ is also a single number. So
 # backward multiplies the finished gradients by $g$.
 #
-# With one loss for each row, $g$ has an entry for each row. For $x$, backward can still multiply,
-# because row $i$ of the gradient belongs to $g_i$. But
+# With one loss for each row, $g$ has an entry for each row. For $x$, a plain product is still
+# enough, because row $i$ of the gradient belongs to $g_i$. But
 # $\partial L/\partial W = \sum_i g_i\, (p_i - \text{one-hot}_i)\, x_i^\top$ is a sum over rows,
 # where $p_i$ is the softmax of row $i$. After `forward` has added the terms, backward can no longer
 # weight them.

@@ -201,7 +201,7 @@ grade("logsumexp-hessian", LogSumExp)
 #
 # **Write** the function. It returns a tuple.
 #
-# **Constraints:** the Hessian has $n^2$ entries and is never built, either at once or row by row. Two backward passes are enough for any $n$. Also, `f` is evaluated only at `inputs`: finite differences only approximate the product.
+# **Constraints:** the Hessian has $n^2$ entries and must never be built, neither at once nor row by row. Two backward passes are enough for any $n$. Also, `f` is evaluated only at `inputs`: finite differences only approximate the product.
 
 
 # %% nbgrader={"grade": false, "grade_id": "hessian-vector-product", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -106,7 +106,7 @@ STATED: dict[str, dict[str, str]] = {
     "hessian-vector-product": {
         "They must not require grad afterwards": "turns the caller's tensors into leaves",
         "It returns a tuple": "returns a list",
-        "never built, either at once": "builds the matrix",
+        "must never be built, neither at once": "builds the matrix",
         "or row by row": "goes by rows",
         "`f` is evaluated only at `inputs`": "by differences",
     },

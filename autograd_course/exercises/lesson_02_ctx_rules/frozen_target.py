@@ -3,7 +3,7 @@
 1. Write the mean as a sum with a factor in front. What happens to this factor when you
    differentiate with respect to one element of the prediction?
 2. ∂L/∂prediction = 2/N · weight · (prediction - target), times grad_output, which is a single
-   number here. N is the number of all elements. The exercise says what backward returns for the
+   number here. N is the total number of elements. The exercise says what backward returns for the
    other two inputs.
 3. Save all three tensors. Return 2 * weight * (prediction - target) * grad_output /
    prediction.numel() if ctx.needs_input_grad[0] is True, otherwise None. Return None for target and

@@ -1,7 +1,7 @@
 """Repair: a thousand pixels count as a dozen
 
 1. The gradient of the table has the wrong dtype, but this is not what the owner sees. Repair the
-   dtype. Then run diagnose on your class, and it reports the other mistake.
+   dtype. Then run diagnose on your class. It will report the other mistake.
 2. Take the dtype and the device from an existing tensor, with zeros_like. For the second mistake:
    if an index appears several times, an assignment keeps only one of the values. += on an index
    reads, adds and assigns, so it has the same problem. Which operations add up the values of a

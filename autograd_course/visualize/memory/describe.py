@@ -163,7 +163,7 @@ def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
 
 
 def who(event: Event) -> str:
-    """Name the node of an event, with the module in which it ran."""
+    """Name the node of an event and the module in which the node ran."""
     return f"{event.name} ({event.module})" if event.module else event.name
 
 

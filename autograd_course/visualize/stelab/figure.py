@@ -38,7 +38,7 @@ _LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # of the fig
 
 
 def look(i: int) -> dict[str, Any]:
-    """Return the look of the estimator number ``i``."""
+    """Return the plot style of estimator ``i``."""
     return _LOOKS[i % len(_LOOKS)]
 
 

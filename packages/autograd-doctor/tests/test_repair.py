@@ -16,7 +16,7 @@ import pytest
 import repairable
 import torch
 from autograd_doctor import CannotDiagnoseError, Diagnosis, diagnose, explain
-from autograd_doctor._repair import edits, runner, search, source, verification
+from autograd_doctor._repair import edits, formulas, runner, search, source, verification
 from autograd_doctor.extension import collect_evidence
 from autograd_doctor.repair import Repair, patched
 from autograd_doctor.repair_search import Question, edited, run_edits, search_repair_elsewhere
@@ -121,6 +121,33 @@ def test_every_edit_is_complete_enough_to_be_compiled(mistake: Mistake) -> None:
     for edit in edits.edits_of(scope, edits.COMPUTING):
         with edit.made(), contextlib.suppress(SyntaxError, ValueError):
             compile(ast.Module([method.tree], []), "edited", "exec")
+
+
+def test_a_learner_can_be_told_what_each_edit_is_about() -> None:
+    kinds = {kind.name for kind in (*edits.COMPUTING, *edits.SAVING)}
+
+    assert kinds == edits.SAID.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_pure"),
+    [
+        ("torch.exp(x / 2)", True),
+        ("x.clamp(min=0).sum(-1, keepdim=True)", True),
+        ("math.sqrt(2)", True),
+        ("x.mul_(2)", False),
+        ("torch.nn.functional.dropout(x)", False),
+        ("torch.bernoulli(x)", False),
+        ("ctx.save_for_backward(x)", False),
+        ("helper(x)", False),
+        ("x.item()", False),
+    ],
+)
+def test_a_formula_contains_no_call_with_an_effect(text: str, is_pure: bool) -> None:
+    method = ast.parse(f"def forward(ctx, x):\n    return {text}").body[0]
+    assert isinstance(method, ast.FunctionDef)
+
+    assert (text in formulas.formulas_in([method])) is is_pure
 
 
 def test_what_is_not_found_in_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -
     """Return the arguments of a call in float64 or complex128.
 
     If an argument is itself the dtype of one of the floating-point tensors, it also becomes
-    float64, because such a call chooses its own precision. ``own`` are the dtypes of the caller's
+    float64, because such a call chooses its own precision. ``own`` holds the dtypes of the caller's
     tensors, if they differ from those of the case.
     """
     doubled = [in_double(value) for value in case]

@@ -147,7 +147,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input whose elements at kinks were replaced by others."""
+    """Yield a sentence for each input in which elements that lay on a kink were replaced."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -190,7 +190,7 @@ def _probe(
 ) -> Evidence:
     """Return evidence on one case. Without extra probes, only probes of values run.
 
-    ``own`` are the dtypes of the caller's inputs, if they differ from those of the case.
+    ``own`` holds the dtypes of the caller's inputs, if they differ from those of the case.
     """
     own = own or own_dtypes(case)
     places = wanted(case)

@@ -223,7 +223,7 @@ def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
 
 
 def _debugging() -> bool:
-    """Whether a debugger is printing, because its prompt must be visible."""
+    """Whether a debugger is printing. If it is, its prompt must stay visible."""
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         if caller.f_globals.get("__name__") == "bdb":

@@ -193,7 +193,7 @@ def _seconds_since(moment: tuple[float, float]) -> float:
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
-    """Return the shortest measured time of both passes."""
+    """Return the shortest time that was measured for the two passes together."""
     times = []
     for _ in range(2):
         began = _moment()

@@ -1,4 +1,4 @@
-"""Watch a whole program, from before it imports PyTorch until its end, and examine its calls.
+"""Watch a whole program, even before it imports PyTorch, and examine its calls.
 
 This module does not import PyTorch until the program has done so, and nothing in it raises an
 error. A failure becomes a sentence below the table.

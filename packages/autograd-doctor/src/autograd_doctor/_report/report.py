@@ -49,7 +49,7 @@ def as_html(diagnosis: Diagnosis) -> str:
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
     """Return the repairs alone, as text and as HTML.
 
-    Where the verdict drew the Jacobians, these are drawn again as they are after the changes.
+    If the verdict showed the Jacobians, they are drawn again with the changes applied.
     """
     headline = f"{diagnosis.subject} · a repair"
     repairs = [it for finding in diagnosis.findings if (it := finding.repair)]

@@ -72,7 +72,7 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
 
 
 def selected(m: Mismatch) -> str:
-    """Say which argument selects exactly the wrong elements, as a target selects its class."""
+    """Name the argument that selects the wrong elements and no others, such as a target class."""
     for position, index in enumerate(m.evidence.inputs):
         if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
             continue
