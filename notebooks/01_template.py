@@ -1150,8 +1150,8 @@ with show_error():
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer twelve questions, and answer one more in your own words. If an answer is wrong, you will see why
-# and can try again.
+# Answer twelve questions, and answer one more in your own words. If an answer is wrong, you will
+# see why and can try again.
 
 # %%
 knowledge_check("01")

@@ -956,8 +956,8 @@ predict(..., x.grad[0])
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer seven questions, and answer one more in your own words. If an answer is wrong, you will see why
-# and can try again.
+# Answer seven questions, and answer one more in your own words. If an answer is wrong, you will
+# see why and can try again.
 
 # %%
 knowledge_check("03")

@@ -924,8 +924,8 @@ with show_error():
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer eight questions, and answer one more in your own words: when does a biased estimator still train?
-
+# Answer eight questions, and answer one more in your own words: when does a biased estimator still
+# train?
 # %%
 knowledge_check("05")
 

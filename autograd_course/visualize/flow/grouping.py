@@ -21,8 +21,8 @@ def fold(trace: Trace) -> Trace:
 
     A chain lies in one call of a module, or outside all modules.
 
-    The joined node takes its value and its ``grad_output`` from the last node of the chain. It sends
-    on the gradient of the first node.
+    The joined node takes its value and its ``grad_output`` from the last node of the chain, and
+    sends on the gradient of the first node.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
