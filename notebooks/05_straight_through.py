@@ -926,6 +926,7 @@ with show_error():
 #
 # Answer eight questions, and answer one more in your own words: when does a biased estimator still
 # train?
+
 # %%
 knowledge_check("05")
 
