@@ -248,6 +248,8 @@ class Words:
         """The tensors that have a name."""
         found = []
         for text in self._scope.names:
+            if text.startswith("_"):  # its author leaves it out on purpose
+                continue
             value = self._value(text)
             if isinstance(value, Tensor) and value.numel() and _is_dense(value):
                 found.append(Term(text, 0.1, value.detach()))
