@@ -180,9 +180,9 @@ knowledge_check("00")
 # | --- | --- | --- |
 # | | **Core path** | |
 # | 00 | [Start here](00_start_here.ipynb) | installation, grader, widgets |
-# | 01 | [A Function from end to end](01_template.ipynb) | 7 |
-# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | 10 |
-# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | 15 |
+# | 01 | [A Function from end to end](01_template.ipynb) | write and test a Function |
+# | 02 | [The rules of ctx](02_ctx_rules.ipynb) | what `ctx` saves, common mistakes |
+# | 03 | [Gradient patterns](03_gradient_patterns.ipynb) | copies and sums, products, softmax |
 # | 04 | [The debugging clinic](04_debugging_clinic.ipynb) | find bugs in existing code |
 # | 05 | [The straight-through estimator](05_straight_through.ipynb) | gradients of steps |
 # | 06 | [Gradients of gradients](06_double_backward.ipynb) | right second derivatives |
@@ -205,7 +205,8 @@ knowledge_check("00")
 # Some sections are marked as *extra*. Read them when you need them. An exercise or a question that
 # needs one has a star (★) and names the section. Sections that are marked as *reference* are for
 # looking things up.
-#
+
+# %% [markdown]
 # **Only 90 minutes?** This route is the shortest way to a Function that you have tested. In each
 # lesson, first run the two code cells at the top.
 #
@@ -222,7 +223,8 @@ knowledge_check("00")
 #
 # Together, this takes about 92 minutes.
 # <!-- /route -->
-#
+
+# %% [markdown]
 # Two pages help you while you work: the [cheat sheet](../docs/cheat_sheet.html)
 # ([PDF](../docs/cheat_sheet.pdf)) and the [index of error messages](../docs/error_messages.md).
 # `explain(error)` shows the page of an error message. You can pass the exception or its text. At

@@ -92,11 +92,14 @@ def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | N
     if repair.left or repair.made is None:
         return repair
     witness = LocalFunction(exercise, repair.made)  # type: ignore[arg-type]  # a Function
-    fault = FunctionOrder(exercise, witness, exercise.samples(), timed=False).verdict()
+    order = FunctionOrder(exercise, witness, exercise.samples(), timed=False)
+    fault = order.verdict()
     if fault.status == "passed":
         return repair
     if fault.finding and RULES[fault.finding.rule].family in OF_GRADIENTS:
-        return None
+        constraint = order.checked()
+        if constraint is None or constraint.message != fault.message:
+            return None
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 
