@@ -1,4 +1,4 @@
-"""Compare results with those of a reference: number, type, shape, dtype, then values."""
+"""Compare results with the results of a reference: number, type, shape, dtype, then values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # outputs of which all orders are tried
+MOST_ORDERED = 4  # the most outputs for which all orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # in float64; another order of the same operations differs by far less
 
 

@@ -8,23 +8,23 @@ an answer goes through these steps:
 1. **Find the exercise.** The catalogue imports only the module of this exercise. A call without a
    known exercise, or without an answer, ends here with a result and not with an exception.
 2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
-   state, the default dtype, the grad mode and the warning filters are restored afterwards. What the
-   answer prints is caught. Each pass has a soft time limit (:mod:`.limits`).
-3. **Ask, by the kind of exercise.** :mod:`.kinds.function`, :mod:`.kinds.routine` and
-   :mod:`.kinds.naming` say which questions they ask, in which order. The first fault is the
-   verdict. A witness answers the questions: in this process here, in a sandbox for the classroom
-   grader, which has its own pipeline around the same orders (``classroom.judging``).
-4. **Find out who is to blame.** An answer that raises where its requirements are missing is not to
+   state, the default dtype, the grad mode and the warning filters are restored afterwards. The
+   output of the answer is captured. Each pass has a soft time limit (:mod:`.limits`).
+3. **Ask, by the kind of exercise.** Each module in :mod:`.kinds` defines its questions and their
+   order. The first fault is the verdict. A witness answers the questions. Here it runs in this
+   process. The classroom grader runs it in a sandbox, and has its own pipeline around the same
+   orders (``classroom.judging``).
+4. **Find out who is to blame.** An answer that raises because a requirement is missing is not to
    blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
    its own code was running. Every other exception is the grader's fault.
-5. **Read the source.** A right answer earns no points if its source uses what an answer must not
-   (:mod:`.reading`): the classroom grader reads it too, by the same tables.
+5. **Read the source.** A right answer earns no points if its source uses forbidden code
+   (:mod:`.reading`). The classroom grader also reads the source, with the same tables.
 6. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
    runs when somebody asks for its result.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
-8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
-   a learner reads more after the second wrong answer, and after the third.
+8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
+   the learner sees more after the second wrong answer, and again after the third.
 
 From step 2 to step 6, a verdict is data. Its :class:`.verdict.Reason` is a type with the facts, and
 :func:`.verdict.describe` creates the sentence when it is needed. No step depends on the wording of
@@ -87,8 +87,8 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     Args:
         exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
             make no difference.
-        answer: What the exercise asks for: a Function class, a plain function or the name of a
-            rule.
+        answer: The answer that the exercise asks for: a Function class, a plain function, a text
+            such as ``"1a"``, or numbers.
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
@@ -134,8 +134,8 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
 
     Args:
         exercise: The exercise.
-        answer: What the learner passed.
-        seed: Draws other inputs than the exercise's usual ones.
+        answer: The object that the learner passed.
+        seed: If given, the grader draws the inputs from this seed and not from the usual one.
     """
     printed = Printed()
     try:

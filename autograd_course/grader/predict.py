@@ -58,7 +58,7 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
-        outcome: What the run gives: a number, or a tensor of one element.
+        outcome: The result of the run: a number, or a tensor of one element.
 
     Returns:
         A sentence. A number is right if it agrees with the outcome to three significant digits.

@@ -65,7 +65,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
         return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
-    of_check = order(answer, samples).computed() is None  # another edit could only hide it
+    of_check = order(answer, samples).computed() is None  # an edit elsewhere could only hide it
 
     def is_right(changed: Any) -> bool:
         judged = order(changed, {"": wrong})

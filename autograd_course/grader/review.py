@@ -12,8 +12,8 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
-MOST = 5  # rules that are shown
-STATEMENT = "the statement of the exercise"  # of a wrong forward, which no section explains
+MOST = 5  # the most rules that are shown
+STATEMENT = "the statement of the exercise"  # if forward is wrong
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ def _same_cells(old: bytes, new: bytes) -> bool:
     try:
         return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))
     except (ValueError, AttributeError, nbformat.ValidationError):
-        return False  # not a notebook at all: kept like any other file
+        return False  # not a notebook, so a copy is kept as of any other file
 
 
 def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:

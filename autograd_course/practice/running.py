@@ -198,7 +198,7 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # the child has the only other end, so waiting ends when the child ends
+        sending.close()  # only the child has the other end, so waiting ends when the child ends
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 

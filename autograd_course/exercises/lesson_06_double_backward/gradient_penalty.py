@@ -80,7 +80,7 @@ def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
-    """Compare the gradient of the penalty by the parameters with finite differences."""
+    """Compare the penalty's gradient with respect to the parameters with finite differences."""
     net = critic_net()
     penalty = routine(net, samples())
     if not isinstance(penalty, Tensor) or not penalty.requires_grad:
@@ -102,9 +102,9 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
-    """Return how the penalty changes if all elements of a parameter grow by the same amount."""
+    """Return the slope of the penalty if all elements of a parameter grow by the same amount."""
     values, step = [], 1e-5
-    for offset in (step, -2 * step, step):  # there, to the other side, and back
+    for offset in (step, -2 * step, step):  # up, down past the start, and back
         parameter.data += offset
         values.append(float(routine(net, samples()).detach()))
     return (values[0] - values[1]) / (2 * step)

@@ -20,7 +20,7 @@ from autograd_course.grader.sampling import normal
 
 
 def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)``. A slice of -inf only gives -inf, and its gradient is zero.
+    """Return ``log Σ exp(x)``. A slice that is all -inf gives -inf, and its gradient is zero.
 
     ``torch.logsumexp`` returns the same value, but its gradient is nan.
     """

@@ -34,7 +34,7 @@ def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Te
 
 @by_values
 def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that the output chooses only one class if two share the maximum."""
+    """Require that the output selects only one class if two share the maximum."""
     logits = torch.tensor([0.5, 2.0, -1.0, 2.0], dtype=torch.float64)
     (chosen,) = applied(function, (logits, torch.zeros_like(logits), 1.0))[1]
     if sorted(chosen.tolist()) == [0.0, 0.0, 0.0, 1.0]:

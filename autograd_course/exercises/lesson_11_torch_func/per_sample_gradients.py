@@ -82,7 +82,7 @@ def of_the_batch(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Te
 
 
 def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return each sample's share of the batch's gradient, where the loss is a mean."""
+    """Return each sample's share of the gradient of the batch, if the loss is a mean."""
     return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
 
 

@@ -38,7 +38,7 @@ def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
     return normal(rng, *shape), width
 
 
-# What the tests of opcheck look for. The test that shows the cause comes first.
+# The promises that the tests of opcheck examine. The test that shows the cause comes first.
 PROMISES = {
     "test_schema": "mutates_args=() promises that the operator changes no argument and returns new "
     "memory.",
@@ -84,7 +84,7 @@ def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
-    """Compare its gradient with the reference's, for a random ``grad_output``."""
+    """Compare its gradient with the gradient of the reference, for a random ``grad_output``."""
     x, width = _example()
     g = normal(torch.Generator().manual_seed(1), *window_sums(x, width).shape)
     (right,) = torch.autograd.grad(window_sums(x, width), x, g)
@@ -169,7 +169,7 @@ def compiles_in_one_graph(answer: Any) -> Verdict | None:
     )
 
 
-SECONDS = 120.0  # the first opcheck of a session imports for half a minute on a busy machine
+SECONDS = 120.0  # on a busy machine, the imports of the first opcheck take half a minute
 
 EXERCISE = RoutineExercise(
     answer="window_sums",

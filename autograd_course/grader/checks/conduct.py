@@ -158,7 +158,7 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that backward computes the gradient itself and does not leave this to autograd.
+    """Require that backward computes the gradient itself instead of leaving this to autograd.
 
     In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
     backward records its own operations to differentiate them, the check sees what these operations

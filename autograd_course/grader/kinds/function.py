@@ -8,11 +8,11 @@ one uses all samples unless it says otherwise:
 1. Does forward take the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
    name the cause.
-3. Are the further methods written that the exercise asks for? (On the first sample.)
-4. What does ``diagnose`` find? An error fails the answer, and so do the warnings that the exercise
-   asks about.
+3. Has the learner written the other methods that the exercise requires? (On the first sample.)
+4. What does ``diagnose`` find? An error fails the answer, and so does a warning of a rule that the
+   exercise requires.
 5. Does the answer keep the constraints of this exercise? (On the first sample.)
-6. Does it give the same in float32? (On the first sample.)
+6. Does it give the same results in float32? (On the first sample.)
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-# families of rules after which no gradient is known
+# families of rules whose findings leave the gradients unknown
 _GRADIENTS = ("contract", "linearity", "values")
 
 
@@ -307,7 +307,7 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 
 
 def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verdict | None:
-    """Return the verdict on what is not a Function class, or ``None``."""
+    """Return the verdict on an answer that is not a Function class, or ``None``."""
     match submitted.kind:
         case "right":
             return None
@@ -321,7 +321,7 @@ def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verd
 def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
     """Return the verdict on a forward that does not take the arguments of the exercise.
 
-    ``separate``: the answer has a ``setup_context``.
+    ``separate`` says whether the answer has a ``setup_context``.
     """
     if takes:
         return None
@@ -418,19 +418,19 @@ def _found(rule: str, message: str) -> Finding:
 # Repeat the call in float32, which most people use for training: are the results the same?
 # --------------------------------------------------------------------------------------------------
 
-# Relative to the largest number. Another order of sums loses 1% of this, and a mistake such as half
-# the gradient changes 50%.
+# Relative to the largest number. Another order of summation changes a result by 1% of this
+# tolerance. A mistake such as half the gradient changes it by 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"
 
 
 def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
-    """Compare the results for float32 inputs with those of the reference."""
+    """Compare the results for float32 inputs with the results of the reference."""
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))
-    except Exception:  # if the reference cannot do it, it is not required
+    except Exception:  # not required if the reference fails too
         return None
     came = witness.forward(narrow)
     if isinstance(came, Raised):

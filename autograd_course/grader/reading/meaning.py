@@ -62,7 +62,7 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import defines, and what they refer to."""
+    """Yield the names that an import defines, and the objects that they refer to."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning, imported, module
 
-_SAYS = tuple[str, bool]  # what is used, and whether it is forbidden
+_SAYS = tuple[str, bool]  # the use, and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:

@@ -18,7 +18,7 @@ _LONGEST = 100  # characters of a quoted line
 
 @dataclass(frozen=True)
 class Use:
-    """Something that the source uses: the line, what it does, and why that matters."""
+    """A use of doubtful code in the source: the line, its effect, and why it matters."""
 
     line: int
     quote: str

@@ -1,4 +1,4 @@
-"""The effect of an optimizer on weight matrices during training."""
+"""Record how an optimizer changes weight matrices during training."""
 
 from __future__ import annotations
 
