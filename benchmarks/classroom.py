@@ -168,7 +168,7 @@ def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> 
 
 
 def by_nbgrader(folder: Path, students: int) -> Took:
-    """Measure nbgrader's own ``autograde``: kernels, and the hidden test in them."""
+    """Measure ``nbgrader autograde``, which runs the notebooks and the hidden test in kernels."""
     make_course(folder / "course", ROOT, [CATALOGUE["square"]])
     course = folder / "course"
     (course / "nbgrader_config.json").unlink()

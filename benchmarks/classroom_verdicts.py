@@ -49,7 +49,7 @@ def seed_for(exercise: Exercise) -> int:
 
 
 def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Any, bool]]:
-    """Yield the kind of answer, its code, the answer for ``grade``, and if sentences are compared.
+    """Yield the kind of answer, its code, the answer for ``grade``, and whether sentences count.
 
     For a stub, ``grade`` gets None. The classroom must find that it was not attempted.
     """

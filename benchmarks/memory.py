@@ -111,7 +111,7 @@ def couplings(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
 
 
 def masks(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
-    """Operations followed by one that saves nothing, so that only the mask is kept."""
+    """Return variants whose next operation saves nothing, so that only the mask is kept."""
     return {
         "plain relu": lambda x: (torch.relu(x + 1) + 1).sum(),
         "PackedReLU": lambda x: (PackedReLU.apply(x + 1) + 1).sum(),

@@ -1,4 +1,4 @@
-"""For how many honest mistakes does the repair change the right line, and rightly?
+"""How many repairs of honest mistakes change a wrong line, and how many are right?
 
     python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
 

@@ -145,7 +145,7 @@ def moves(
 
 @contextmanager
 def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
-    """Wait for the picture after the move in the block, because the next move must not count it."""
+    """Wait for the picture of the move in the block. Otherwise it would count for the next move."""
     times: list[float] = []
     page.evaluate("key => { window.moves[key].length = 0; }", key)
     yield times

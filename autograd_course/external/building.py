@@ -51,7 +51,7 @@ def compiler() -> str:
 def with_tools() -> dict[str, str]:
     """Return the environment, with the programs that pip installed for this Python on the path.
 
-    The kernel of a notebook finds such programs, for example ninja, only if the environment was
+    Without this, a notebook's kernel finds programs such as ninja only if the environment was
     activated.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])

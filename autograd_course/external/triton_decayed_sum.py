@@ -14,7 +14,7 @@ from torch import Tensor
 
 @triton.jit
 def joined(decay, total, next_decay, next_total):
-    """Join two intervals of time: the sum over the first one decays during the second one."""
+    """Join two stretches of time: the sum of the first decays through the second."""
     return decay * next_decay, total * next_decay + next_total
 
 

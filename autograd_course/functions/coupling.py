@@ -23,10 +23,10 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 
     ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``.
 
-    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and those of ``f`` get ``(∂f/∂θ)ᵀ a'``. So the
-    memory does not grow with the number of blocks, except for the random state of an ``f`` or ``g``
-    that draws random numbers. This needs *one* Function for all blocks, because a separate Function
-    for each block would save the outputs of every block.
+    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and the parameters of ``f`` get ``(∂f/∂θ)ᵀ a'``. So
+    the memory does not grow with the number of blocks, except for the random state of an ``f`` or
+    ``g`` that draws random numbers. This needs *one* Function for all blocks, because a separate
+    Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original ones by rounding, and the difference grows from
     block to block (``test_coupling.py`` shows how much). In half precision it soon matters. Random
@@ -108,7 +108,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_1: Tensor, grad_2: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert one block after another, and compute its gradients."""
+        """Invert the blocks one after another, and compute their gradients."""
         y1, y2, *_ = ctx.saved_tensors
         collected: dict[Tensor, Tensor] = {}
         for f, g in reversed(ctx.chain.halves):

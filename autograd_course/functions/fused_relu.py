@@ -43,7 +43,7 @@ class LinearReLU(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, keep: str = "output"
     ) -> Tensor:
-        """Return ``max(x Wᵀ + b, 0)``, and save ``x``, ``W`` and the output or its signs."""
+        """Return ``max(x Wᵀ + b, 0)``. Save ``x``, ``W``, and either the output or its signs."""
         if keep not in ("output", "sign"):
             raise ValueError(f"LinearReLU keeps 'output' or 'sign', not {keep!r}")
         y = torch.nn.functional.linear(x, weight, bias).clamp_(min=0)

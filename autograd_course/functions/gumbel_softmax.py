@@ -13,7 +13,7 @@ def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
 
 
 class GumbelSoftmax(torch.autograd.Function):
-    """Sample from ``softmax(logits)`` along the last dim, with given noise.
+    """Sample from ``softmax(logits)`` along the last dim, with noise from the caller.
 
     Forward: ``p = softmax((logits + noise) / τ)``. A soft sample is ``y = p``. A hard sample is
     one-hot at the largest ``p``. By the Gumbel-max trick this is an exact sample for every ``τ``.

@@ -14,7 +14,7 @@ class LeakyReLUInPlace(torch.autograd.Function):
     elsewhere.
 
     The slope is positive, so ``y`` has the sign of the original ``x``, and the Function saves only
-    the output. At 0 the gradient is that of the negative side, as in
+    the output. At 0 it uses the gradient of the negative side, as in
     ``torch.nn.functional.leaky_relu``. Twice differentiable.
 
     As with every in-place operation, PyTorch raises an error if ``x`` is a leaf that requires a
@@ -54,6 +54,6 @@ class LeakyReLUInPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output``, times the slope where the output is not positive."""
+        """Return ``grad_output``, multiplied by the slope where the output is not positive."""
         (y,) = ctx.saved_tensors
         return torch.where(y > 0, grad_output, ctx.slope * grad_output), None

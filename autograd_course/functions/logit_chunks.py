@@ -101,7 +101,7 @@ def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> T
 
 
 def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, part: slice) -> Tensor:
-    """Process one chunk. Its logits are freed before those of the next chunk are computed."""
+    """Process one chunk. Its logits are freed before the next chunk's logits are computed."""
     losses, to_logits = _opened(layer.logits(part), target[part], loss)
     if factors is not None:
         layer.add(part, to_logits.mul_(factors[part, None]))

@@ -41,7 +41,7 @@ class ToPolar(torch.autograd.Function):
     def backward(
         ctx: Any, grad_r: Tensor, grad_theta: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``x`` and ``y``. The gradient of an unused output is zeros."""
+        """Return the gradients of ``x`` and ``y``. An unused output has a gradient of zeros."""
         r, theta = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)

@@ -28,7 +28,7 @@ class ReinMax(torch.autograd.Function):
     Args:
         logits: ``(..., K)``, floating dtype.
         noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the
-            shape of ``logits``. It decides which class is drawn and has no gradient.
+            shape of ``logits``. It determines the sampled class and has no gradient.
 
     Returns:
         The one-hot sample, with the shape of ``logits``.

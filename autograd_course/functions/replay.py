@@ -78,7 +78,7 @@ def _random_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
-    """Use given random states inside a block."""
+    """Use these random states inside a block."""
     gpus = [device for device, _ in states if device.type == "cuda"]
     with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
         for device, state in states:

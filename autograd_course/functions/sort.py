@@ -1,4 +1,4 @@
-"""Sorting along the last dim: one output has a gradient, the other does not."""
+"""Sorting along the last dim. The values have a gradient, but the indices do not."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Triangular linear systems, solved by SciPy. Backward solves another such system."""
+"""Triangular linear systems, solved by SciPy. Backward solves the transposed system."""
 
 from typing import Any
 

@@ -79,7 +79,7 @@ def difference(
 def _in_other_order(
     actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
 ) -> bool:
-    """Whether the results are right in another order."""
+    """Whether the results are right except for their order."""
 
     def agree(given: tuple[Any, ...]) -> bool:
         pairs = zip(given, expected, strict=True)
@@ -102,7 +102,7 @@ def recognized(
     Pass the tolerances with which the results are wrong. With larger tolerances, a suspect that is
     right on these inputs would match.
 
-    A suspect whose own results contain nan or infinity also matches such results.
+    A suspect whose results contain nan or infinity also matches nan and infinity.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:

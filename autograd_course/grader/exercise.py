@@ -137,10 +137,10 @@ class FunctionExercise(Sampled):
     """The learner writes a ``torch.autograd.Function``.
 
     The expected results are the values of ``reference`` and its gradients by autograd. For a
-    straight-through estimator, the expected gradients are those of ``surrogate``, a callable with
-    the same arguments. ``intentional`` names rules that the exercise breaks on purpose. ``asked``
-    names rules that fail the answer even if the doctor only warns, in addition to :data:`CONTRACT`.
-    ``accepted`` names rules whose warnings do not matter for this exercise.
+    straight-through estimator, the expected gradients are the gradients of ``surrogate``, a
+    callable with the same arguments. ``intentional`` names rules that the exercise breaks on
+    purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in addition
+    to :data:`CONTRACT`. ``accepted`` names rules whose warnings do not matter for this exercise.
     ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
     not required and that the learner sees no warning about them. ``gradient_suspects`` are
     ``suspects`` whose gradients show a mistake. ``checks`` run after the gradients are right and
@@ -184,10 +184,10 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    The grader compares the results with those of ``reference``, within ``rtol`` and ``atol``.
+    The grader compares the results with the results of ``reference``, within ``rtol`` and ``atol``.
     ``container`` is the required type for several results, if the exercise specifies it. ``trials``
-    are experiments that run after the results are right. Each trial is ``routine -> Verdict |
-    None``. An exercise with only trials has no samplers.
+    are experiments that run after the results are right. Each trial is
+    ``routine -> Verdict | None``. An exercise with only trials has no samplers.
     """
 
     container: type | None = None
@@ -198,7 +198,7 @@ class RoutineExercise(Sampled):
 
 @dataclass(frozen=True, kw_only=True)
 class LocatingExercise(Exercise):
-    """The learner says which line of a given Function is wrong, and which experiment shows it.
+    """The learner names the wrong line of a Function, and an experiment that shows the mistake.
 
     In the statement, lines have numbers and experiments have letters. ``wrong_lines`` contains the
     numbers that count as right answers, usually one. ``lines`` says why each other line is right.

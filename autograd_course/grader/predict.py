@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 
-TRIES = 2  # wrong guesses before the result is shown
+TRIES = 2  # the number of wrong guesses before the result is shown
 
 # The wrong guesses in this session for each checkpoint, which is a cell and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""``progress``: the next exercise, what you have passed in each lesson, and what to review."""
+"""``progress``: the next exercise, the passed exercises of each lesson, and topics to review."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the hints, and whether a later answer was wrong after one had passed."""
+    """Return the attempts, the hints, and a note if an answer was wrong after one had passed."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))

@@ -85,7 +85,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
 
 
 def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | None:
-    """Return a repair that says which constraint of the exercise is still broken, if any.
+    """Return a repair that names the constraint of the exercise that is still broken, if any.
 
     Return ``None`` if a gradient is wrong on one of the exercise's own samples.
     """

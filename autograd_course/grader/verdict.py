@@ -222,7 +222,7 @@ class WrongCount(Wrong):
 
 @dataclass(frozen=True)
 class Mispredicted(Wrong):
-    """The run gives another number; ``because`` is the exercise's own sentence, if it has one."""
+    """The run gives another number; ``because`` is the exercise's explanation, if it has one."""
 
     place: int
     typed: float

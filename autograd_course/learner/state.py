@@ -149,7 +149,7 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> State:
-        """Read what :meth:`to_json` wrote; anything else is :class:`UnreadableStateError`."""
+        """Read the result of :meth:`to_json`. Other data raise :class:`UnreadableStateError`."""
         if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
             raise UnreadableStateError("is damaged")
         if data["schema"] > SCHEMA:

@@ -57,7 +57,7 @@ class Message:
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """Return the share of the most similar pattern's words that are in ``words``."""
+        """Return the largest share of a pattern's words that ``words`` contains."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 

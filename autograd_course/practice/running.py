@@ -51,7 +51,7 @@ _LONGEST = 2_000  # last characters of the printed output that are kept
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of an exercise as a notebook shows it, and what the cell printed."""
+    """The result of an exercise as a notebook shows it, and the output of the cell."""
 
     exercise: str
     status: Status

@@ -1,4 +1,4 @@
-"""Watch an exercise file: receive saves, keys and results, and show a view.
+"""Watch an exercise file: react to saves, keys and results, and show a view.
 
 The code asks the file system a few times per second for changes. ``stat`` answers in microseconds
 and needs no package. It also works on network drives, in WSL and in containers, which do not

@@ -41,7 +41,7 @@ def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
 def leaves_the_generator(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
     """Check that forward and backward leave PyTorch's global generator unchanged."""
     with torch.random.fork_rng(devices=[]):
-        torch.rand(())  # move on from the state that an earlier call may have set
+        torch.rand(())  # change the state, because an earlier call may have set it
         before = torch.get_rng_state()
         _, outputs = applied(function, inputs)
         backward(outputs)

@@ -86,7 +86,7 @@ def valley(x: Tensor) -> Tensor:
 
 
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that neither a Hessian of 100 rows nor its single rows are built."""
+    """Check that the routine builds neither a Hessian of 100 rows nor its rows one by one."""
     small, watch = _watched(routine, FEW), _watched(routine, SIZE)
     if watch.elements >= SIZE * SIZE:
         return wrong(

@@ -30,7 +30,7 @@ def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 
 def masked(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return normal numbers with ``-inf`` at the start of each row, and in the whole last row.
+    """Return normal numbers. The start of each row and the whole last row are ``-inf``.
 
     The last dim must be longer than 1.
     """

@@ -28,7 +28,7 @@ from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise``, whatever the temperature."""
+    """Return the one-hot vector of the largest ``logits + noise`` for any temperature."""
     return one_hot_sample(logits, noise)
 
 

@@ -20,4 +20,4 @@ def weighted(net: nn.Module) -> nn.Module:
     return net
 
 
-LONGEST = 60.0  # seconds: the first export in a process imports the front end of the compiler
+LONGEST = 60.0  # in seconds; the first export in a process imports the compiler's front end

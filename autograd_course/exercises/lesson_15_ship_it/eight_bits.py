@@ -59,23 +59,23 @@ def deepest(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def unclamped(weight: Tensor) -> Tensor:
-    """Return the result without the clamp."""
+    """Quantize the weight without the clamp."""
     return _scales(weight) * (weight / _scales(weight) + 1e-9).round()
 
 
 def truncated(weight: Tensor) -> Tensor:
-    """Return the result of cutting off the fraction instead of rounding."""
+    """Quantize the weight, but cut off the fraction instead of rounding."""
     return _scales(weight) * (weight / _scales(weight)).trunc()
 
 
 def signed(weight: Tensor) -> Tensor:
-    """Return the result of using the largest element of a row, not its largest magnitude."""
+    """Quantize the weight, but use the largest element of a row, not its largest magnitude."""
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
     return scales * (weight / scales).round().clamp(-128, 127)
 
 
 def by_127(weight: Tensor) -> Tensor:
-    """Return the result of mapping the largest magnitude to 127."""
+    """Quantize the weight, but map the largest magnitude to 127."""
     scales = _scales(weight) * 127.5 / 127
     return scales * (weight / scales).round().clamp(-128, 127)
 

@@ -171,8 +171,8 @@ class TiledAttentionBackward(torch.autograd.Function):
     A third derivative differentiates plain operations instead, and keeps their intermediate
     results.
 
-    Shapes, dtypes and errors are those of ``TiledAttention``. The formulas are derived by hand. The
-    tests compare them with finite differences, and with autograd's derivative of
+    Shapes, dtypes and errors are the same as in ``TiledAttention``. The formulas are derived by
+    hand. The tests compare them with finite differences, and with autograd's derivative of
     ``ScaledDotProductAttention``.
     """
 
@@ -325,11 +325,10 @@ def second_order_tiles(
 ) -> None:
     """Add the part of each tile to the second-order gradients.
 
-    The letters are those of ``TiledAttentionBackward``. ``queries`` contains ``Q``,
-    ``dO / (1 - p)``, ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``.
-    ``masks`` reads ``T`` and collects ``Y``. The results are zeros at first. ``by_query`` collects
-    the results for ``Q`` and ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results
-    for ``K`` and ``V``.
+    ``TiledAttentionBackward`` explains the letters. ``queries`` contains ``Q``, ``dO / (1 - p)``,
+    ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. ``masks`` reads ``T``
+    and collects ``Y``. The results are zeros at first. ``by_query`` collects the results for ``Q``
+    and ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():

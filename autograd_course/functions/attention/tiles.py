@@ -1,4 +1,4 @@
-"""The tiles of a score matrix: their order, and how each one is computed and masked."""
+"""The tiles of a score matrix: their order, their computation and their masks."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -67,7 +67,7 @@ class At(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """The tiles of ``heads`` score matrices, each of ``members`` times ``n`` queries by ``m`` keys.
+    """The tiles of ``heads`` score matrices, each with ``members · n`` rows and ``m`` columns.
 
     The queries of a group share their keys, so they are additional rows over the same columns.
     ``together`` heads are processed at once. With ``causal``, tiles in which no query may see a key
@@ -217,7 +217,7 @@ class Grid:
         return (x[at].to(self._like.dtype) for x in tensors)
 
     def scores(self, q: Tensor, k: Tensor, at: At, out: Tensor) -> None:
-        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` where it is masked."""
+        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` for masked scores."""
         torch.baddbmm(out, q, k.mT, beta=0, alpha=self.how.scale, out=out)
         if self.how.causal and at.keys.stop - 1 > at.queries.start:
             seen = torch.ones(out.shape[1:], dtype=torch.bool, device=out.device)

@@ -4,7 +4,7 @@ Every kernel has one program for each block of queries (or keys) of each head. A
 contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and a tensor with one
 number for each row is ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded
 up to powers of 2, because tiles have no other sizes. Elements beyond the end are loaded as 0. Sums
-are computed in float32. The letters are those of ``TiledAttention``. This module needs the package
+are computed in float32. ``TiledAttention`` explains the letters. This module needs the package
 triton, which comes with PyTorch for CUDA.
 """
 
@@ -50,7 +50,7 @@ def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
 
 @triton.jit
 def thinned(w, row_words, column_words, head, rows, keys, n, m, below, DROPOUT: tl.constexpr):
-    """Return the weights after dropout. The hash is that of ``dropped``."""
+    """Return the weights after dropout, with the same hash as ``dropped``."""
     if DROPOUT:
         row = tl.load(row_words + head.to(tl.int64) * n + rows, mask=rows < n, other=0)
         column = tl.load(column_words + keys, mask=keys < m, other=0)

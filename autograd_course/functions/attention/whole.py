@@ -150,7 +150,7 @@ def row_max(s: Tensor) -> Tensor:
 
 
 def pattern(weights: Tensor, how: How) -> Tensor | None:
-    """Return ``Z' = Z / (1 - p)``, 0 where a weight is dropped, or None without dropout."""
+    """Return ``Z' = Z / (1 - p)``, which is 0 for dropped weights, or None without dropout."""
     if not how.dropout_p:
         return None
     *lead, n, m = weights.shape

@@ -1,4 +1,4 @@
-"""Checks of what an answer saves for backward."""
+"""Checks of the memory that an answer saves for backward."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def _shapes(kept: Sequence[Kept]) -> str:
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
     """Return a check that forward and backward need at most ``budget`` bytes at any time.
 
-    ``budget`` and ``told`` are as for :func:`keeps_at_most`. The check counts the tensors that the
-    two passes create: intermediate results, outputs and gradients, but not the inputs. With
-    ``backward=False`` it counts only forward.
+    ``budget`` and ``told`` are the same as in :func:`keeps_at_most`. The check counts the tensors
+    that the two passes create: intermediate results, outputs and gradients, but not the inputs.
+    With ``backward=False`` it counts only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

@@ -2,8 +2,8 @@
 
 A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another class in the
 sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
-finds a mistake. For this reason, both graders judge by the same rules. These are the steps. Each
-one uses all samples unless it says otherwise:
+finds a mistake. So both graders judge by the same rules. These are the steps. Each one uses all
+samples unless it says otherwise:
 
 1. Does forward take the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
@@ -76,7 +76,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Whether a method mentions something that runs its own backward pass."""
+    """Whether a method's code contains a call that runs a separate backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -104,7 +104,7 @@ class Witness(Protocol):
         """Return the error of a backward pass."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on another required method that is missing or a stub."""
+        """Return the verdict on an additional required method that is missing or a stub."""
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings."""
@@ -143,7 +143,7 @@ class FunctionOrder:
         )
 
     def also(self, finding: Finding) -> tuple[str, ...]:
-        """Return further rules that an answer breaks. :meth:`verdict` names only one.
+        """Return the other rules that an answer breaks. :meth:`verdict` names only the first.
 
         An empty name is a mistake without a rule. If a finding leaves the gradients unknown, there
         are no further rules, because they were not examined.
@@ -166,7 +166,7 @@ class FunctionOrder:
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the first constraint of this exercise that the answer breaks."""
+        """Return the verdict on the first constraint of this exercise that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -227,7 +227,7 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Compare the gradients with suspects if a formula may be wrong."""
+        """Compare the gradients with the suspects, if a wrong formula may be the cause."""
         if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
@@ -282,7 +282,7 @@ class LocalFunction:
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a further method that is missing or a stub."""
+        """Return the verdict on an additional required method that is missing or a stub."""
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 

@@ -1,4 +1,4 @@
-"""Read cells: find code that no answer may use, and code that a person should look at."""
+"""Read cells: find forbidden code, and code that an instructor should check."""
 
 from __future__ import annotations
 
