@@ -1,5 +1,5 @@
-"""How long things take and what they find, next to a peer in the same run: ratios, not times.
+"""Benchmarks of speed and of findings, compared with a peer in the same run as ratios.
 
-``python -m benchmarks.NAME`` runs one; ``python -m benchmarks`` runs all. ``--quick`` runs a small
-part of each, which shows that it works, but not the figures to quote.
+``python -m benchmarks.NAME`` runs one benchmark, and ``python -m benchmarks`` runs all. ``--quick``
+runs a small part of each, which shows that it works. Do not quote figures from a quick run.
 """

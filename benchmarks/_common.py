@@ -1,4 +1,4 @@
-"""What several benchmarks use: their command line, gradcheck as the peer, and time."""
+"""Helpers of several benchmarks: the command line, gradcheck as the peer, and timing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.autograd import Function, gradcheck, gradgradcheck
 ROOT = Path(__file__).parents[1]
 # The tables of right and wrong Functions.
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "packages/autograd-doctor/tests/support")]
-# A benchmark grades answers: the progress of the person who runs it stays as it is.
+# Benchmarks grade answers. They must not change the progress of the person who runs them.
 _SCRATCH = tempfile.TemporaryDirectory(prefix="autograd-course-benchmark-")
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(_SCRATCH.name, "progress.json"))
 
@@ -34,12 +34,12 @@ def command_line(about: str | None) -> ArgumentParser:
 
 
 def some(rows: Sequence[Row], quick: bool, count: int = 6) -> Sequence[Row]:
-    """Return all rows of a table, or ``count`` of them, spread over it, for a quick run."""
+    """Return all rows of a table, or about ``count`` evenly spaced rows for a quick run."""
     return rows[:: -(-len(rows) // count)] if quick else rows
 
 
 def milliseconds(call: Callable[[], object], repeats: int) -> float:
-    """Return the median time of a call, after one to warm up."""
+    """Return the median time of a call, after one warm-up call."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -49,13 +49,13 @@ def milliseconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def passes_checks(fn: Any, inputs: Sequence[Any]) -> bool:
-    """Return whether gradcheck and gradgradcheck, both of which run, pass on copies in float64."""
+    """Run gradcheck and gradgradcheck on float64 copies, and return whether both pass."""
     first, second = (passes(check, fn, inputs) for check in (gradcheck, gradgradcheck))
     return first and second
 
 
 def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options: Any) -> bool:
-    """Return whether one of PyTorch's checks passes; whatever it raises counts as a failure.
+    """Return whether one of PyTorch's checks passes. Any exception counts as a failure.
 
     ``fn`` gets copies, because a Function that works in place must not change a leaf.
     """
@@ -73,7 +73,7 @@ def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options
 
 
 def leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Return copies in double precision that require a gradient: those that do, or else all."""
+    """Return copies in double precision. The same ones require a gradient, or all if none did."""
     chosen = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     return [leaf(x, not chosen or any(x is one for one in chosen)) for x in inputs]
 

@@ -1,14 +1,15 @@
-"""What attention costs next to PyTorch's own, in one run: time, and the peak of memory.
+"""Time and peak memory of attention, compared with PyTorch's own in the same run.
 
     python -m benchmarks.attention [--quick]
 
 On a CPU: one head of 64 features, float32, one thread. On a CUDA GPU: eight heads of 64 and of 128
-features, bfloat16; tiled_attention is then the Triton kernels, which compete with flash. "math",
-"efficient" and "flash" are the backends of ``F.scaled_dot_product_attention``, where they exist;
-attention and tiled_attention are this package's. Times are the best of several runs that take
-turns, so that other work on the machine slows all of them; compare ratios. Memory is what the
-allocator counts in forward and backward; on a CPU it is the same in every run. It includes neither
-the inputs nor what a matrix product uses inside. A quick run measures the shortest length once.
+features, bfloat16; tiled_attention then uses the Triton kernels, which compete with flash. "math",
+"efficient" and "flash" are the backends of ``F.scaled_dot_product_attention``, if they exist here.
+attention and tiled_attention come from this package. Times are the best of several runs. The runs
+alternate, so that other work on the machine slows all of them. Compare ratios. Memory is the amount
+that the allocator counts in forward and backward. On a CPU it is the same in every run. It includes
+neither the inputs nor the workspace of matrix products. A quick run measures the shortest length
+once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Machine:
-    """What is measured where."""
+    """The device, and the sizes to measure on it."""
 
     device: str
     dtype: torch.dtype
@@ -104,10 +105,10 @@ def seconds(call: Call, on: Machine) -> float:
 
 
 def held(call: Call, on: Machine) -> int:
-    """Return the most bytes that a call held beyond those that were there."""
+    """Return the peak memory of a call in bytes, without the memory allocated before it."""
     if on.device == "cpu":
         return peak(call)
-    call()  # what libraries set up at first use is not the call's
+    call()  # do not count what libraries allocate at first use
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -117,19 +118,19 @@ def held(call: Call, on: Machine) -> int:
 
 
 def runs(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, Call, Call]]:
-    """Return MiB and the two passes of each way that exists here and has room."""
+    """Return MiB and the two passes of each variant that exists here and fits into memory."""
     found = {}
     for name, way in WAYS.items():
         forward, both = passes(way, on, n, width, causal)
         try:
             found[name] = (held(both, on) / 2**20, forward, both)
-        except RuntimeError as error:  # there is no such kernel here, or not enough memory
+        except RuntimeError as error:  # no such kernel here, or not enough memory
             print(f"{name}, N = {n}: {str(error).partition('.')[0]}", file=sys.stderr)
     return found
 
 
 def measure(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, float, float]]:
-    """Return seconds of forward, seconds of both, and MiB of each way."""
+    """Return the seconds of forward, the seconds of both passes, and the MiB of each variant."""
     ways = runs(on, n, width, causal)
     best = {name: [float("inf")] * 2 for name in ways}
     for _ in range(on.rounds):

@@ -1,19 +1,20 @@
-"""The same class graded in our sandbox, and by nbgrader and Otter, in one run on this machine.
+"""Grade the same class in our sandbox, by nbgrader and by Otter, in one run on this machine.
 
     python -m benchmarks.classroom [--students 50] [--jobs 2] [--quick]
 
-Each student hands in lesson 01's notebook with a "square" of their own; a third of the answers are
-wrong. No two answers are the same code, so that no verdict is reused. ``nbgrader autograde``
-executes the notebooks in kernels; ``otter run`` executes each in its own process (``otter grade``
-needs Docker). Both grade only square, too. A quick run has 6 students and gives the others 2; the
-time for all is extrapolated. The peak is the memory of all processes that were alive at once.
-Computing time is that of all processes, user and system: other work on the machine changes it less
-than the clock.
+Each student hands in the notebook of lesson 01 with an individual answer to "square". A third of
+the answers are wrong. No two answers have the same code, so no verdict is reused.
+``nbgrader autograde`` executes the notebooks in kernels; ``otter run`` executes each notebook in
+its own process (``otter grade`` needs Docker). Both also grade only "square". A quick run grades 6
+students in our sandbox and 2 with each of the others, and extrapolates their time. The peak is the
+largest total memory of all processes at one time. Computing time is the user and system time of all
+processes. Other work on the machine affects it less than the elapsed time.
 
     python -m benchmarks.classroom --growth 100,300,1000 [--jobs 2]
 
-grades classes of these sizes in our way alone: right, wrong and unwritten answers in equal parts,
-no two the same code. It shows what each further student costs in memory and computing time.
+grades classes of these sizes in our sandbox only. A third of the answers are right, a third wrong
+and a third unwritten, and no two have the same code. It shows how much memory and computing time
+each additional student costs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.grader.catalogue import CATALOGUE
 from benchmarks._common import ROOT, command_line
 
-NBGRADER = ROOT / "build" / "nbgrader"  # put there by: make build/nbgrader
+NBGRADER = ROOT / "build" / "nbgrader"  # created by: make build/nbgrader
 LESSON, CLASS, QUICK, SAMPLE = "01_template", 50, 6, 2
 INSTALL = {"nbgrader": "make build/nbgrader", "otter": "pip install otter-grader"}
 _SUBREAPER = 36
@@ -79,7 +80,7 @@ def test_square(Square, grade):
 
 @dataclass(frozen=True)
 class Took:
-    """What one way of grading took, and how many it found right."""
+    """The cost of one way of grading, and the number of answers that it found right."""
 
     name: str
     students: int
@@ -87,7 +88,7 @@ class Took:
     computed: float
     peak: int
     right: int
-    repaired: int = 0  # of the wrong answers
+    repaired: int = 0  # how many of the wrong answers
 
     @property
     def rate(self) -> float:
@@ -120,7 +121,7 @@ def main() -> None:
 
 
 def growth(sizes: Sequence[int], jobs: int) -> None:
-    """Grade classes of several sizes, and print each, and the slope between first and last."""
+    """Grade classes of several sizes. Print each cost, and the slope from the first to the last."""
     found = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as scratch:
@@ -167,7 +168,7 @@ def ours(folder: Path, students: int, jobs: int, *, unwritten: bool = False) -> 
 
 
 def by_nbgrader(folder: Path, students: int) -> Took:
-    """Measure nbgrader's own ``autograde``: kernels, and the hidden test in them."""
+    """Measure ``nbgrader autograde``, which runs the notebooks and the hidden test in kernels."""
     make_course(folder / "course", ROOT, [CATALOGUE["square"]])
     course = folder / "course"
     (course / "nbgrader_config.json").unlink()
@@ -186,7 +187,7 @@ def by_nbgrader(folder: Path, students: int) -> Took:
 
 
 def by_otter(folder: Path, students: int) -> Took:
-    """Measure ``otter run``, once for each student, as its documentation has it without Docker."""
+    """Measure ``otter run`` for each student, as Otter's documentation shows without Docker."""
     (folder / "tests").mkdir()
     (folder / "tests" / "square.py").write_text(OTTER_TEST)
     otter = [sys.executable, "-m", "otter"]
@@ -207,7 +208,7 @@ def by_otter(folder: Path, students: int) -> Took:
 
 
 def _hand_in(path: Path, number: int, released: Path = EXERCISES, answer: str = ANSWER) -> None:
-    """Write a student's notebook: the released one, with square answered."""
+    """Write a student's notebook: the released one, with an answer to "square"."""
     notebook = json.loads(released.read_text(encoding="utf-8"))
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
@@ -223,14 +224,14 @@ def _folder(path: Path) -> Path:
 
 
 def _adopt() -> None:
-    """Become the parent of what commands leave behind, whose computing time counts too."""
+    """Adopt processes that outlive their commands, so that their computing time counts too."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _computed() -> float:
-    """Return the computing time of all that has run, once the last of it has ended."""
+    """Wait for all child processes, and return their total computing time."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -239,7 +240,7 @@ def _computed() -> float:
 
 
 def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, float, int]:
-    """Run commands in turn; return seconds, seconds of computing, the peak of what they held."""
+    """Run commands one by one. Return the elapsed time, the computing time and the peak memory."""
     programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
     paths = f"{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
     progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
@@ -250,7 +251,7 @@ def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, f
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
             )
-            while _runs(process):  # asking what is held takes time of its own: once a second
+            while _runs(process):  # once a second, because measuring takes time too
                 peak = max(peak, _held(process.pid))
         if process.returncode:
             raise SystemExit(f"{command} ended with {process.returncode}:\n{_end(folder / 'log')}")
@@ -259,14 +260,14 @@ def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, f
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
-    """Wait a second for a process to end; whether it has not."""
+    """Wait up to a second for a process to end, and return whether it is still running."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(1)
     return process.returncode is None
 
 
 def _held(process: int) -> int:
-    """Return the memory of a process and all that it started, shared pages once."""
+    """Return the memory of a process and its descendants, with shared pages counted once."""
     total = 0
     try:
         family = [root := psutil.Process(process), *root.children(recursive=True)]

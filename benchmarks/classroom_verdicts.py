@@ -1,11 +1,11 @@
-"""Every exercise in the sandbox next to ``grade``: its solution, its stub, one wrong answer.
+"""Compare the sandbox with ``grade`` on each exercise: the solution, the stub, a wrong answer.
 
     python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
-Prints seconds and verdicts, and counts where the classroom says something else than ``grade``. It
-compares what a learner reads first: the status, and the rule or the sentence; the numbers in a
-sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from one seed: on
-other inputs another rule may be the first that fits. A quick run takes three exercises.
+Prints seconds and verdicts, and counts the verdicts in which the classroom differs from ``grade``.
+It compares what a learner reads first: the status, and the rule or the sentence. The numbers in a
+sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from the same
+seed, because other inputs may lead to another rule. A quick run takes three exercises.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from autograd_course.grader.verdict import Verdict, unfinished
 
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
-    """Return what ``grade`` says."""
+    """Return the verdict of ``grade``."""
     with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
         return judge(exercise, answer)
 
 
 def seed_for(exercise: Exercise) -> int:
-    """Return the seed that ``grade`` draws an exercise's inputs from."""
+    """Return the seed from which ``grade`` draws the inputs of an exercise."""
     return zlib.crc32(exercise.id.encode())
 
 
 def cases(exercise: Exercise, all_wrong: bool) -> Iterator[tuple[str, Answer, Any, bool]]:
-    """Yield what is handed in, its code, what ``grade`` gets of it, and whether rules decide.
+    """Yield the kind of answer, its code, the answer for ``grade``, and whether sentences count.
 
-    ``grade`` gets nothing of a stub: the classroom must find that it was not attempted.
+    For a stub, ``grade`` gets None. The classroom must find that it was not attempted.
     """
     yield "solution", handed_in("solutions", exercise.id), RIGHT[exercise.id], True
     yield "stub", handed_in("exercises", exercise.id), None, False
@@ -66,7 +66,7 @@ def timed(call: Callable[[], Verdict]) -> tuple[float, Verdict]:
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
-    """Whether two verdicts say the same first."""
+    """Whether two verdicts agree in what a learner reads first."""
     if there.status != here.status or bool(there.finding) != bool(here.finding):
         return False
     if there.finding and here.finding:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.detection [--quick]
 
-Takes the wrong Functions of the test tables (tests/cases and tests/answers) for which the table
-names a rule, each on its own inputs in float64. "Raise" counts the Functions that gradcheck or
-gradgradcheck rejects; "names it" counts those whose first finding is the rule in the table.
+It takes the wrong Functions of the test tables (tests/cases and tests/answers) for which the table
+names a rule. Each one runs on its own inputs in float64. "Raise" counts the Functions that
+gradcheck or gradgradcheck rejects; "names it" counts those whose first finding is the rule in the
+table.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def of_witness(case: Case) -> tuple[str, bool, bool]:
 
 
 def of_answer(wrong: Wrong) -> tuple[str, bool, bool]:
-    """Return the same of a wrong answer, which the checks examine on its plainest inputs."""
+    """Return the same for a wrong answer. The checks use the simplest inputs of its exercise."""
     finding = grade(wrong.exercise, wrong.answer).finding
     plainest = next(iter(CATALOGUE[wrong.exercise].samples().values()))
     named = finding is not None and finding.rule == wrong.rule

@@ -1,11 +1,11 @@
-"""What a full diagnosis costs, next to gradcheck and gradgradcheck on the same inputs, in one run.
+"""The cost of a full diagnosis, compared with gradcheck and gradgradcheck on the same inputs.
 
     python -m benchmarks.diagnose [--quick]
 
-Takes every reference Function and the solution of every exercise, on all its samples. This is right
-code, so that the time is what an engineer waits for if a Function is in order. Both sides run in
-slow mode, in float64, on copies. Compare ratios between machines; the milliseconds are this
-machine's.
+It takes every reference Function, and the solution of every exercise on all its samples. This code
+is right, so the time is how long an engineer waits if there is nothing to report. Both sides run in
+the same process, in slow mode, in float64, on copies. Between machines, compare only the ratios,
+not the milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Call = tuple[Any, ...]
 
 
 def subjects() -> Iterator[tuple[str, type[Function], list[Call], dict[str, Any]]]:
-    """Yield a name, the Function, the inputs to examine it on, and what is declared of it."""
+    """Yield a name, the Function, its inputs, and the options of ``diagnose``."""
     for function in dict.fromkeys(function for function, _ in REFERENCE_CALLS):
         calls = [inputs for owner, inputs in REFERENCE_CALLS if owner is function]
         yield function.__name__, function, calls, {}

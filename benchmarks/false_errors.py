@@ -1,10 +1,11 @@
-"""What do gradcheck, diagnose and an expert say of Functions that others wrote and ship?
+"""What do gradcheck, diagnose and an expert say about Functions in published packages?
 
     pip install -e '.[third-party]'
     python -m benchmarks.false_errors [--quick]
 
-Prints one row for each Function of third_party.py whose package is installed: the package's
-version, whether gradcheck passes, what diagnose finds, and what an expert finds, with the reason.
+Prints one row for each Function of third_party.py whose package is installed. It shows the
+package's version, whether gradcheck passes, the findings of diagnose, and the findings of an expert
+with the reason.
 """
 
 from __future__ import annotations

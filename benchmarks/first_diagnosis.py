@@ -1,13 +1,13 @@
-"""How long does the first diagnosis of a process take, next to the first gradcheck of another?
+"""How long does the first diagnosis in a process take, compared with the first gradcheck?
 
     pip install -e '.[third-party]'
     python -m benchmarks.first_diagnosis [--quick]
 
-This is what someone waits for who tries `diagnose` on one Function. Takes the public Functions of
-third_party.py whose packages are installed, each with the small inputs named there. Each is
-examined in two fresh processes of one thread: by `diagnose`, which is imported within the time, and
-by gradcheck in slow mode. Their own package and torch are imported before. Compare ratios between
-machines; the seconds are this machine's.
+This is how long you wait if you try `diagnose` on a single Function. The benchmark takes the public
+Functions of third_party.py whose packages are installed, each with the small inputs listed there.
+Two new processes with one thread examine each Function. One runs `diagnose`, and its time includes
+the import. The other runs gradcheck in slow mode. The Function's package and torch are imported
+before. Between machines, compare only the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def seconds_here(row: int, with_gradcheck: bool) -> float:
-    """Return how long one row takes in this process, in which nothing was examined before."""
+    """Return the seconds that one row takes in this process, as its first examination."""
     shipped = ROWS[row]
     subject, inputs = shipped.subject(), shipped.inputs()
     warnings.simplefilter("ignore")
@@ -79,7 +79,7 @@ def seconds_here(row: int, with_gradcheck: bool) -> float:
 
 
 def in_a_fresh_process(row: int, *options: str) -> float:
-    """Return the seconds that one row takes in a process of its own, with one thread."""
+    """Return the seconds that one row takes in a new process with one thread."""
     command = [sys.executable, "-m", "benchmarks.first_diagnosis", "--row", str(row), *options]
     child = subprocess.run(
         command,
@@ -93,7 +93,7 @@ def in_a_fresh_process(row: int, *options: str) -> float:
 
 
 def quantile(values: Sequence[float], place: float) -> float:
-    """Return the value that a share of all values does not exceed."""
+    """Return the quantile of the values at a ``place`` between 0 and 1."""
     ordered = sorted(values)
     if place == 0.5:
         return statistics.median(ordered)

@@ -1,9 +1,10 @@
-"""What a grader cell costs, next to gradcheck and gradgradcheck on the same inputs, in one run.
+"""The cost of a grader cell, compared with gradcheck and gradgradcheck on the same inputs.
 
     python -m benchmarks.grading [--quick]
 
-Every exercise's solution is graded on all its samples, and gradcheck and gradgradcheck (slow mode)
-check it on the same samples. Compare ratios between machines; the milliseconds are this machine's.
+It grades the solution of every exercise on all its samples. In the same run, gradcheck and
+gradgradcheck (slow mode) check the solution on these samples. Between machines, compare only the
+ratios, not the milliseconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What a diagnosis of large inputs costs, next to gradcheck's fast mode, and what memory it takes.
+"""Time and memory of a diagnosis with large inputs, compared with gradcheck's fast mode.
 
     python -m benchmarks.large_inputs [--quick] [LENGTH]
 
-Each input is a square matrix with LENGTH rows: 2000, or 300 in a quick run, which takes two of the
-Functions. Each Function runs in a process of its own, so that the peak is its own. Fast mode is the
-only peer: gradcheck's slow mode would build a Jacobian of LENGTH to the fourth power numbers.
+Each input is a square matrix with LENGTH rows. The default is 2000, or 300 in a quick run, which
+takes only two of the Functions. Each Function runs in a separate process, so that the peak memory
+is its own. The only peer is fast mode, because gradcheck's slow mode would build a Jacobian with
+LENGTH⁴ elements.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What less memory costs: each pattern next to the plain composition, in one run.
+"""The cost of saving memory: each pattern compared with the plain composition in one run.
 
     python -m benchmarks.memory [--quick]
 
-"kept" counts the bytes between forward and backward, "peak" those of both passes; both are the same
-on every machine. "time" is that of both passes. The variants take turns in each round; compare
-ratios between machines. A quick run takes an eighth of the inputs, three rounds and
-one thread.
+"kept" is the memory between forward and backward, and "peak" is the largest memory in both passes.
+Both are the same on every machine. "time" is the time of both passes. The variants alternate in
+each round. Between machines, compare only the ratios. A quick run uses inputs of an eighth of the
+size, three rounds and one thread.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def couplings(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
 
 
 def masks(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
-    """A following operation that keeps nothing, so that the mask is all that is kept."""
+    """Return variants whose next operation saves nothing, so that only the mask is kept."""
     return {
         "plain relu": lambda x: (torch.relu(x + 1) + 1).sum(),
         "PackedReLU": lambda x: (PackedReLU.apply(x + 1) + 1).sum(),
@@ -131,7 +131,7 @@ def layers(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
 
 
 def seconds(variants: Variants, inputs: tuple[Tensor, ...], rounds: int) -> dict[str, float]:
-    """Return each variant's median time for forward and backward, the rounds interleaved."""
+    """Return the median time of forward and backward for each variant. The variants alternate."""
     leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds + 1):
@@ -157,7 +157,7 @@ def main() -> None:
     quick = command_line(__doc__).parse_args().quick
     part, rounds = (8, 3) if quick else (1, 5)
     if quick:
-        torch.set_num_threads(1)  # on a busy machine several wait for each other
+        torch.set_num_threads(1)  # on a busy machine, several threads wait for each other
     torch.manual_seed(0)
     table = Table("", "kept, MiB", "peak, MiB", "peak ÷ first", "time ÷ first")
     for family in (checkpoints, losses, couplings, masks, layers):

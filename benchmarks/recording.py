@@ -1,13 +1,14 @@
-"""What it costs a program to be recorded, next to the same program in the same process.
+"""The cost of recording a program, compared with the same program without recording.
 
     python -m benchmarks.recording [--quick]
 
-Runs three programs with and without ``autograd_doctor.recording()``, in alternating order, and
-prints the ratio of the times: 1.00 means that recording costs nothing. The goal is at most 1.10.
+Runs three programs with and without ``autograd_doctor.recording()`` in one process, in alternating
+order. It prints the ratio of the times: 1.00 means that recording costs nothing. The goal is at
+most 1.10.
 
-- Training trains a network whose activations are Functions, as a training script does.
-- Tests call each Function a few times on new shapes, as a test suite does.
-- A tight loop does nothing but call one Function on three numbers, which is the worst case.
+- "training" trains a network whose activations are Functions, as a training script does.
+- "tests" calls each Function a few times on new shapes, as a test suite does.
+- "tight loop" only calls one Function on three numbers, which is the worst case.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ PROGRAMS = {
 
 
 def seconds(program: Callable[[int], None], size: int, recorded: bool) -> float:
-    # The program ends before it is examined, so what that takes does not count.
+    # The examination starts after the program has ended, so its time does not count.
     with recording() if recorded else nullcontext():
         start = time.perf_counter()
         program(size)

@@ -1,19 +1,19 @@
-"""How many honest mistakes get the right line, and the right edit?
+"""How many repairs of honest mistakes change a wrong line, and how many are right?
 
     python -m benchmarks.repairs [--quick] [--only TEXT] [--show]
 
-Takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the rules. Each is an
-answer to an exercise, for ``grade``, or a Function of its own, for ``diagnose``. "Line" counts the
-repairs that change a line which is wrong. "Right" counts those that pass an independent check:
-gradcheck on new random inputs and the author's reference, or the grader on inputs from another
-seed. "Wrong" counts the repairs that do not pass it. The times are those of the search.
+It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the rules. Each one is
+either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
+the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
+This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
+from another seed. "Wrong" counts the repairs that fail it. The times are the times of the search.
 
-The search was first developed on all files but those named ``held_out``, which were written
-afterwards. Later, edits were added for mistakes in these files as well: only ``held_out_vision``
-was written after the last large change, and some edits were added for it, too.
-In each file, a cell is a module of its own. ``WRONG`` and ``RIGHT`` are the lines before and after,
-``NAME`` is the answer, and ``EXERCISE`` its exercise. Without one, ``inputs`` and ``reference`` say
-on what it is diagnosed.
+The search was first developed on all files except for those named ``held_out``, which were written
+afterwards. Later, edits were added for mistakes in these files as well. Only ``held_out_vision``
+was written after the last large change, and some edits were added for it, too. In each file, every
+cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after, ``NAME`` is the
+answer, and ``EXERCISE`` its exercise. Without an exercise, ``inputs`` and ``reference`` are the
+arguments of ``diagnose``.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from autograd_course.grader.pipeline import judge, result_of
 from benchmarks._common import command_line, leaves, some
 
 FOLDER = Path(__file__).parent / "mistakes"
-HEAD = "# %% "  # begins a mistake, and names it
+HEAD = "# %% "  # begins the cell of a mistake, and is followed by its name
 OTHER_SEED = 12345
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One file's worth of code: what its author got wrong, and which lines are to be changed."""
+    """The code of one cell, which contains the mistake, the wrong lines and the right lines."""
 
     subject: str
     name: str
     text: str
 
     def run(self, lines: Sequence[str] = ()) -> dict[str, Any]:
-        """Return what the code defines; other lines may stand in the place of its own."""
+        """Run the code, or ``lines`` in its place, and return the names that it defines."""
         folder = Path(tempfile.mkdtemp(prefix="mistake-"))
         path = folder / f"{self.name}.py"
         path.write_text("".join(lines) or self.text, encoding="utf-8")
@@ -76,14 +76,14 @@ def mistakes() -> Iterator[Mistake]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a mistake; ``line`` and ``right`` are about the repair."""
+    """The result for a mistake; ``line`` and ``right`` describe the repair."""
 
     mistake: Mistake
     rule: str
     told: str
     repair: str
     line: bool
-    right: bool | None  # None: there is no repair
+    right: bool | None  # None if there is no repair
     seconds: float
 
 
@@ -124,7 +124,7 @@ def outcome(mistake: Mistake) -> Outcome:
 
 
 def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
-    """Whether the repair changes a line that is wrong, or writes one that is right."""
+    """Whether the repair changes a wrong line, or writes a right one."""
     before = {_plain(line) for change in repair.changes for line in change.before}
     after = {_plain(line) for change in repair.changes for line in change.after} - before
     wrong = {_plain(line) for text in scope["WRONG"] for line in text.splitlines()}
@@ -133,7 +133,7 @@ def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
 
 
 def _plain(line: str) -> str:
-    """Return a line without its comment and its way of writing."""
+    """Return a line without its comment and its formatting."""
     code = line.split("  #")[0].strip()
     try:
         return ast.unparse(ast.parse(code))
@@ -142,7 +142,7 @@ def _plain(line: str) -> str:
 
 
 def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
-    """Judge repaired code by means of its own."""
+    """Judge repaired code independently of the search."""
     scope = mistake.run(lines)
     answer = scope[scope["NAME"]]
     if "EXERCISE" in scope:
@@ -156,13 +156,13 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
         options = {"reference": scope["reference"]} if "reference" in scope else {}
         left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
         return all(found.rule != repair.removes for found in left) and _leaves(repair, left)
-    if not _has_a_derivative(mistake):  # nobody can check a straight-through estimator so
+    if not _has_a_derivative(mistake):  # gradcheck cannot check a straight-through estimator
         return bool(diagnose(answer, scope["inputs"](), seed=OTHER_SEED).ok)
     return _agrees(answer, scope)
 
 
 def _has_a_derivative(mistake: Mistake) -> bool:
-    """Whether the author's own right version passes the check."""
+    """Whether the author's right version passes the check."""
     text = mistake.text
     for wrong, right in zip(*_lines_of(mistake.run()), strict=True):
         text = text.replace(wrong, right)
@@ -204,7 +204,7 @@ def _leaves(repair: Repair, findings: Iterable[Any]) -> bool:
 
 
 def _redrawn(value: Any) -> Any:
-    """Return other values like those of a tensor: a mixture of them with a permutation."""
+    """Return new values of a similar size: a mixture of a tensor with its permutation."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
         return value
     torch.manual_seed(OTHER_SEED)

@@ -1,16 +1,17 @@
-"""How quickly the visualizers follow the hand, next to ``interact`` with matplotlib, in one run.
+"""How fast the visualizers respond, compared with ``interact`` and matplotlib in the same run.
 
     python -m benchmarks.widgets [--quick]
 
-JupyterLab runs as the course's launcher starts it, in headless Chromium; both ways show the same
-function in one notebook. A move begins with the browser's time stamp of the key event and ends with
-the first frame after the picture changed; the next move waits for it. "Through the kernel" are
-values for which nothing lies in the page: a second input is moved before the kernel has heard of
-the first one, or an input is moved to where the graph is another and all is drawn anew. The
-ordinary way is ``interact`` with a matplotlib figure in an Output widget. One number there and back
-is what JupyterLab takes by itself on this machine: nothing that asks the kernel can be quicker.
-Frames are those of the page while a pulse travels. The layout is timed alone, the best of several
-runs. A quick run makes 4 moves of each kind instead of 30.
+JupyterLab runs as the course's launcher starts it, in headless Chromium. Both widgets show the same
+function in one notebook. The time of a move starts with the browser's time stamp of the key event.
+It ends with the first frame after the picture has changed, and then the next move starts. "Through
+the kernel" means that the page does not have the new values yet: a second input moves before the
+kernel has received the first move. "To another graph" means that the move changes the graph, so
+that everything is drawn again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
+widget. "One number there and back" is the time that JupyterLab itself needs on this machine, and
+nothing that asks the kernel can be faster. A frame is a frame of the page while a pulse moves. The
+layout is timed separately, as the best of several runs. A quick run makes 4 moves of each kind
+instead of 30.
 """
 
 import statistics
@@ -39,8 +40,8 @@ from autograd_course.visualize.flow.layout import layout
 from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4
-PAUSE = 150  # ms between a move that is seen and the next
-REST = 6 * PAUSE  # the same where the kernel is asked: ours computes sweeps after a move
+PAUSE = 150  # ms from the end of a move to the next move
+REST = 6 * PAUSE  # the same if the kernel is asked, because our widget computes sweeps after a move
 OURS = """
 import torch
 from autograd_course import functions, gradient_flow
@@ -51,7 +52,7 @@ def loss(x, y):
 
 gradient_flow(loss, torch.tensor(0.2), torch.tensor(0.3), names=("x", "y"))
 """
-# What JupyterLab itself takes from page to kernel and back: one number there, one text here.
+# The round trip of JupyterLab itself: a number to the kernel, and a text back to the page.
 BARE = """
 import anywidget
 import traitlets
@@ -99,7 +100,7 @@ def show(x):
 
 interact(show, x=FloatSlider(0.2, min=-3.0, max=3.0, step=0.1, continuous_update=True));
 """
-# The picture of the ordinary way is a new <img>; ours are texts and attributes of the SVG.
+# The ordinary widget shows a new <img>; our widget changes texts and attributes of the SVG.
 WATCH = """(root, [selector, key]) => {
   const moves = (window.moves ||= {})[key] = [];
   const seen = () => [...root.querySelectorAll(selector)].map(
@@ -134,7 +135,7 @@ FRAMES = """root => new Promise(done => {
 def moves(
     page: Page, control: Locator, key: str, count: int, pause: int = PAUSE
 ) -> Iterator[float]:
-    """Press the arrow keys on a control, two right, two left …; yield each move's time."""
+    """Press arrow keys on a control, twice right, twice left …, and yield the time of each move."""
     control.focus()
     for move in range(count):
         with seen(page, key, pause) as times:
@@ -144,7 +145,7 @@ def moves(
 
 @contextmanager
 def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
-    """Wait for the picture of what the block moves: a late one would count for the next move."""
+    """Wait for the picture of the move in the block. Otherwise it would count for the next move."""
     times: list[float] = []
     page.evaluate("key => { window.moves[key].length = 0; }", key)
     yield times
@@ -166,7 +167,7 @@ def course_with(cells: list[str], folder: Path) -> Path:
 
 
 def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
-    """Yield what was moved, and the times in milliseconds."""
+    """Yield the name of each move, and the times in milliseconds."""
     lab.open(FIRST_NOTEBOOK.as_posix())
     lab.run_all()
     assert not lab.surprises(), lab.surprises()
@@ -178,7 +179,7 @@ def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
     bare.evaluate(WATCH, ["output", "bare"])
     ordinary.evaluate(WATCH, ["img", "ordinary"])
     step = widget.get_by_role("slider", name="step")
-    step.press("Home")  # the widget opens at its end
+    step.press("Home")  # the widget opens at the last step
     slider = widget.get_by_role("slider", name="input x")
     yield "ours: step", list(moves(page, step, "ours", count))
     step.press("End")
@@ -196,7 +197,7 @@ def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
 
 
 def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) -> Iterator[float]:
-    """Yield the times of moves of a second input, before the kernel has heard of the first."""
+    """Yield the times of moves of a second input before the kernel knows the first input's move."""
     for move in range(count):
         first.evaluate(JUMP, 1.0 + move % 2)
         page.wait_for_timeout(PAUSE)
@@ -204,7 +205,7 @@ def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) 
 
 
 def to_another_graph(page: Page, slider: Locator, count: int) -> Iterator[float]:
-    """Yield the times of moves across 0, on either side of which the graph is another."""
+    """Yield the times of moves across 0, each of which leads to another graph."""
     for move in range(count):
         yield jumped(page, slider, -0.5 if move % 2 == 0 else 0.5)
 
@@ -216,7 +217,7 @@ def jumped(page: Page, slider: Locator, value: float) -> float:
     return times[0]
 
 
-# A jump of the native slider, with the event that WATCH takes for the beginning.
+# A jump of the native slider. Its key event starts the clock of WATCH.
 JUMP = """(slider, value) => {
   const middle = (Number(slider.max)) / 2;
   slider.value = Math.round(middle + value * middle / 3);
@@ -226,7 +227,7 @@ JUMP = """(slider, value) => {
 
 
 def ladder(rungs: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return a function whose graph has three nodes a rung, beside the input and the loss."""
+    """Return a function whose graph has three nodes for each rung, plus the input and the loss."""
 
     def climb(x: torch.Tensor) -> torch.Tensor:
         for _ in range(rungs):
@@ -237,7 +238,7 @@ def ladder(rungs: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def layouts() -> Iterator[tuple[int, float]]:
-    """Yield numbers of nodes, and the milliseconds that their layout takes."""
+    """Yield the number of nodes of a graph, and the milliseconds that its layout takes."""
     for rungs in (3, 19, 66):
         trace = trace_gradient_flow(ladder(rungs), torch.tensor(0.5))
         words = script(trace)

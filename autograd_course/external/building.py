@@ -29,7 +29,7 @@ _INSTALL = {
 
 
 def compiler_missing() -> str | None:
-    """Return a sentence about what a build lacks on this machine, or ``None`` if it can build."""
+    """Return a sentence that names a missing tool, or ``None`` if this machine can build."""
     path = with_tools()["PATH"]
     if not shutil.which(compiler(), path=path):
         how = _INSTALL.get(sys.platform, "your system's C++ compiler")
@@ -51,7 +51,7 @@ def compiler() -> str:
 def with_tools() -> dict[str, str]:
     """Return the environment, with the programs that pip installed for this Python on the path.
 
-    The kernel of a notebook finds such programs, for example ninja, only if the environment was
+    Without this, a notebook's kernel finds programs such as ninja only if the environment was
     activated.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), sysconfig.get_path("scripts")])
@@ -74,7 +74,7 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 class BuildError(CourseError, RuntimeError):
     """C++ that cannot be built: no compiler, or a source that does not compile.
 
-    ``message`` says what is wrong in one line. ``line`` is the affected line of the author's
+    ``message`` describes the problem in one line. ``line`` is the affected line of the author's
     source, or ``None``. ``log`` is the complete output of the compiler.
     """
 
@@ -132,7 +132,7 @@ def _after_compiling(log: str) -> BuildError:
     return BuildError(what, log=log)
 
 
-SOURCES = Path(__file__).parent / "sources"  # of the operators that lesson 14 builds
+SOURCES = Path(__file__).parent / "sources"  # the folder of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
 WAIT_SECONDS = 300.0  # time to wait for another process that builds the same source
 
@@ -155,13 +155,13 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
     If you edit a source and build again, you get another namespace, so that nothing is registered
-    twice in one process. What was built is kept in your cache folder (``AUTOGRAD_COURSE_BUILDS``
-    names another), under a hash of sources, PyTorch, compiler and machine. Two processes never
-    build at once. Source: ``torch.utils.cpp_extension.load``.
+    twice in one process. The result is kept in your cache folder, under a hash of sources, PyTorch,
+    compiler and machine. The variable ``AUTOGRAD_COURSE_BUILDS`` names another folder. Two
+    processes never build at once. Source: ``torch.utils.cpp_extension.load``.
 
     Args:
-        sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains those of the
-            course), or C++ as text.
+        sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains the files of
+            the course), or C++ as text.
         name: The first part of the namespace's name.
 
     Returns:
@@ -222,7 +222,7 @@ def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
     paths = [folder / name for name, _ in texts]
     for path, (_, text) in zip(paths, texts, strict=True):
         path.write_text(text, encoding="utf-8")
-    # a killed build leaves it, and PyTorch would wait for it forever
+    # a killed build leaves this file, and PyTorch would wait for it forever
     (folder / "lock").unlink(missing_ok=True)
     arguments = {
         "name": key,

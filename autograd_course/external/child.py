@@ -1,6 +1,6 @@
 """Builds and loads C++ in a separate process, so that a crash does not end the notebook.
 
-Its arguments are those of ``torch.utils.cpp_extension.load``, as JSON. A mistake in an operator's
+It takes the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an operator's
 schema raises a C++ exception while the library is loaded, where nothing can catch it.
 """
 

@@ -1,4 +1,4 @@
-"""Timings that were measured on other machines and are stored with their device."""
+"""Timings from other machines, stored with the device of each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
     """Return the timings that a benchmark stored, with the device of each.
 
     Args:
-        name: What was timed, such as ``"decayed_sum"``.
-        folders: Where the files lie. A file contains ``{"name": …, "device": …, "torch": …,
-            "rows": [{"what": …, "milliseconds": …}]}``; other files are ignored.
+        name: The name of the benchmark, such as ``"decayed_sum"``.
+        folders: The folders that contain the files. A file contains ``{"name": …, "device": …,
+            "torch": …, "rows": [{"what": …, "milliseconds": …}]}``; other files are ignored.
 
     Returns:
         A table as text, or a sentence that says that there are no timings.

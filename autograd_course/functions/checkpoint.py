@@ -36,7 +36,7 @@ def checkpoint(
     themselves.
 
     In practice use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It needs no
-    ``uses``, because it keeps the graph and drops what the graph has saved.
+    ``uses``, because it keeps the graph and drops only the saved tensors.
 
     Args:
         fn: The callable. If it is a module, or a method of a module, its parameters are found.
@@ -45,7 +45,7 @@ def checkpoint(
         kwargs: Its keyword arguments, like ``args``.
 
     Returns:
-        What ``fn`` returns.
+        The result of ``fn``.
 
     Raises:
         RuntimeError: Raised in backward if ``fn`` uses a tensor that requires a gradient but is
@@ -83,7 +83,7 @@ class _Call:
         self.parameters = [p for p in dict.fromkeys(own) if p.requires_grad]
 
     def run(self, how: Callable[..., Any], flat: Sequence[Any]) -> tuple[Any, ...]:
-        """Call with ``how``: the replay's first run, or another one."""
+        """Make the call with ``how``, which is the replay's first run or a repeated one."""
         args, kwargs = tree_unflatten(flat[: self.number], self.arguments)
         leaves, self.result = tree_flatten(how(*args, **kwargs))
         return tuple(leaves)
@@ -100,14 +100,14 @@ class Checkpoint(torch.autograd.Function):
         """Run the call without a graph, and save the inputs."""
         ctx.set_materialize_grads(False)
         ctx.call = call
-        # Tensors are saved; other values may stay on ctx, where nothing watches over them.
+        # Save the tensors. Other values may be attributes of ctx, which autograd does not track.
         ctx.others = [None if isinstance(it, Tensor) else it for it in inputs]
         ctx.save_for_backward(*(it if isinstance(it, Tensor) else None for it in inputs))
         return call.run(call.replay.first, inputs)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> tuple[Any, ...]:
-        """Run the call again with a graph, and differentiate that."""
+        """Run the call again with a graph, and differentiate it."""
         call, needs = ctx.call, ctx.needs_input_grad[1:]
         pairs = zip(ctx.saved_tensors, ctx.others, strict=True)
         inputs = [other if saved is None else saved for saved, other in pairs]

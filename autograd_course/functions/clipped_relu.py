@@ -32,12 +32,12 @@ class ClippedReLU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ceiling: float = 6.0) -> Tensor:
-        """Return ``x`` clipped to ``[0, ceiling]``, and save where it was not clipped."""
+        """Return ``x`` clipped to ``[0, ceiling]``, and save a mask of the unclipped elements."""
         ctx.save_for_backward((x > 0) & (x < ceiling))
         return x.clamp(0.0, ceiling)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output`` where the input was not clipped, and 0 elsewhere."""
+        """Return ``grad_output`` for the unclipped elements, and 0 elsewhere."""
         (inside,) = ctx.saved_tensors
         return torch.where(inside, grad_output, 0), None

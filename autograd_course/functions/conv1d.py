@@ -42,7 +42,7 @@ class Conv1d(torch.autograd.Function):
         ctx.stride, ctx.padding, ctx.groups = stride, padding, groups
         seen = windows(x, weight.shape[-1], stride, padding, groups)
         y = torch.einsum("ngctk,gock->ngot", seen, weight.unflatten(0, (groups, -1)))
-        return y.flatten(1, 2).clone()  # no view: a relu_() may follow
+        return y.flatten(1, 2).clone()  # not a view, so that relu_() may follow
 
     @staticmethod
     def backward(

@@ -1,4 +1,4 @@
-"""Additive coupling: invertible layers, of which only the last output is kept."""
+"""Additive coupling: invertible layers that save only the last output."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,16 +23,16 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
 
     ``a' = a + (∂g/∂y₁)ᵀ c``, ``c' = c + (∂f/∂x₂)ᵀ a'``; then ``∂L/∂x₁ = a'``, ``∂L/∂x₂ = c'``.
 
-    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and those of ``f`` get ``(∂f/∂θ)ᵀ a'``. So the
-    memory does not grow with the number of blocks, except for the random state of an ``f`` or ``g``
-    that draws random numbers. This needs *one* Function for all blocks, because one for each block
-    would save the outputs of each.
+    The parameters of ``g`` get ``(∂g/∂θ)ᵀ c``, and the parameters of ``f`` get ``(∂f/∂θ)ᵀ a'``. So
+    the memory does not grow with the number of blocks, except for the random state of an ``f`` or
+    ``g`` that draws random numbers. This needs *one* Function for all blocks, because a separate
+    Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original ones by rounding, and the difference grows from
     block to block (``test_coupling.py`` shows how much). In half precision it soon matters. Random
     numbers and autocast are the same as in forward, and only forward writes buffers. But if a
-    *later* forward pass changes a running statistic that a block reads, backward reads the new one.
-    Twice differentiable. Under ``create_graph`` the graphs of all blocks are kept.
+    *later* forward pass changes a running statistic that a block reads, backward reads the new
+    value. Twice differentiable. Under ``create_graph`` the graphs of all blocks are kept.
 
     Args:
         blocks: Pairs ``(f, g)`` of callables that keep the shape. Parameters of modules are found.
@@ -108,7 +108,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_1: Tensor, grad_2: Tensor) -> tuple[Tensor | None, ...]:
-        """Invert one block after another, and compute its gradients."""
+        """Invert the blocks one after another, and compute their gradients."""
         y1, y2, *_ = ctx.saved_tensors
         collected: dict[Tensor, Tensor] = {}
         for f, g in reversed(ctx.chain.halves):
@@ -120,7 +120,7 @@ class AdditiveCoupling(torch.autograd.Function):
 
 
 class _Chain:
-    """All blocks of a call, and the parameters that want gradients, each once."""
+    """All blocks of a call, and the parameters that need gradients, without duplicates."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.halves = [(_Half(f), _Half(g)) for f, g in blocks]
@@ -138,7 +138,7 @@ class _Half:
     def backward(
         self, at: Tensor, grad_output: Tensor, collected: dict[Tensor, Tensor]
     ) -> tuple[Tensor, Tensor | float]:
-        """Return value and vector-Jacobian product at a point; collect the parameters'."""
+        """Return the value and the VJP at a point, and collect the parameters' gradients."""
         at = entered(at, True)
         with own_parameters([self.module], self.parameters) as own, torch.enable_grad():
             value = self.replay.again(at)
@@ -147,6 +147,6 @@ class _Half:
             if gradient is not None:
                 before = collected.get(parameter)
                 collected[parameter] = gradient if before is None else before + gradient
-        # Without create_graph nobody goes back through this run, and its graph may go.
+        # Without create_graph, nothing differentiates this run again, so its graph can be freed.
         value = value if torch.is_grad_enabled() else value.detach()
         return value, 0.0 if through is None else through

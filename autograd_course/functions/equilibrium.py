@@ -1,4 +1,4 @@
-"""A layer that is repeated until it reaches its fixed point, with the gradient of that point."""
+"""A layer that is repeated until it reaches its fixed point, and the gradient of this point."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Equilibrium(torch.autograd.Function):
 
     The Function saves only ``W`` and the fixed point, however many rounds it needs. Backward solves
     the system by ``torch.linalg.solve`` from a saved input and the output, so derivatives of every
-    order are right. It needs ``rows · n²`` numbers for a moment.
+    order are right. For this it temporarily needs ``rows · n²`` numbers.
 
     Args:
         x: ``(rows, n)``, float32 or float64.

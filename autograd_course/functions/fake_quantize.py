@@ -19,7 +19,7 @@ class FakeQuantize(torch.autograd.Function):
     ``∂L/∂step := Σ ∂L/∂y · s``, with ``s = n - v`` inside and ``s = n`` outside.
 
     At ``v = low`` and ``v = high`` the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
-    The Function saves its inputs. Twice differentiable: the second derivative is that of these
+    The Function saves its inputs. Twice differentiable: the second derivative follows from these
     formulas.
 
     Args:

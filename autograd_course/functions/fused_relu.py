@@ -1,4 +1,4 @@
-"""Layers that end in a ReLU and are fused with it, so that only the sign of the result is saved."""
+"""Layers fused with the ReLU that follows, because its backward needs only signs."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class LinearReLU(torch.autograd.Function):
     flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink the
     gradient is 0.
 
-    Of ``x Wᵀ + b``, backward needs only the sign, which is also the sign of ``y``. So forward
+    Backward needs to know only where ``x Wᵀ + b`` is positive, and ``y`` shows this too. So forward
     clamps it in place. A gradient is computed only for an input that requires one. Twice
     differentiable.
 
@@ -24,14 +24,14 @@ class LinearReLU(torch.autograd.Function):
         weight: ``(out, in)``, with the dtype of ``x``.
         bias: ``(out,)``, with the dtype of ``x``, or None.
         keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
-            ``"sign"`` saves one bit for each element, for a next operation that does not. Both also
-            save ``x`` and ``weight``.
+            ``"sign"`` saves one bit for each element, for a next operation that does not save its
+            input. Both also save ``x`` and ``weight``.
 
     Returns:
         ``(..., out)``.
 
     Raises:
-        ValueError: ``keep`` is something else.
+        ValueError: ``keep`` has another value.
 
     Example:
         >>> import torch
@@ -43,7 +43,7 @@ class LinearReLU(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None = None, keep: str = "output"
     ) -> Tensor:
-        """Return ``max(x Wᵀ + b, 0)``, and save ``x``, ``W`` and the output or its signs."""
+        """Return ``max(x Wᵀ + b, 0)``. Save ``x``, ``W``, and either the output or its signs."""
         if keep not in ("output", "sign"):
             raise ValueError(f"LinearReLU keeps 'output' or 'sign', not {keep!r}")
         y = torch.nn.functional.linear(x, weight, bias).clamp_(min=0)
@@ -72,13 +72,13 @@ class AddReLU(torch.autograd.Function):
     Forward: ``y = max(a + b, 0)``. Backward: ``g = ∂L/∂y ∘ [y > 0]`` for both inputs, summed over
     the dims along which an input was broadcast.
 
-    As two operations, the addition saves nothing and ``torch.relu`` saves its output ``y``. This
-    Function saves its signs, which take ``⌈n / 8⌉`` bytes, and allocates one tensor instead of two.
-    Twice differentiable: the second derivative is 0.
+    As two separate operations, the addition saves nothing and ``torch.relu`` saves its output
+    ``y``. This Function saves the signs of ``y``, which take ``⌈n / 8⌉`` bytes, and allocates one
+    tensor instead of two. Twice differentiable: the second derivative is 0.
 
     Args:
         a: Real floating dtype.
-        b: The dtype of ``a``, and a shape that broadcasts with that of ``a``.
+        b: The dtype of ``a``, and a shape that broadcasts with the shape of ``a``.
 
     Returns:
         The result, in the common shape.

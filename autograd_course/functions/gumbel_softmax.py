@@ -1,4 +1,4 @@
-"""A sample from a categorical distribution that a gradient can pass through."""
+"""A sample from a categorical distribution, with a gradient for the logits."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
 
 
 class GumbelSoftmax(torch.autograd.Function):
-    """Sample from ``softmax(logits)`` along the last dim, with given noise.
+    """Sample from ``softmax(logits)`` along the last dim, with noise from the caller.
 
     Forward: ``p = softmax((logits + noise) / τ)``. A soft sample is ``y = p``. A hard sample is
     one-hot at the largest ``p``. By the Gumbel-max trick this is an exact sample for every ``τ``.
-    Backward, for both,
+    Backward, in both cases:
 
     ``∂L/∂logits = ∂L/∂noise = p ⊙ (g - Σ g·p) / τ``, with ``g = ∂L/∂y``.
 

@@ -36,7 +36,7 @@ class LambertW(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """Return ``W(x)`` and save it."""
-        found = scipy.special.lambertw(x.numpy(force=True))  # complex: below -1/e it has to be
+        found = scipy.special.lambertw(x.numpy(force=True))  # complex, because of x below -1/e
         real = numpy.where(found.imag == 0, found.real, numpy.nan)
         w = torch.as_tensor(real, dtype=x.dtype, device=x.device)
         ctx.save_for_backward(w)

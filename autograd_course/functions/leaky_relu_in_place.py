@@ -13,12 +13,12 @@ class LeakyReLUInPlace(torch.autograd.Function):
     Backward, with the output ``y``: ``∂L/∂x = ∂L/∂y`` where ``y > 0``, and ``slope·∂L/∂y``
     elsewhere.
 
-    The slope is positive, so ``y`` has the sign that ``x`` had, and the Function saves only the
-    output. At 0 the gradient is that of the negative side, as in
+    The slope is positive, so ``y`` has the sign of the original ``x``, and the Function saves only
+    the output. At 0 it uses the gradient of the negative side, as in
     ``torch.nn.functional.leaky_relu``. Twice differentiable.
 
     As with every in-place operation, PyTorch raises an error if ``x`` is a leaf that requires a
-    gradient, or if another node still needs the values that ``x`` had.
+    gradient, or if another node still needs the old values of ``x``.
 
     Args:
         x: Any shape, real floating dtype.
@@ -54,6 +54,6 @@ class LeakyReLUInPlace(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return ``grad_output``, times the slope where the output is not positive."""
+        """Return ``grad_output``, multiplied by the slope where the output is not positive."""
         (y,) = ctx.saved_tensors
         return torch.where(y > 0, grad_output, ctx.slope * grad_output), None

@@ -41,7 +41,7 @@ class Linear(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return the gradients of ``x``, ``weight`` and ``bias``."""
         x, weight = ctx.saved_tensors
-        # One flag for each argument of the call: two where the bias was left out.
+        # One flag for each argument of the call, so there are two if the bias was omitted.
         needs_x, needs_weight, *needs_bias = ctx.needs_input_grad
         rows = grad_output.reshape(-1, weight.shape[0])
         return (

@@ -1,4 +1,4 @@
-"""A linear layer and cross entropy in one, without the logits of all rows at once."""
+"""A linear layer fused with cross entropy, without the logits of all rows at once."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         loss: Loss,
         ahead: bool,
     ) -> Tensor:
-        """Return the loss, and save the inputs and the gradients that are known already."""
+        """Return the loss, and save the inputs and the gradients that are already known."""
         ctx.loss, ctx.how, ctx.ahead = loss, Precision.of(x), ahead
         needs = ctx.needs_input_grad[:3] if ahead else (False, False, False)
         factors = loss.factors(x.new_ones((), dtype=ctx.how.sums), target) if any(needs) else None
@@ -113,7 +113,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return ``g`` times the gradients for 1, and compute them if forward has not done so."""
+        """Return the gradients: those for ``g = 1`` times ``g`` if forward computed them."""
         x, weight, bias, target, *ones = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]
         with torch.autocast(x.device.type, enabled=False):

@@ -41,7 +41,7 @@ class LocalResponseNorm(Function):
         tensor([0.4387, 0.3536, 0.4387])
 
     Sources: Krizhevsky, Sutskever and Hinton, "ImageNet classification with deep convolutional
-    neural networks", 2012, section 3.3. The window of an even ``n`` is that of
+    neural networks", 2012, section 3.3. For an even ``n``, the window is the same as in
     :func:`torch.nn.functional.local_response_norm`.
     """
 
@@ -66,12 +66,12 @@ class LocalResponseNorm(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradient of ``x``. The settings have none."""
+        """Return the gradient of ``x``. The settings have no gradient."""
         (x,) = ctx.saved_tensors
         n, alpha, beta, k = ctx.settings
         scale = _scale(x, n, alpha, k)
         damping = scale**-beta
-        # What a channel's window took from its neighbors comes back through the mirrored window.
+        # Sum over the channels whose window contains this channel. They form the mirrored window.
         ratio = grad_output * x * damping / scale
         shared = _window_sum(ratio, (n - 1) // 2, n // 2)
         return damping * grad_output - 2 * alpha * beta / n * x * shared, None, None, None, None

@@ -29,7 +29,7 @@ class Loss:
     def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
         """Return the gradient for each row's loss. A mean divides ``g`` by the number of rows."""
         if self.reduction == "mean":
-            # Where no row counts, all gradients are 0.
+            # If no row counts, all gradients are 0.
             grad_output = grad_output / self._number(target).clamp(min=1)
         return grad_output.expand(target.shape)
 
@@ -80,7 +80,7 @@ class Layer:
         if self.to_x is not None:
             self.to_x[part] = to_logits @ self.weight
         if self.to_weight is not None and self.to_weight.dtype == to_logits.dtype:
-            self.to_weight.addmm_(to_logits.t(), self.x[part])  # no second tensor of its size
+            self.to_weight.addmm_(to_logits.t(), self.x[part])  # avoids a second tensor this large
         elif self.to_weight is not None:
             self.to_weight += to_logits.t() @ self.x[part].to(to_logits.dtype)
 
@@ -101,7 +101,7 @@ def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> T
 
 
 def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, part: slice) -> Tensor:
-    """Process one chunk. Its logits are freed before those of the next chunk are computed."""
+    """Process one chunk. Its logits are freed before the next chunk's logits are computed."""
     losses, to_logits = _opened(layer.logits(part), target[part], loss)
     if factors is not None:
         layer.add(part, to_logits.mul_(factors[part, None]))
@@ -109,12 +109,12 @@ def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, par
 
 
 def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Return the losses of the rows, and write the derivatives by the logits over the logits."""
+    """Return the losses of the rows, and overwrite the logits with the loss's derivatives."""
     smoothing = loss.smoothing
     ignored = target == loss.ignore_index
     classes = target.masked_fill(ignored, 0)[:, None]
     ideal = (1 - smoothing) * logits.gather(1, classes)
-    if smoothing:  # else 0 · ∞ could make nan of a class that is ruled out
+    if smoothing:  # otherwise 0 · ∞ could give nan for an excluded class
         ideal += smoothing * logits.mean(1, keepdim=True)
     highest = logits.amax(1, keepdim=True)
     weights = logits.sub_(highest).exp_()

@@ -18,8 +18,8 @@ class LogSumExp(torch.autograd.Function):
 
     An element ``-∞`` adds nothing to the sum, and its gradient is 0. If all elements of a row are
     ``-∞`` (a fully masked row), ``y`` is ``-∞``, as in ``torch.logsumexp``. The gradient of this
-    row is 0, while that of ``torch.logsumexp`` is nan. There ``m`` would be ``-∞`` and ``x - m``
-    nan, so ``m`` is replaced by 0, and so is ``y`` in backward.
+    row is 0, while ``torch.logsumexp`` gives nan. For such a row, ``m`` would be ``-∞`` and
+    ``x - m`` would be nan. So forward replaces ``m`` by 0, and backward replaces ``y`` by 0.
 
     Twice differentiable, because backward computes the softmax from the saved input and output. A
     softmax saved by ``forward`` would be a constant, and the second derivative would be 0 without
@@ -47,7 +47,7 @@ class LogSumExp(torch.autograd.Function):
         m = x.amax(dim, keepdim=True)
         m = torch.where(m.isinf(), 0, m)
         total = torch.exp(x - m).sum(dim, keepdim=keepdim)
-        y = m.reshape(total.shape) + total.log()  # no view, so that it may be changed in place
+        y = m.reshape(total.shape) + total.log()  # not a view, so that it may be changed in place
         ctx.save_for_backward(x, y)
         ctx.dim = dim
         return y

@@ -39,6 +39,6 @@ class Lookup(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
         """Add the gradient of each read row to a table of zeros."""
         (index,) = ctx.saved_tensors
-        zeros = grad_output.new_zeros(ctx.shape)  # torch.zeros: float32, and on the CPU
+        zeros = grad_output.new_zeros(ctx.shape)  # torch.zeros would use float32 and the CPU
         rows = grad_output.reshape(-1, *ctx.shape[1:])
         return zeros.index_add(0, index.reshape(-1), rows), None

@@ -19,7 +19,7 @@ class Multiply(torch.autograd.Function):
 
     Args:
         a: A tensor, floating or complex.
-        b: A tensor of the same dtype, whose shape broadcasts with that of ``a``.
+        b: A tensor of the same dtype, whose shape broadcasts with the shape of ``a``.
 
     Returns:
         The product, in the common shape.

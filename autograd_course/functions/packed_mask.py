@@ -9,7 +9,7 @@ from torch import Tensor
 
 BITS = 8
 # A word is eight bytes of a mask, each 0 or 1. The product moves the bit of byte k to bit 56 + k of
-# the word, and no two of its terms meet.
+# the word, and no two of its terms overlap.
 _GATHER = sum(1 << (56 - 7 * k) for k in range(BITS))
 _REPEAT = sum(1 << (8 * k) for k in range(BITS))  # one byte, eight times
 _EACH = sum(1 << (9 * k) for k in range(BITS)) - (1 << 64)  # bit k of byte k, as a signed number
@@ -57,7 +57,7 @@ def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
         The boolean mask.
 
     Raises:
-        ValueError: A mask of this shape has another number of bytes.
+        ValueError: ``packed`` has the wrong number of bytes for this shape.
 
     Example:
         >>> import torch
@@ -139,7 +139,7 @@ class PackedDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float = 0.5) -> Tensor:
-        """Return ``x`` with some elements dropped and the others scaled, and save which ones."""
+        """Return ``x`` with some elements dropped and the others scaled, and save the mask."""
         if not 0 <= p <= 1:
             raise ValueError(f"PackedDropout needs a probability, got p = {p}")
         mask = torch.rand(x.shape, device=x.device) >= p

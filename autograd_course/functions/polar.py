@@ -13,7 +13,7 @@ class ToPolar(torch.autograd.Function):
     from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    At the origin no derivative exists. There ``∂L/∂x`` is ``g_r`` and nothing comes from ``g_θ``,
+    At the origin no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
     so the gradient stays finite. A gradient is computed only for an input that requires one. The
     Function saves its two outputs. Twice differentiable, because saved outputs have a graph.
 
@@ -41,7 +41,7 @@ class ToPolar(torch.autograd.Function):
     def backward(
         ctx: Any, grad_r: Tensor, grad_theta: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``x`` and ``y``. The gradient of an unused output is zeros."""
+        """Return the gradients of ``x`` and ``y``. An unused output has a gradient of zeros."""
         r, theta = ctx.saved_tensors
         needs_x, needs_y = ctx.needs_input_grad
         cos, sin = torch.cos(theta), torch.sin(theta)

@@ -10,11 +10,11 @@ from torch.autograd.graph import get_gradient_edge
 
 
 def entered(value: Any, needs_gradient: bool) -> Any:
-    """Return an argument for a second run, with respect to which a gradient can be computed.
+    """Prepare an argument for a second run, so that autograd can compute its gradient.
 
-    In an ordinary backward pass it is detached from the graph before it. Under ``create_graph``,
-    where grad mode is on, it stays connected, because the gradient itself must be differentiable.
-    It is a view, so that a gradient with respect to it comes from this run alone.
+    In an ordinary backward pass, the result is detached from the earlier graph. Under
+    ``create_graph``, where grad mode is on, it stays connected, because the gradient itself must be
+    differentiable. It is a view, so that a gradient with respect to it comes from this run alone.
     """
     if not needs_gradient:
         return value
@@ -27,9 +27,9 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 def own_parameters(
     modules: Iterable[nn.Module], parameters: Iterable[Tensor]
 ) -> Iterator[list[Tensor]]:
-    """Give modules parameters for a second run, with respect to which a gradient can be computed.
+    """Give modules parameters for a second run, so that autograd can compute their gradients.
 
-    In an ordinary backward pass these are the parameters themselves. Under ``create_graph`` the
+    In an ordinary backward pass, these are the parameters themselves. Under ``create_graph``, the
     graph before the arguments may contain the same parameters, and a gradient with respect to them
     would include that part of the graph. So the modules get views of their parameters for the
     second run.
@@ -69,8 +69,8 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that outputs depend on, other than ``inputs`` and not through them."""
-    # Nodes are compared, not tensors: saved-tensor hooks may hand back another tensor.
+    """Return a leaf that the outputs depend on by a path without any of ``inputs``, or None."""
+    # Compare nodes and not tensors, because saved-tensor hooks may return another tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]
     while nodes:

@@ -22,13 +22,13 @@ class ReinMax(torch.autograd.Function):
     ``h = 2 softmax(logits + c) - ½ softmax(logits)``, where the constant ``c = log m - logits``
     makes the first softmax equal to ``m``.
 
-    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative is that of
-    this formula, for the same sample.
+    The Function saves ``logits`` and ``y``. Twice differentiable: the second derivative follows
+    from this formula, for the same sample.
 
     Args:
         logits: ``(..., K)``, floating dtype.
         noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the
-            shape of ``logits``. It decides which class is drawn and has no gradient.
+            shape of ``logits``. It determines the sampled class and has no gradient.
 
     Returns:
         The one-hot sample, with the shape of ``logits``.
@@ -55,7 +55,7 @@ class ReinMax(torch.autograd.Function):
         if not ctx.needs_input_grad[0]:
             return None, None
         logits, y = ctx.saved_tensors
-        y = y.detach()  # the draw is a constant; a saved output would bring its graph along
+        y = y.detach()  # the sample is a constant, but a saved output has a graph
         p = logits.softmax(-1)
         second_order = 2 * softmax_vjp((p + y) / 2, grad_output)
         return second_order - 0.5 * softmax_vjp(p, grad_output), None

@@ -1,4 +1,4 @@
-"""Running a callable a second time exactly as the first time, and without side effects."""
+"""Run a callable a second time under the same conditions, and without side effects."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,19 +12,18 @@ from torch.utils._pytree import tree_leaves
 class Replay:
     """Run ``fn`` once, and again in backward with the same result.
 
-    ``first`` runs it and stores what would be different in a second run. It stores the random
-    states of the CPU and of the arguments' GPUs, if ``fn`` drew random numbers. It also stores
-    autocast with its dtypes, and the buffers of ``modules`` that ``fn`` wrote, such as the running
-    mean of a batch norm. ``again`` runs it under the same conditions. Afterwards the caller's
-    random states and the modules' buffers are what they were before, so that forward counts
-    everything once.
+    ``first`` runs it and stores the state that a second run would find changed. It stores the
+    random states of the CPU and of the arguments' GPUs, if ``fn`` drew random numbers. It also
+    stores autocast with its dtypes, and the buffers of ``modules`` that ``fn`` wrote, such as the
+    running mean of a batch norm. ``again`` runs it under the same conditions. Afterwards it
+    restores the caller's random states and the modules' buffers, so that each batch counts once.
 
     Python's and NumPy's random states, and all other state of ``fn``, are not restored.
     """
 
     def __init__(self, fn: Callable[..., Any], modules: Iterable[nn.Module] = ()) -> None:
         self.fn = fn
-        # In eval mode no module is expected to write its buffers, and none is copied.
+        # In eval mode, modules should not write their buffers, so no buffer is copied.
         inner = {m for module in modules for m in module.modules() if m.training}
         self._slots = [(m, name) for m in inner for name, b in m._buffers.items() if b is not None]
         self._buffers: list[tuple[nn.Module, str, Tensor]] = []
@@ -40,8 +39,8 @@ class Replay:
         with self._autocast():
             result = self.fn(*args, **kwargs)
         self._states = [(d, s) for d, s in states if not torch.equal(s, _random_state(d))]
-        # Values are compared, as the version counter does not move: batch_norm's kernel writes the
-        # running statistics unseen.
+        # Compare values, because batch_norm's kernel writes the running statistics without
+        # advancing the version counter.
         pairs = zip(self._slots, before, strict=True)
         self._buffers = [(*slot, old) for slot, old in pairs if not torch.equal(old, _buffer(slot))]
         return result
@@ -79,7 +78,7 @@ def _random_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
-    """Use given random states inside a block."""
+    """Use these random states inside a block."""
     gpus = [device for device, _ in states if device.type == "cuda"]
     with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
         for device, state in states:
@@ -99,7 +98,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Give modules copies of earlier buffers inside a block, and then their own buffers again."""
+    """Give modules copies of earlier buffers inside a block, and then restore their own buffers."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

@@ -1,4 +1,4 @@
-"""Shapes that a backward has to restore: before broadcasting, and before a reduction."""
+"""Restore shapes in backward: the shape before broadcasting, and the shape before a reduction."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
-    """Sum ``gradient`` over the dims that broadcasting has added or expanded, to ``shape``.
+    """Sum ``gradient`` to ``shape``, over the dims that broadcasting has added or expanded.
 
     This is the VJP of ``x.expand(gradient.shape)``. Dims that broadcasting added in front are
     summed and removed. Dims that it expanded from size 1 are summed and kept. The dtype stays the
@@ -22,16 +22,17 @@ def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
         for axis, length in enumerate(gradient.shape)
         if axis < added or (shape[axis - added] == 1 and length != 1)
     )
-    # torch.sum(dim=()) would reduce everything, not nothing.
+    # torch.sum(dim=()) would reduce all dims instead of none.
     summed = gradient.sum(stretched) if stretched else gradient
     return summed.reshape(shape)
 
 
 def kept_shape(shape: Iterable[int], dim: int | tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that a reduction over ``dim`` has with ``keepdim=True``.
+    """Return the shape of the result of a reduction over ``dim`` with ``keepdim=True``.
 
-    A reduced tensor that you reshape to it broadcasts against the input, whether the reduction used
-    ``keepdim`` or not. ``dim`` is one dim or several. Negative dims count from the end.
+    A reduced tensor that you reshape to this shape broadcasts against the input, whether the
+    reduction used ``keepdim`` or not. ``dim`` is one dim or several. Negative dims count from the
+    end.
     """
     lengths = tuple(shape)
     dims = {d % max(len(lengths), 1) for d in ((dim,) if isinstance(dim, int) else dim)}

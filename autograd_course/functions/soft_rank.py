@@ -9,8 +9,8 @@ from torch import Tensor
 class SoftRank(torch.autograd.Function):
     """Compute smooth ranks of each row, from 1 for the smallest element to n for the largest.
 
-    Forward: ``r_i = ½ + Σ_j σ((x_i - x_j) / τ)``. Each sigmoid compares two elements, and that of
-    an element with itself is ½. As ``τ → 0``, the result becomes the exact ranks. Backward, with
+    Forward: ``r_i = ½ + Σ_j σ((x_i - x_j) / τ)``. Each sigmoid compares two elements. Comparing an
+    element with itself gives ½. As ``τ → 0``, the result becomes the exact ranks. Backward, with
     ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
     ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. ``x_k`` changes its own rank and all other ranks.
 
@@ -41,7 +41,7 @@ class SoftRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the term of the own rank minus that of the other ranks."""
+        """Return the term of an element's own rank minus the term of the other ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature

@@ -42,4 +42,4 @@ class Softplus(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         """Return ``(1 - exp(-y)) · grad_output``."""
         (y,) = ctx.saved_tensors
-        return -torch.expm1(-y) * grad_output  # expm1: 1 - exp(-y) loses its digits at small y
+        return -torch.expm1(-y) * grad_output  # expm1, because 1 - exp(-y) loses digits at small y

@@ -1,4 +1,4 @@
-"""Sorting along the last dim: one output has a gradient, the other does not."""
+"""Sorting along the last dim. The values have a gradient, but the indices do not."""
 
 from typing import Any
 
@@ -40,6 +40,6 @@ class Sort(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_values: Tensor, grad_indices: Tensor) -> tuple[Tensor, None]:
-        """Return each gradient to the place of its value. ``grad_indices`` has no meaning."""
+        """Return each gradient to the place of its value. Ignore ``grad_indices``."""
         (indices,) = ctx.saved_tensors
         return torch.zeros_like(grad_values).scatter(-1, indices, grad_values), None

@@ -52,5 +52,5 @@ class Standardize(torch.autograd.Function):
 
 
 def deviation(x: Tensor, dim: int | tuple[int, ...], eps: float) -> Tensor:
-    """Return ``√(v + eps)``, where the biased variance ``v`` divides by N and not by N - 1."""
+    """Return ``√(v + eps)``. The biased variance ``v`` divides by N and not by N - 1."""
     return torch.sqrt(x.var(dim, correction=0, keepdim=True) + eps)

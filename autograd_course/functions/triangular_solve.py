@@ -1,4 +1,4 @@
-"""Triangular linear systems, solved by SciPy. Backward solves another such system."""
+"""Triangular linear systems, solved by SciPy. Backward solves the transposed system."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ class TriangularSolve(torch.autograd.Function):
     """Solve ``T X = B`` for ``X``, where ``T`` is triangular.
 
     Forward: SciPy solves the system. Backward, with ``G = ∂L/∂X``: solve ``Tᵀ U = G``. Then
-    ``∂L/∂B = U`` and ``∂L/∂T = -U Xᵀ``, of which the triangle that forward does not read is set to
-    0. ``Tᵀ`` is triangular, too, so backward calls this Function, and derivatives of every order
-    are right.
+    ``∂L/∂B = U`` and ``∂L/∂T = -U Xᵀ``, with zeros in the triangle that forward does not read.
+    ``Tᵀ`` is triangular, too, so backward calls this Function, and derivatives of every order are
+    right.
 
     The Function saves ``T`` and ``X``. SciPy computes on the CPU.
 

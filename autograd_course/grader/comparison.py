@@ -1,4 +1,4 @@
-"""Compare results with those of a reference: number, type, shape, dtype, then values."""
+"""Compare results with the results of a reference: number, type, shape, dtype, then values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # outputs of which all orders are tried
+MOST_ORDERED = 4  # the most outputs for which all orders are tried
 RTOL, ATOL = 1e-7, 1e-9  # in float64; another order of the same operations differs by far less
 
 
@@ -79,7 +79,7 @@ def difference(
 def _in_other_order(
     actual: tuple[Any, ...], expected: tuple[Any, ...], rtol: float, atol: float
 ) -> bool:
-    """Whether the results are right in another order."""
+    """Whether the results are right except for their order."""
 
     def agree(given: tuple[Any, ...]) -> bool:
         pairs = zip(given, expected, strict=True)
@@ -102,7 +102,7 @@ def recognized(
     Pass the tolerances with which the results are wrong. With larger tolerances, a suspect that is
     right on these inputs would match.
 
-    A suspect whose own results contain nan or infinity also matches such results.
+    A suspect whose results contain nan or infinity also matches nan and infinity.
     """
     for sentence, suspect in suspects.items():
         if difference(actual, as_tuple(suspect(*inputs)), rtol=rtol, atol=atol) is None:

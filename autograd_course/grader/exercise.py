@@ -34,8 +34,8 @@ def is_by_values(check: Check) -> bool:
 
 _BY_VALUES = "by_values"
 
-# Rules that fail an answer even where the doctor only warns: a gradient that leaves ``backward``
-# has the dtype and the shape of its input.
+# Rules that fail an answer even if the doctor only warns. They require that a gradient returned by
+# ``backward`` has the dtype, the device and the shape of its input.
 CONTRACT = ("gradient-dtype", "gradient-device", "unreduced-broadcast")
 # Warnings that are never shown. Exercises that need needs_input_grad require it explicitly.
 UNTOLD = ("wasted-gradient",)
@@ -62,20 +62,20 @@ class Exercise:
     """The fields of all exercises.
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
-    from a nudge to nearly the answer. The module does not declare these two, the ``lesson`` and the
-    ``title``: they come from its path and from its docstring (:func:`declared`).
+    from a nudge to nearly the answer. The module does not declare the ``id``, the ``hints``, the
+    ``lesson`` and the ``title``. They come from its path and its docstring (:func:`declared`).
 
-    ``answer`` is the name of what a learner writes and passes to ``grade``. An exercise is *easy*
-    if it applies one pattern of the lesson. It is *medium* if it needs the learner's own idea or
-    several conditions at once, and *hard* if it needs a derivation or a design with several steps.
-    ``minutes`` is how long it takes a learner who has just read the lesson, and must agree with the
-    model in ``tools/minutes.py``. ``section`` is the heading in the lesson to reread, and
+    ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
+    is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own
+    idea or several conditions at once, and *hard* if it needs a derivation or a design with several
+    steps. ``minutes`` is how long it takes a learner who has just read the lesson, and must agree
+    with the model in ``tools/minutes.py``. ``section`` is the heading in the lesson to reread, and
     ``section_is_on_backward`` says that this section does not help with forward. ``needs_sections``
     are the other headings that the exercise needs, in its lesson or in an earlier one. An exercise
     that needs an extra section gets a star. An ``optional`` exercise is for more practice and is
     not part of the core path. ``constraints`` describes in one sentence, without its period, what
-    the exercise requires in addition to right values. ``needs`` returns a sentence about what this
-    machine lacks, or ``None`` if it can grade an answer.
+    the exercise requires in addition to right values. ``needs`` returns a sentence that names a
+    missing requirement of this machine, or ``None`` if it can grade an answer.
     """
 
     id: str = ""
@@ -137,10 +137,10 @@ class FunctionExercise(Sampled):
     """The learner writes a ``torch.autograd.Function``.
 
     The expected results are the values of ``reference`` and its gradients by autograd. For a
-    straight-through estimator, the expected gradients are those of ``surrogate``, a callable with
-    the same arguments. ``intentional`` names rules that the exercise breaks on purpose. ``asked``
-    names rules that fail the answer even if the doctor only warns, in addition to :data:`CONTRACT`.
-    ``accepted`` names rules whose warnings do not matter for this exercise.
+    straight-through estimator, the expected gradients are the gradients of ``surrogate``, a
+    callable with the same arguments. ``intentional`` names rules that the exercise breaks on
+    purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in addition
+    to :data:`CONTRACT`. ``accepted`` names rules whose warnings do not matter for this exercise.
     ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
     not required and that the learner sees no warning about them. ``gradient_suspects`` are
     ``suspects`` whose gradients show a mistake. ``checks`` run after the gradients are right and
@@ -184,10 +184,10 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    The grader compares the results with those of ``reference``, within ``rtol`` and ``atol``.
+    The grader compares the results with the results of ``reference``, within ``rtol`` and ``atol``.
     ``container`` is the required type for several results, if the exercise specifies it. ``trials``
-    are experiments that run after the results are right. Each trial is ``routine -> Verdict |
-    None``. An exercise with only trials has no samplers.
+    are experiments that run after the results are right. Each trial is
+    ``routine -> Verdict | None``. An exercise with only trials has no samplers.
     """
 
     container: type | None = None
@@ -198,7 +198,7 @@ class RoutineExercise(Sampled):
 
 @dataclass(frozen=True, kw_only=True)
 class LocatingExercise(Exercise):
-    """The learner says which line of a given Function is wrong, and which experiment shows it.
+    """The learner names the wrong line of a Function, and an experiment that shows the mistake.
 
     In the statement, lines have numbers and experiments have letters. ``wrong_lines`` contains the
     numbers that count as right answers, usually one. ``lines`` says why each other line is right.

@@ -27,7 +27,7 @@ class Hint:
 
     @property
     def headline(self) -> str:
-        """The first line: the exercise, and which hint of how many."""
+        """The first line: the exercise, the number of the hint, and the total."""
         return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
 
     def rows(self) -> Iterator[tuple[str, str]]:

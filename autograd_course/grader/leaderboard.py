@@ -127,7 +127,7 @@ def _row(name: str, found: Measurement | str, state: State, setting: str) -> Row
 
 
 def _measured(entrant: Any, inputs: list[Tensor]) -> Measurement | str:
-    """Return the cost of a forward and a backward pass, or the reason why there is none."""
+    """Return the cost of a forward and a backward pass, or the reason why it failed."""
     is_function = isinstance(entrant, type) and issubclass(entrant, Function)
     call = entrant.apply if is_function else entrant
     try:

@@ -8,23 +8,23 @@ an answer goes through these steps:
 1. **Find the exercise.** The catalogue imports only the module of this exercise. A call without a
    known exercise, or without an answer, ends here with a result and not with an exception.
 2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
-   state, the default dtype, the grad mode and the warning filters are restored afterwards. What the
-   answer prints is caught. Each pass has a soft time limit (:mod:`.limits`).
-3. **Ask, by the kind of exercise.** :mod:`.kinds.function`, :mod:`.kinds.routine` and
-   :mod:`.kinds.naming` say which questions they ask, in which order. The first fault is the
-   verdict. A witness answers the questions: in this process here, in a sandbox for the classroom
-   grader, which has its own pipeline around the same orders (``classroom.judging``).
-4. **Find out who is to blame.** An answer that raises where its requirements are missing is not to
+   state, the default dtype, the grad mode and the warning filters are restored afterwards. The
+   output of the answer is captured. Each pass has a soft time limit (:mod:`.limits`).
+3. **Ask, by the kind of exercise.** Each module in :mod:`.kinds` defines its questions and their
+   order. The first fault is the verdict. A witness runs the answer and reports the facts. Here the
+   witness uses this process. In the classroom grader it uses a sandbox, inside a separate pipeline
+   around the same orders (``classroom.judging``).
+4. **Find out who is to blame.** An answer that raises because a requirement is missing is not to
    blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
    its own code was running. Every other exception is the grader's fault.
-5. **Read the source.** A right answer earns no points if its source uses what an answer must not
-   (:mod:`.reading`): the classroom grader reads it too, by the same tables.
+5. **Read the source.** A right answer earns no points if its source uses forbidden code
+   (:mod:`.reading`). The classroom grader also reads the source, with the same tables.
 6. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
-   runs when somebody asks for its result.
+   starts when the result is first requested.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
-8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it tells:
-   a learner reads more after the second wrong answer, and after the third.
+8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
+   the learner sees more after the second wrong answer, and again after the third.
 
 From step 2 to step 6, a verdict is data. Its :class:`.verdict.Reason` is a type with the facts, and
 :func:`.verdict.describe` creates the sentence when it is needed. No step depends on the wording of
@@ -87,14 +87,14 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     Args:
         exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
             make no difference.
-        answer: What the exercise asks for: a Function class, a plain function or the name of a
-            rule.
+        answer: The answer that the exercise asks for: a Function class, a plain function, a text
+            such as ``"1a"``, or numbers.
 
     Returns:
         A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
         and a missing argument give a result too. After the second wrong answer, the result names
-        the line to change. After the third, it says what is wrong in that line. After the third
-        hint, it shows the change that repairs the answer.
+        the line to change. After the third, it also explains what is wrong in that line. After the
+        third hint, it shows the change that repairs the answer.
 
     Example:
         >>> from autograd_course import grade
@@ -123,7 +123,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return the note about lines of a right answer that an instructor should look at."""
+    """Return the note about lines of a right answer that an instructor should check."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
@@ -134,8 +134,8 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
 
     Args:
         exercise: The exercise.
-        answer: What the learner passed.
-        seed: Draws other inputs than the exercise's usual ones.
+        answer: The object that the learner passed.
+        seed: If given, the grader draws the inputs from this seed and not from the usual one.
     """
     printed = Printed()
     try:
@@ -182,7 +182,7 @@ def result_of(
     kept: bool = False,
     stage: Stage = "cause",
 ) -> Result:
-    """Return the result of a verdict, which a learner sees."""
+    """Convert a verdict to the result that a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
     # If a Function could not be judged, the sentence is more useful than any lesson.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
@@ -207,7 +207,7 @@ def result_of(
 
 
 def _stage(record: Record) -> Stage:
-    """Return how much a learner sees after these attempts and hints."""
+    """Return the stage of the report after these attempts and hints."""
     if record.hints >= 3:
         return "repair"
     if record.attempts >= 3:
@@ -216,6 +216,6 @@ def _stage(record: Record) -> Stage:
 
 
 def _refused(sentence: str, exercise_id: Any = "") -> Result:
-    """Return the result of a call without a known exercise or without an answer."""
+    """Return the result of a call whose exercise is unknown or whose answer is missing."""
     title = exercise_id if isinstance(exercise_id, str) and exercise_id else "grade"
     return Result(title, title, "not attempted", sentence, 0, 0)

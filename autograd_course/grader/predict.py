@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.grader.comparison import agrees
 
-TRIES = 2  # wrong guesses before the result is shown
+TRIES = 2  # the number of wrong guesses before the result is shown
 
 # The wrong guesses in this session for each checkpoint, which is a cell and its result.
 _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
@@ -58,7 +58,7 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
-        outcome: What the run gives: a number, or a tensor of one element.
+        outcome: The result of the run: a number, or a tensor of one element.
 
     Returns:
         A sentence. A number is right if it agrees with the outcome to three significant digits.

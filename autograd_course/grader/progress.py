@@ -1,4 +1,4 @@
-"""``progress``: the next exercise, what you have passed in each lesson, and what to review."""
+"""``progress``: the next exercise, the passed exercises of each lesson, and topics to review."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Progress:
-    """The learner's progress: the next exercise, then what is passed in each lesson.
+    """The learner's progress: the next exercise, then the passed exercises of each lesson.
 
     Printing shows text with the exercises of the started lessons. A notebook shows HTML, in which a
     click on a lesson lists its exercises.
@@ -184,7 +184,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the hints, and whether an answer after the passed one was wrong."""
+    """Return the attempts, the hints, and a note if an answer was wrong after one had passed."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -200,7 +200,7 @@ def _plural(count: int, thing: str) -> str:
 
 
 def progress() -> Progress:
-    """Show which exercises you have passed, how many points you have, and what to reread.
+    """Show the exercises that you have passed, your points, and the sections to reread.
 
     Returns:
         The progress in the learner's progress file, which a notebook shows.

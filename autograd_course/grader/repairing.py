@@ -65,7 +65,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
         return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
-    of_check = order(answer, samples).computed() is None  # another edit could only hide it
+    of_check = order(answer, samples).computed() is None  # an edit elsewhere could only hide it
 
     def is_right(changed: Any) -> bool:
         judged = order(changed, {"": wrong})
@@ -85,7 +85,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
 
 
 def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | None:
-    """Return a repair that says which constraint of the exercise is still broken, if any.
+    """Return a repair that names the constraint of the exercise that is still broken, if any.
 
     Return ``None`` if a gradient is wrong on one of the exercise's own samples.
     """

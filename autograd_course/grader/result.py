@@ -31,11 +31,12 @@ PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
-# How much a learner is told: the rule and an example; then also what was derived from them, and the
-# line to change; then also what is wrong in that line; then also the change itself.
+# The stages of a report. The first stage shows the rule and an example. The second adds facts
+# derived from them, and the line to change. The third adds what is wrong in that line. The last
+# adds the change itself.
 Stage = Literal["rule", "cause", "kind", "repair"]
 
-# The first stage shows these texts instead of a message that nearly is the answer.
+# The first stage shows these texts instead of a message that would nearly give away the answer.
 FIRST = {
     "constant-factor": "the gradient of {} is off by a constant factor.",
     "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
@@ -49,13 +50,13 @@ class Result:
     """The result of one ``grade`` call.
 
     ``status`` is ``"passed"``, ``"wrong"``, ``"not attempted"`` or ``"grader failed"``. ``points``
-    are those that this answer has earned, out of ``possible``. ``finding`` comes from the doctor,
-    if a rule describes the mistake. ``sample`` is the kind of input that shows the mistake, and
-    ``read`` is what to reread. ``warnings`` are the doctor's warnings about an answer that passed.
-    ``printed`` is the answer's output in one forward and one backward pass. ``kept`` says that an
-    earlier answer passed. ``note`` says why the progress could not be saved, or what an instructor
-    should look at in a right answer. ``stage`` is how much the learner sees. Printing shows plain
-    text, and a notebook shows HTML.
+    is the number of points that this answer has earned, out of ``possible``. ``finding`` comes from
+    the doctor, if a rule describes the mistake. ``sample`` is the kind of input that shows the
+    mistake, and ``read`` names the text to reread. ``warnings`` are the doctor's warnings about an
+    answer that passed. ``printed`` is the answer's output in one forward and one backward pass.
+    ``kept`` says that an earlier answer passed. ``note`` says why the progress could not be saved,
+    or which lines of a right answer an instructor should look at. ``stage`` decides how much the
+    learner sees. Printing shows plain text, and a notebook shows HTML.
     """
 
     exercise: str
@@ -75,7 +76,7 @@ class Result:
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the callable that it would call stays in this process
+        # the search is a callable, which must stay in this process
         return {**self.__dict__, "search": None}
 
     @cached_property
@@ -139,7 +140,7 @@ class Result:
         return said.format(name, name)
 
     def _evidence(self) -> Iterator[tuple[str, str]]:
-        """Yield the doctor's example, line and hint. The exercise says what to reread."""
+        """Yield the doctor's example, line and hint. The exercise names the section to reread."""
         if self.finding:
             (finding,) = without_search([self.finding])
             yield from (
@@ -147,7 +148,7 @@ class Result:
             )
 
     def repair_rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the line of the answer to change, later what is wrong there, and last the change.
+        """Yield the line to change. Later stages add what is wrong in it, and then the change.
 
         The first access starts the search, which takes at most a second.
         """

@@ -1,4 +1,4 @@
-"""What to review: the rules that answers broke, and the questions with a wrong last answer."""
+"""Find topics to review: the rules that answers broke, and questions with a wrong last answer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
-MOST = 5  # rules that are shown
-STATEMENT = "the statement of the exercise"  # of a wrong forward, which no section explains
+MOST = 5  # the most rules that are shown
+STATEMENT = "the statement of the exercise"  # if forward is wrong
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Missed:
 
     @property
     def told(self) -> str:
-        """How often answers broke it and where, and where to read more."""
+        """The number of times that answers broke it, the exercises, and where to read more."""
         times = "once" if self.times == 1 else f"{self.times} times"
         return f'missed {times} in {", ".join(self.exercises)}; explain("{self.rule}")'
 
@@ -60,7 +60,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 
 
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
-    """Yield what to review: mark, name, where to read, and details."""
+    """Yield the topics to review: mark, name, place to read, and details."""
     for missed in missed_rules(state):
         yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():

@@ -21,7 +21,7 @@ def positive(rng: torch.Generator, *shape: int) -> Tensor:
 
 
 def around(rng: torch.Generator, kinks: tuple[float, ...], *shape: int) -> Tensor:
-    """Return numbers on each side of the ``kinks``, at a distance of at least ``CLEARANCE``.
+    """Return numbers on both sides of the ``kinks``, at a distance of at least ``CLEARANCE``.
 
     The sides alternate, so that a tensor with more elements than kinks has elements on each side.
     """
@@ -41,7 +41,7 @@ def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
-    """Return samplers of ``count`` tensors of one shape: a matrix, a vector, 3-dim, 0-dim."""
+    """Return samplers of ``count`` tensors of the same shape: matrices, vectors, 3-dim or 0-dim."""
     shapes = {
         "a 3×5 matrix": (3, 5),
         "a vector": (5,),

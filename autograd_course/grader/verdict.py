@@ -79,7 +79,7 @@ class RoutineAgrees(Passed):
 
 @dataclass(frozen=True)
 class Located(Passed):
-    """Line and experiment are right; ``meaning`` says what the rule means."""
+    """Line and experiment are right; ``meaning`` explains the rule."""
 
     line: str
     experiment: str
@@ -144,7 +144,7 @@ class ResultDiffers(Wrong):
     mistake: str = ""
 
 
-# What a learner can pass instead of an answer.
+# The wrong kinds of objects that a learner may pass instead of an answer.
 Kind = WrongThing | Literal["no numbers", "no text"]
 
 
@@ -222,7 +222,7 @@ class WrongCount(Wrong):
 
 @dataclass(frozen=True)
 class Mispredicted(Wrong):
-    """The run gives another number; ``because`` is the exercise's own sentence, if it has one."""
+    """The run gives another number; ``because`` is the exercise's explanation, if it has one."""
 
     place: int
     typed: float
@@ -440,7 +440,7 @@ def _element(difference: Difference) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-_RAISES = ("forward-raises", "backward-raises")  # rules which say that an answer raised an error
+_RAISES = ("forward-raises", "backward-raises")  # rules that mean that an answer raised an error
 
 
 @dataclass(frozen=True)
@@ -500,5 +500,5 @@ def failed(text: str) -> Verdict:
 
 
 def fault(finding: Finding | None) -> Verdict | None:
-    """Return the verdict for a finding, or ``None`` without a finding."""
+    """Return the verdict for a finding, or ``None`` if there is no finding."""
     return None if finding is None else Verdict(RuleBroken(finding))

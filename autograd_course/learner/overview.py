@@ -1,4 +1,4 @@
-"""The page that ``make lab`` shows next to the first lesson: all lessons, and what is passed."""
+"""The page that ``make lab`` shows next to the first lesson: all lessons, and your progress."""
 
 from __future__ import annotations
 

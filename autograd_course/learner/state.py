@@ -10,7 +10,7 @@ from autograd_course.errors import CourseError
 
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
-_RUNS = 50  # of one measurement; older ones are removed
+_RUNS = 50  # the most runs of one measurement; older ones are removed
 # The lessons in which these questions were asked before the lessons got their current numbers.
 _EARLIER: Mapping[str, tuple[str, ...]] = {
     "04": ("08",),
@@ -75,8 +75,8 @@ class Measurement:
 class State:
     """All attempted exercises by id, and all answered questions by lesson and id: ``01/vjp``.
 
-    ``measurements`` are measured runs by name, the latest last. ``unknown`` is the content of the
-    file that only a newer version understands; it does not change.
+    ``measurements`` are measured runs by name, the latest last. ``unknown`` is the part of the file
+    that only a newer version understands. It never changes.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> State:
-        """Read what :meth:`to_json` wrote; anything else is :class:`UnreadableStateError`."""
+        """Read the result of :meth:`to_json`. Other data raise :class:`UnreadableStateError`."""
         if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
             raise UnreadableStateError("is damaged")
         if data["schema"] > SCHEMA:

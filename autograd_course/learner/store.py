@@ -21,7 +21,7 @@ LOCK_SECONDS = 2.0
 
 Change = Callable[[State], State]
 
-_pending: dict[Path, list[Change]] = {}  # what this process could not write yet
+_pending: dict[Path, list[Change]] = {}  # changes that this process could not write yet
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Message:
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """Return which share of the most similar pattern's words is in ``words``."""
+        """Return the largest share of a pattern's words that ``words`` contains."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 
@@ -186,7 +186,7 @@ def _table(family: str) -> str:
     return "\n".join([title, "", head, *rows])
 
 
-_ALIKE = 0.6  # the share of a pattern's words that a text with another wording must contain
+_ALIKE = 0.6  # a text with another wording must contain this share of a pattern's words
 _SPECIFIC = 25  # characters: a shorter pattern is too general to report next to a longer match
 _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 
@@ -212,8 +212,8 @@ def find(text: str) -> Match | None:
 
     Returns:
         The message with the longest wording in the text, because a short wording may be part of a
-        longer message. If the text contains no known wording, the message that shares most words
-        with it. ``None`` if no message is similar enough.
+        longer message. If the text contains no known wording, it is the message that shares the
+        most words with the text. The result is ``None`` if no message is similar enough.
     """
     said = " ".join(_FRAMES.sub("", text).split())
     sizes = {message: message.matched(said) for message in MESSAGES.values()}

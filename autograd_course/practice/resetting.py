@@ -169,7 +169,7 @@ def _in_script(text: str, whole: str, only: tuple[str, ...]) -> str:
 
 
 def _span(text: str, exercise: str) -> tuple[int, int]:
-    """Return where the answer cell of an exercise begins and ends in a script."""
+    """Return the start and the end of an exercise's answer cell in a script."""
     marks = [*_CELL.finditer(text)]
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     for mark, end in zip(marks, ends, strict=True):
@@ -186,7 +186,7 @@ def _same_cells(old: bytes, new: bytes) -> bool:
     try:
         return same_inputs(*(nbformat.reads(each.decode(), as_version=4) for each in (old, new)))
     except (ValueError, AttributeError, nbformat.ValidationError):
-        return False  # not a notebook at all: kept like any other file
+        return False  # not a notebook, so it is kept like any other file
 
 
 def _in_notebook(text: str, whole: str, only: tuple[str, ...]) -> str:

@@ -51,7 +51,7 @@ _LONGEST = 2_000  # last characters of the printed output that are kept
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of an exercise as a notebook shows it, and what the cell printed."""
+    """The result of an exercise as a notebook shows it, and the output of the cell."""
 
     exercise: str
     status: Status
@@ -198,7 +198,7 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # the child has the only other end, so waiting ends when the child ends
+        sending.close()  # only the child has the other end, so waiting ends when the child ends
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 

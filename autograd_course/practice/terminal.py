@@ -27,7 +27,7 @@ _ARROWS = {"\x1b[C": "n", "\x1b[B": "n", "\x1b[D": "p", "\x1b[A": "p"}
 
 
 class Keys(Protocol):
-    """The keyboard of ``watch``: whether it exists, what to wait for, and the pressed keys."""
+    """The keyboard of ``watch``: whether it exists, its event source, and the pressed keys."""
 
     waits_on: tuple[int, ...]
     are_read: bool

@@ -12,10 +12,10 @@ from autograd_course.practice.running import Graded
 
 @dataclass(frozen=True)
 class View:
-    """The answers of the file, their results with the hash of the answer, and what is shown.
+    """The answers of the file, their results with the hash of the answer, and the display.
 
     ``pinned`` is the exercise that is shown. If it is empty, the first exercise that has not passed
-    is shown. ``notice`` says what is wrong with the file. ``first`` are the hashes of the answers
+    is shown. ``notice`` describes a problem with the file. ``first`` are the hashes of the answers
     at the start.
     """
 
@@ -55,7 +55,7 @@ class View:
 
     @property
     def due(self) -> Task | None:
-        """The next answer to grade: first the one that is shown, then those that were edited."""
+        """The next answer to grade: first the one that is shown, then the edited ones."""
         if not self.tasks:
             return None
         edited = [e for e, task in self.tasks.items() if self.first.get(e) != task.answer.hash]

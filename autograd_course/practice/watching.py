@@ -1,4 +1,4 @@
-"""Watch an exercise file: receive saves, keys and results, and show a view.
+"""Watch an exercise file: react to saves, keys and results, and show a view.
 
 The code asks the file system a few times per second for changes. ``stat`` answers in microseconds
 and needs no package. It also works on network drives, in WSL and in containers, which do not
@@ -37,14 +37,14 @@ class Saves:
         self.path: Path | None = None
 
     def changed(self) -> bytes | None:
-        """Return what was saved since the last call, or ``None`` if there is nothing new.
+        """Return the version saved since the last call, or ``None`` if there is none.
 
         A file counts as saved if it looks the same twice, because an editor may write it in parts.
         """
         sign = self._looked()
         settled, self._last = sign == self._last, sign
         if sign is None:
-            self._read = None  # when the file is back, it is news again
+            self._read = None  # if the file reappears, report it as new
         if sign is None or not settled or sign == self._read or self.path is None:
             return None
         try:
@@ -78,11 +78,11 @@ def _sign(path: Path) -> _Sign | None:
     return str(path), found.st_mtime_ns, found.st_size, found.st_ino
 
 
-INTERVAL = 0.05  # seconds between two looks at the file
+INTERVAL = 0.05  # seconds between two checks of the file
 
 
 class Face(Protocol):
-    """The place that shows the view."""
+    """The display that shows the view."""
 
     def show(self, view: View) -> None:
         """Show a view."""

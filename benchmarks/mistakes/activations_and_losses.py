@@ -1,4 +1,4 @@
-"""Mistakes: activations and losses. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: activations and losses. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% activations_1
 """The slope of softplus is taken as sigmoid(x), the well-known derivative, but with beta the inner derivative makes it sigmoid(beta * x)."""

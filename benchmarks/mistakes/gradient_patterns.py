@@ -1,8 +1,8 @@
-"""Mistakes in gradient patterns. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes in gradient patterns. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% batch-norm_1
 """Tensor.var divides by m - 1 unless told otherwise; the author took its default for the biased variance, as in numpy."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["var = x.var(axes, keepdim=True)"]
 RIGHT = ["var = x.var(axes, correction=0, keepdim=True)"]
 EXERCISE = "batch-norm"
@@ -35,7 +35,7 @@ class BatchNorm(torch.autograd.Function):
 
 # %% batch-norm_2
 """Two slips in a step-by-step derivation: m is taken to be the batch size, though every channel also runs over the other axes, and the derivative of (v + eps)^(-1/2) has lost its minus sign."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["m = xc.shape[0]", "dvar = dinv * 0.5 * inv ** 3"]
 RIGHT = ["m = xc.numel() // xc.shape[1]", "dvar = dinv * -0.5 * inv ** 3"]
 EXERCISE = "batch-norm"
@@ -81,7 +81,7 @@ class BatchNorm(torch.autograd.Function):
 
 # %% broadcast-multiply_1
 """The helper sums the axes of length 1 without keepdim=True, so the axis disappears, later axes are counted wrongly and the shape does not fit; the author expected sum to undo broadcasting and leave a 1."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad = grad.sum(dim=axis)"]
 RIGHT = ["grad = grad.sum(dim=axis, keepdim=True)"]
 EXERCISE = "broadcast-multiply"
@@ -119,7 +119,7 @@ class BroadcastMultiply(torch.autograd.Function):
 
 # %% broadcast-multiply_2
 """The block for y was copied from the block for x and still asks needs_input_grad[0], so y gets no gradient when x is a constant; with both inputs requiring gradients everything looks right."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["if ctx.needs_input_grad[0]:  # same for the other factor"]
 RIGHT = ["if ctx.needs_input_grad[1]:  # same for the other factor"]
 EXERCISE = "broadcast-multiply"
@@ -159,7 +159,7 @@ class BroadcastMultiply(torch.autograd.Function):
 
 # %% complex-multiply_1
 """The other factor is not conjugated; the author took the derivative of z * w from real calculus, where it is just the other factor."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_z = _match(grad_output * w, z)", "grad_w = _match(grad_output * z, w)"]
 RIGHT = ["grad_z = _match(grad_output * w.conj(), z)", "grad_w = _match(grad_output * z.conj(), w)"]
 EXERCISE = "complex-multiply"
@@ -193,7 +193,7 @@ class ComplexMultiply(torch.autograd.Function):
 
 # %% complex-multiply_2
 """The branch for w was copied from the one for z and still looks at z, so w's gradient is made real, or left complex, according to the wrong input."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["if not torch.is_complex(z):  # and the same for w"]
 RIGHT = ["if not torch.is_complex(w):  # and the same for w"]
 EXERCISE = "complex-multiply"
@@ -226,7 +226,7 @@ class ComplexMultiply(torch.autograd.Function):
 
 # %% conv1d_1
 """The padding is cut off with padding:-padding, which is an empty slice for padding 0; the author tested with padding 1."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_x = grad_padded[:, :, padding:-padding]"]
 RIGHT = ["grad_x = grad_padded[:, :, padding : padding + length]"]
 EXERCISE = "conv1d"
@@ -278,7 +278,7 @@ class Conv1d(torch.autograd.Function):
 
 # %% conv1d_2
 """Two slips: backward cuts the windows from the unpadded x, since x is what was saved, and the padded gradient is only as long as the windows reach, so the elements no window uses are missing from it."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["win = split_groups(x.unfold(2, K, stride), groups, 1)", "size = (T - 1) * stride + K"]
 RIGHT = ["win = split_groups(pad(x, (padding, padding)).unfold(2, K, stride), groups, 1)", "size = L + 2 * padding"]
 EXERCISE = "conv1d"
@@ -329,7 +329,7 @@ class Conv1d(torch.autograd.Function):
 
 # %% gather-rows_1
 """Indexed += reads, adds and writes back once for each index, so of a row asked for several times only one contribution remains; the author expected it to accumulate."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_table[index] += grad_output"]
 RIGHT = ["grad_table.index_put_((index,), grad_output, accumulate=True)"]
 EXERCISE = "gather-rows"
@@ -360,7 +360,7 @@ class GatherRows(torch.autograd.Function):
 
 # %% gather-rows_2
 """The size of the table is kept on the class instead of on ctx, so with two tables in one model the second call overwrites what backward of the first needs; with one table it works."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["num_rows = 0", "GatherRows.num_rows = table.size(0)", "grad_table = flat_grad.new_zeros(GatherRows.num_rows, width)"]
 RIGHT = ["ctx.num_rows = table.size(0)", "grad_table = flat_grad.new_zeros(ctx.num_rows, width)"]
 EXERCISE = "gather-rows"
@@ -394,7 +394,7 @@ class GatherRows(torch.autograd.Function):
 
 # %% gelu_1
 """The chain rule through erf(x / sqrt(2)) leaves out the inner derivative 1 / sqrt(2); the author looked up erf' = 2 / sqrt(pi) * exp(-z^2), put z in, and thought that was all of it."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["derf = 2 / math.sqrt(math.pi) * torch.exp(-z * z)"]
 RIGHT = ["derf = 2 / math.sqrt(math.pi) * torch.exp(-z * z) / SQRT2"]
 EXERCISE = "gelu"
@@ -424,7 +424,7 @@ class GELU(torch.autograd.Function):
 
 # %% gelu_2
 """Backward returns the local derivative without grad_output; the author took backward for the place where the derivative is stated and expected autograd to do the chain rule."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return phi + x * density"]
 RIGHT = ["return grad_output * (phi + x * density)"]
 EXERCISE = "gelu"
@@ -454,7 +454,7 @@ class GELU(torch.autograd.Function):
 
 # %% gradient-reversal_1
 """Forward returns a view of the input, as many published versions do, instead of a tensor of its own; the author thought that a view is new enough, and it is, until an in-place layer follows."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return x.view_as(x)  # new tensor, no copy"]
 RIGHT = ["return x.clone()  # new tensor"]
 EXERCISE = "gradient-reversal"
@@ -478,7 +478,7 @@ class GradientReversal(torch.autograd.Function):
 
 # %% gradient-reversal_2
 """Backward multiplies grad_output in place to save memory; that tensor belongs to the engine and may be on its way to another branch too, which then gets the reversed gradient."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_output.mul_(-ctx.strength), None"]
 RIGHT = ["return grad_output.mul(-ctx.strength), None"]
 EXERCISE = "gradient-reversal"
@@ -506,7 +506,7 @@ class GradientReversal(Function):
 
 # %% learnable-swish_1
 """The gradient of beta is summed to a number of shape () and stays that way even if beta has shape (1,); the author only ever thought of beta as a scalar."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_beta = (grad_output * x * x * ds).sum()"]
 RIGHT = ["grad_beta = (grad_output * x * x * ds).sum().reshape(beta.shape)"]
 EXERCISE = "learnable-swish"
@@ -539,7 +539,7 @@ class LearnableSwish(torch.autograd.Function):
 
 # %% learnable-swish_2
 """Two slips: the gradient of x forgets the inner derivative beta (the formula is that of plain Swish), and the gradient of beta is averaged over the elements, as one does with a batch loss, instead of summed."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_x = grad_output * gate + d_gate", "grad_beta = (d_gate * x).mean().view_as(beta)"]
 RIGHT = ["grad_x = grad_output * gate + d_gate * beta", "grad_beta = (d_gate * x).sum().view_as(beta)"]
 EXERCISE = "learnable-swish"
@@ -572,7 +572,7 @@ class LearnableSwish(torch.autograd.Function):
 
 # %% log-sum-exp_1
 """The maximum is subtracted without a guard for a slice that is all -inf, where -inf - (-inf) is nan; the author thought the max trick makes every input safe."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = []
 RIGHT = ["top = top.masked_fill(top == -math.inf, 0.0)"]
 EXERCISE = "log-sum-exp"
@@ -608,7 +608,7 @@ class LogSumExp(torch.autograd.Function):
 
 # %% log-sum-exp_2
 """Backward returns no None for keepdim, since the author always called apply(x, dim), where the default argument is not an input and two values are enough."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_x, None  # dim is no tensor"]
 RIGHT = ["return grad_x, None, None  # dim is no tensor"]
 EXERCISE = "log-sum-exp"
@@ -648,7 +648,7 @@ class LogSumExp(torch.autograd.Function):
 
 # %% max-with-ties_1
 """Every one of c equal maxima gets the whole gradient instead of 1/c of it; the author argued that each of them is the maximum, so each has derivative one."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = []
 RIGHT = ["share = share / share.sum(ctx.dim, keepdim=True)"]
 EXERCISE = "max-with-ties"
@@ -679,7 +679,7 @@ class MaxWithTies(torch.autograd.Function):
 
 # %% max-with-ties_2
 """The missing axis of grad_output is put back at the end instead of at dim, which is right only for the last axis, the one the author tried."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["g = g.unsqueeze(-1)  # so that it broadcasts against x"]
 RIGHT = ["g = g.unsqueeze(ctx.dim)  # so that it broadcasts against x"]
 EXERCISE = "max-with-ties"
@@ -714,7 +714,7 @@ class MaxWithTies(torch.autograd.Function):
 
 # %% soft-rank_1
 """The gradient only counts x_k in the row of its own rank; that x_k is also subtracted in the rows of all the others was forgotten."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_x = weighted.sum(dim=-1)"]
 RIGHT = ["grad_x = weighted.sum(dim=-1) - weighted.sum(dim=-2)"]
 EXERCISE = "soft-rank"
@@ -749,7 +749,7 @@ class SoftRank(Function):
 
 # %% soft-rank_2
 """Forward adds 1 because ranks begin at one, but the term j = i already gives a half, so every rank is a half too large; the gradient is not affected, and gradcheck is content."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return 1 + compare(x, tau).sum(-1)"]
 RIGHT = ["return 0.5 + compare(x, tau).sum(-1)"]
 EXERCISE = "soft-rank"
@@ -784,7 +784,7 @@ class SoftRank(torch.autograd.Function):
 
 # %% swish_1
 """The formula y + s * (1 - y) is right for the output y, but x was put in for y; it looked like the Swish derivative from the paper and only x had been saved."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_output * (x + sig * (1 - x))"]
 RIGHT = ["return grad_output * (x * sig + sig * (1 - x * sig))"]
 EXERCISE = "swish"
@@ -816,7 +816,7 @@ class Swish(Function):
 
 # %% swish_2
 """The sigmoid is kept as an attribute of ctx beside the saved x, which doubles the memory kept and goes around save_for_backward; the author believed that only save_for_backward counts."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.s = s", "s = ctx.s"]
 RIGHT = ["s = torch.sigmoid(x)"]
 EXERCISE = "swish"

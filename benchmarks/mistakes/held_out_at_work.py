@@ -1,4 +1,4 @@
-"""Mistakes: held out, at work. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, at work. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% attention_1
 """Two slips: grad_q lacks the 1/sqrt(d) of the scores, and grad_k was copied from grad_q without transposing the score gradient, which the author does not notice because queries and keys have the same length."""

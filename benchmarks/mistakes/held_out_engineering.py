@@ -1,4 +1,4 @@
-"""Mistakes: held out, machine-learning engineering. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, machine-learning engineering. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% swiglu_1
 """The factor sig of the second term is forgotten: the derivative of gate * sigmoid(gate) is sig + gate * sig * (1 - sig)."""

@@ -1,4 +1,4 @@
-"""Mistakes: held out, exercises. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, exercises. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% attention-backward_1
 """The author put the scale 1/sqrt(E) into dQ and forgot it in dK, because the formula was written down for dQ and then turned round."""

@@ -1,4 +1,4 @@
-"""Mistakes: held out, layers, losses and quantizers. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, layers, losses and quantizers. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% mish_1
 """The derivative of the softplus inside the tanh, which is sigmoid(x), is forgotten in the second term."""

@@ -1,4 +1,4 @@
-"""Mistakes: held out, research code. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, research code. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% linear_solve
 """The gradient of A is the outer product the wrong way round: it must be the adjoint times the solution, -outer(lam, x), and not its transpose."""

@@ -1,8 +1,8 @@
-"""Mistakes: held out, science. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, science. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% bessel_1
 """The forward is careful near zero, the backward uses the textbook recurrence j1' = j0 - 2 j1 / x everywhere and gives NaN at x = 0; the author thinks the guard of the forward is enough."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["slope = j0 - 2 * j1 / x"]
 RIGHT = ["slope = j0 - 2 * j1_over_x(x)"]
 NAME = "SphericalBesselJ1"
@@ -48,7 +48,7 @@ def inputs():
 
 # %% catmullrom_1
 """The slope of the spline is taken with respect to the cell coordinate t, the factor dt/dx = 1/h is forgotten; the author tested with a grid spacing of one."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["slope = (weight_slopes(t) * samples[nodes]).sum(-1)"]
 RIGHT = ["slope = (weight_slopes(t) * samples[nodes]).sum(-1) / ctx.h"]
 NAME = "CatmullRom"
@@ -137,7 +137,7 @@ def reference(samples, query, h):
 
 # %% cic_1
 """Scatters onto the grid with indexed +=, in the belief that repeated indices accumulate; with two particles in one cell only one of them is counted."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["g_field[left] += g * (1 - frac)", "g_field[right] += g * frac"]
 RIGHT = ["g_field = g_field.index_add(0, left, g * (1 - frac))", "g_field = g_field.index_add(0, right, g * frac)"]
 NAME = "CloudInCellGather"
@@ -192,7 +192,7 @@ def reference(field, pos):
 
 # %% coulomb_1
 """Saves the inverse distances computed in forward to spare the recomputation; they carry no graph, so differentiating the forces again (Hessian, force matching) is silently wrong."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(pos, charge, inv)", "pos, charge, inv = ctx.saved_tensors"]
 RIGHT = ["ctx.save_for_backward(pos, charge)", "pos, charge = ctx.saved_tensors", "inv = inverse_distance(pos)     # again, with a graph"]
 NAME = "SoftCoulomb"
@@ -243,7 +243,7 @@ def reference(pos, charge):
 
 # %% cubicroot_1
 """Keeps the root on the class instead of ctx, as one keeps state on a module; a second call before backward overwrites the first one's root."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(p)", "DepressedCubic.root = y", "p, = ctx.saved_tensors", "y = DepressedCubic.root"]
 RIGHT = ["ctx.save_for_backward(p, y)", "p, y = ctx.saved_tensors"]
 NAME = "DepressedCubic"
@@ -287,7 +287,7 @@ def reference(p, q):
 
 # %% cumtrapz_1
 """The adjoint of a cumulative sum is the cumulative sum from the other end; the author runs it from the front again."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_panels = torch.cumsum(grad_out, 0)"]
 RIGHT = ["grad_panels = torch.cumsum(grad_out.flip(0), 0).flip(0)"]
 NAME = "CumulativeTrapezoid"
@@ -328,7 +328,7 @@ def reference(y, x):
 
 # %% fftconv_1
 """The gradient of the kernel is computed as a convolution with the signal instead of a correlation: the conjugate of the signal's spectrum is forgotten, after it was remembered in the line above."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_kernel = torch.fft.irfft(G * S, n=n)"]
 RIGHT = ["grad_kernel = torch.fft.irfft(G * S.conj(), n=n)"]
 NAME = "CircularConv"
@@ -371,7 +371,7 @@ def reference(signal, kernel):
 
 # %% gaussintegral_1
 """Two slips in Leibniz' rule: the integrand at the lower limit gets no minus sign, and the derivative with respect to a brings down x instead of x squared."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["inner = quadrature(lambda x: -x * torch.exp(-a.unsqueeze(-1) * x * x), lower, upper)", "return grad * at_lower, grad * at_upper, grad * inner"]
 RIGHT = ["inner = quadrature(lambda x: -x ** 2 * torch.exp(-a.unsqueeze(-1) * x * x), lower, upper)", "return -grad * at_lower, grad * at_upper, grad * inner"]
 NAME = "GaussianIntegral"
@@ -428,7 +428,7 @@ def reference(lower, upper, a):
 
 # %% kepler_1
 """In the implicit derivative of Kepler's equation the cosine is taken at the mean anomaly M (the input) instead of the solution E."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["jac = 1 - e * torch.cos(M)"]
 RIGHT = ["jac = 1 - e * torch.cos(E)"]
 NAME = "EccentricAnomaly"
@@ -474,7 +474,7 @@ def reference(M, e):
 
 # %% lennardjones_1
 """The factor 1/2 against double counting of pairs is carried into the gradient, although each atom's position stands in two of the ordered pairs and the two halves add up to one."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_pos = 0.5 * ((offdiag * dv_over_r).unsqueeze(-1) * diff).sum(1)"]
 RIGHT = ["grad_pos = ((offdiag * dv_over_r).unsqueeze(-1) * diff).sum(1)"]
 NAME = "LennardJones"
@@ -525,7 +525,7 @@ def reference(pos, epsilon, sigma):
 
 # %% linsolve_1
 """The adjoint system is solved with A instead of A transposed; the author's test matrices were symmetric, so the checks passed."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["adjoint = torch.linalg.solve(A, grad_X)"]
 RIGHT = ["adjoint = torch.linalg.solve(A.T, grad_X)"]
 NAME = "LinearSolve"
@@ -565,7 +565,7 @@ def reference(A, B):
 
 # %% logcumsum_1
 """Subtracts the maximum in place to save memory: the caller's tensor is changed, and nothing says so to autograd."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["shifted = x.sub_(peak)"]
 RIGHT = ["shifted = x - peak"]
 NAME = "LogCumSumExp"
@@ -605,7 +605,7 @@ def reference(x):
 
 # %% logdet_1
 """The incoming gradient (B,) is multiplied on (B, n, n) without new dimensions: it broadcasts along the columns, not along the batch; with .sum() as a loss it looks right."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad * inv_t"]
 RIGHT = ["return grad[:, None, None] * inv_t"]
 NAME = "LogAbsDet"
@@ -644,7 +644,7 @@ def reference(matrices):
 
 # %% mixer_1
 """The gradient of the real frequency lacks the conjugate on the derivative, and backward forgets the None for the time step."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_omega = (grad * dz).real.sum()", "return grad_z, grad_omega"]
 RIGHT = ["grad_omega = (grad * dz.conj()).real.sum()", "return grad_z, grad_omega, None"]
 NAME = "FrequencyShift"
@@ -690,7 +690,7 @@ def reference(z, omega, dt):
 
 # %% quaternion_1
 """Treats the norm of the quaternion as a constant in backward: the projection onto the tangent space of the unit sphere is forgotten."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["g_q = g_u / length"]
 RIGHT = ["g_q = (g_u - u * dot(u, g_u)) / length"]
 NAME = "QuaternionRotate"
@@ -756,7 +756,7 @@ def reference(q, v):
 
 # %% rotate2d_1
 """The angles come in as (B, 1) but their gradient is summed over the points without keepdim, so that it has shape (B,)."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_angle = (gy * rx - gx * ry).sum(dim=-1)"]
 RIGHT = ["grad_angle = (gy * rx - gx * ry).sum(dim=-1, keepdim=True)"]
 NAME = "Rotate2D"
@@ -800,7 +800,7 @@ def reference(points, angle):
 
 # %% smoothing_1
 """The derivative with respect to alpha uses the filter's current output y_t, though the recursion multiplies (1 - alpha) with the previous one y_{t-1}; off by one step."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_alpha = (adjoint * (x - y)).sum()"]
 RIGHT = ["y_prev = torch.cat([torch.zeros_like(y[:, :1]), y[:, :-1]], dim=1)", "grad_alpha = (adjoint * (x - y_prev)).sum()"]
 NAME = "ExponentialSmoothing"
@@ -853,7 +853,7 @@ def reference(x, alpha):
 
 # %% stencil_1
 """The author believes that every finite-difference stencil is its own adjoint, as the Laplacian is; the first derivative is antisymmetric, so the gradient has the wrong sign."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return central4(g, ctx.h), None"]
 RIGHT = ["return -central4(g, ctx.h), None"]
 NAME = "PeriodicDerivative"
@@ -896,7 +896,7 @@ def reference(u, h):
 
 # %% thirdmoment_1
 """Treats the mean inside the third central moment as a constant, as one may for the variance, where its contribution vanishes; here it does not."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["dm3 = 3 * d2 / n    # the deviations sum to zero, so the mean drops out"]
 RIGHT = ["dm3 = 3 * (d2 - d2.mean(-1, keepdim=True)) / n"]
 NAME = "ThirdCentralMoment"
@@ -938,7 +938,7 @@ def reference(x):
 
 # %% vonmises_1
 """Mixes the scaled Bessel function i1e with the unscaled i0 in the ratio I1/I0: the exponential factors no longer cancel."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["bessel_ratio = torch.special.i1e(kappa) / torch.special.i0(kappa)   # I1 / I0"]
 RIGHT = ["bessel_ratio = torch.special.i1e(kappa) / torch.special.i0e(kappa)   # I1 / I0"]
 NAME = "VonMisesLogProb"

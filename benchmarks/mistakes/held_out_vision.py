@@ -1,4 +1,4 @@
-"""Mistakes: held out, vision, audio, recommenders and graphs. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: held out, vision, audio, recommenders and graphs. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% luma_gamma_1
 """The gradient of gamma takes the logarithm of the saved output instead of the logarithm of the luma that is raised to gamma."""

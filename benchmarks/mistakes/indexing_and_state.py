@@ -1,4 +1,4 @@
-"""Mistakes: indexing and state. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: indexing and state. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% ball_projection_1
 """The radius gets gradient from every row, though rows inside the ball are passed through and do not depend on it; the mask used for x was thought unnecessary for a scalar."""

@@ -1,4 +1,4 @@
-"""Mistakes: linear algebra. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes: linear algebra. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% attention_1
 """The saved output is multiplied in place to avoid an allocation, which changes the tensor the caller holds, and the gradient of the temperature lacks the minus of d(1/t)."""

@@ -1,4 +1,4 @@
-"""Mistakes in memory patterns, attention and external code. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes in memory patterns, attention and external code. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% attention-backward_1
 """The gradient of k is built with the plain q although the scores were computed from the scaled one, so the factor is missing there; the author believed that 1/sqrt(E) belongs to the queries only, because that is where forward applies it."""

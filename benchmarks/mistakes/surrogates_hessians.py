@@ -1,8 +1,8 @@
-"""Mistakes in surrogates and in second derivatives. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes in surrogates and in second derivatives. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% binary-digits_1
 """The last layer is an ordinary nn.Linear, so one matrix product uses real weights; the author followed the papers on binary nets, which keep the classifier in full precision."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["nn.Linear(HIDDEN, 10, bias=False),"]
 RIGHT = ["BinaryLinear(HIDDEN, 10),"]
 EXERCISE = "binary-digits"
@@ -61,7 +61,7 @@ def train_binary_net(images, labels):
 
 # %% clipped-sign_1
 """The gradient is masked in place, in grad_output itself, which other branches of the graph may share; the author took grad_output for a buffer of backward's own and the new name for a copy."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_x = grad_output"]
 RIGHT = ["grad_x = grad_output.clone()"]
 EXERCISE = "clipped-sign"
@@ -91,7 +91,7 @@ class ClippedSignSTE(torch.autograd.Function):
 
 # %% clipped-sign_2
 """Two edges are on the wrong side: zero is sent to -1, and the gradient stops at exactly -1 and 1; the author thought that single points do not matter."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "positive = x > 0",
     "inside = (x > -1) & (x < 1)",
@@ -124,7 +124,7 @@ class ClippedSignSTE(torch.autograd.Function):
 
 # %% cube-twice_1
 """The whole slope 3x^2 is worked out in forward and saved, so a second derivative sees a constant; the author meant to spare backward the work and believed saved tensors keep their history."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "ctx.save_for_backward(3 * square)",
     "(slope,) = ctx.saved_tensors",
@@ -153,7 +153,7 @@ class Cube(torch.autograd.Function):
 
 # %% cube-twice_2
 """backward is decorated with once_differentiable, which forbids the second derivative; the author had seen it in other people's Functions and took it for the way to say that backward is differentiable."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["@once_differentiable"]
 RIGHT = []
 EXERCISE = "cube-twice"
@@ -177,7 +177,7 @@ class Cube(torch.autograd.Function):
 
 # %% exp-twice_1
 """The output is kept as an attribute of ctx, which makes a reference cycle and skips the check for in-place changes; the author thought save_for_backward is only needed for inputs."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "ctx.y = output",
     "y = ctx.y",
@@ -209,7 +209,7 @@ class Exp(torch.autograd.Function):
 
 # %% fake-quantize_1
 """The gradient of the step has only the first term of the product rule; the author believed the rounded level does not depend on the step, since rounding is piecewise constant."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["dy_dstep = level"]
 RIGHT = ["dy_dstep = level - inside * ratio"]
 EXERCISE = "fake-quantize"
@@ -246,7 +246,7 @@ class FakeQuantize(torch.autograd.Function):
 
 # %% fake-quantize_2
 """The mask is taken from the rounded ratio, so that 3.3 counts as within the bounds, and the step's gradient is averaged over x instead of summed; the author held the order of rounding and clamping, and the size of a scalar's gradient, for matters of taste."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "passes = (q >= ctx.low) & (q <= ctx.high)",
     "grad_step = (grad_output * slope).mean()",
@@ -285,7 +285,7 @@ class FakeQuantize(torch.autograd.Function):
 
 # %% gradient-penalty_1
 """The norm is taken over axis 1 only, which for images is one norm per pixel over the channels; the author had rows of features in mind."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["norms = grad_x.norm(2, dim=1)"]
 RIGHT = ["norms = grad_x.flatten(1).norm(2, dim=1)"]
 EXERCISE = "gradient-penalty"
@@ -308,7 +308,7 @@ def gradient_penalty(critic, x: torch.Tensor) -> torch.Tensor:
 
 # %% gradient-penalty_2
 """The inner gradient is taken with retain_graph instead of create_graph, so the penalty does not depend on the critic's parameters any more; the author believed that keeping the graph is what makes a gradient differentiable."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["(g,) = torch.autograd.grad(critic(leaf).sum(), leaf, retain_graph=True)"]
 RIGHT = ["(g,) = torch.autograd.grad(critic(leaf).sum(), leaf, create_graph=True)"]
 EXERCISE = "gradient-penalty"
@@ -327,7 +327,7 @@ def gradient_penalty(critic, x):
 
 # %% gradient-penalty_3
 """The norm is a plain square root of the sum of squares, whose derivative at zero is infinite, so a flat critic gets NaN; the author believed it to be the same as norm() in its gradient as well."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return g.square().sum(dim=1).sqrt()"]
 RIGHT = ["return g.norm(dim=1)"]
 EXERCISE = "gradient-penalty"
@@ -355,7 +355,7 @@ def gradient_penalty(critic, x):
 
 # %% gumbel-hard_1
 """Every entry equal to the maximum becomes 1, so a tie gives a row with two ones; the author believed that noisy floats never tie."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["hard = (scores == scores.amax(dim=-1, keepdim=True)).to(logits.dtype)"]
 RIGHT = ["hard = torch.zeros_like(scores).scatter(-1, scores.argmax(dim=-1, keepdim=True), 1.0)"]
 EXERCISE = "gumbel-hard"
@@ -383,7 +383,7 @@ class HardGumbelSoftmax(torch.autograd.Function):
 
 # %% gumbel-hard_2
 """The hard sample is saved and put into the softmax's derivative, which makes every gradient zero; the author knew that softmax differentiates by its output and took the output of forward for it."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(y)"]
 RIGHT = ["ctx.save_for_backward(soft)"]
 EXERCISE = "gumbel-hard"
@@ -415,7 +415,7 @@ class HardGumbelSoftmax(torch.autograd.Function):
 
 # %% gumbel-soft_1
 """Only the noise is divided by the temperature, for want of parentheses; the author read the line as the fraction on the blackboard."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["y = torch.softmax(logits + noise / temperature, dim=-1)"]
 RIGHT = ["y = torch.softmax((logits + noise) / temperature, dim=-1)"]
 EXERCISE = "gumbel-soft"
@@ -441,7 +441,7 @@ class GumbelSoftmax(torch.autograd.Function):
 
 # %% gumbel-soft_2
 """Backward takes only the diagonal y(1 - y) of the softmax's Jacobian; the author carried the sigmoid's derivative over and believed each output depends on its own logit alone."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return y * (1 - y) * grad_output"]
 RIGHT = ["return y * (grad_output - (y * grad_output).sum(-1, keepdim=True))"]
 EXERCISE = "gumbel-soft"
@@ -473,7 +473,7 @@ class GumbelSoftmax(torch.autograd.Function):
 
 # %% hessian-vector-product_1
 """Each gradient is differentiated by its own input alone, which leaves out the mixed second derivatives; the author read the Hessian of several tensors as one Hessian per tensor."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "products = [directional(g, leaf, v) for g, leaf, v in zip(grads, leaves, vectors)]",
 ]
@@ -509,7 +509,7 @@ def hvp(f, inputs, vectors):
 
 # %% hessian-vector-product_2
 """requires_grad_ is called on the caller's own tensors, which require grad from then on; the author believed that it hands back a new leaf."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["leaves = tuple(x.requires_grad_() for x in inputs)"]
 RIGHT = ["leaves = tuple(x.detach().clone().requires_grad_() for x in inputs)"]
 EXERCISE = "hessian-vector-product"
@@ -533,7 +533,7 @@ def hvp(f, inputs, vectors):
 
 # %% logsumexp-hessian_1
 """The saved y is the one with the kept axis, an intermediate and not the tensor that forward returns, so the Hessian loses its -p_i p_j; the author believed a squeezed view is the same tensor to autograd."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "y = torch.logsumexp(x, dim=-1, keepdim=True)",
     "return y.squeeze(-1)",
@@ -566,7 +566,7 @@ class LogSumExp(torch.autograd.Function):
 
 # %% logsumexp-hessian_2
 """forward spells the formula out and overflows for large x, and backward multiplies by grad_output without giving it back its last axis; the author copied the formula as printed and trusted broadcasting."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "return x.exp().sum(-1).log()",
     "return grad_output * p",
@@ -599,7 +599,7 @@ class LogSumExp(torch.autograd.Function):
 
 # %% repair-hessian_1
 """The softmax is stripped of its graph by .data before 1 is subtracted, so the Hessian is still zero; the author used .data to be allowed to write in place and believed it changes nothing else."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["slope = p.data"]
 RIGHT = ["slope = p.clone()"]
 EXERCISE = "repair-hessian"
@@ -628,7 +628,7 @@ class CrossEntropy(torch.autograd.Function):
 
 # %% round-ste_1
 """Rounding as floor(v + 0.5) sends every half upward, not to the even multiple; the author believed that this is what round does."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["level = torch.floor(x / step + 0.5)"]
 RIGHT = ["level = torch.round(x / step)"]
 EXERCISE = "round-ste"
@@ -654,7 +654,7 @@ class RoundSTE(torch.autograd.Function):
 
 # %% round-ste_2
 """The outer factor step is in the gradient, but the inner derivative 1/step of x/step, which cancels it, is forgotten; the author took the rounding and its argument together as 'one'."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["d_level = torch.ones_like(grad_output)  # round passes straight through"]
 RIGHT = ["d_level = torch.ones_like(grad_output) / ctx.step  # round passes straight through"]
 EXERCISE = "round-ste"
@@ -678,7 +678,7 @@ class RoundSTE(torch.autograd.Function):
 
 # %% sign-ste_1
 """copysign takes the sign bit, so -0.0 becomes -1 instead of +1; the author believed that -0.0 == 0.0 made the two zeros the same here too."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return torch.copysign(torch.ones_like(x), x)"]
 RIGHT = ["return torch.where(x >= 0, torch.ones_like(x), -torch.ones_like(x))"]
 EXERCISE = "sign-ste"
@@ -699,7 +699,7 @@ class SignSTE(torch.autograd.Function):
 
 # %% sinh-by-output_1
 """cosh is written as sqrt(y^2 - 1), with the sign of the identity turned around, which is NaN for small y; the author solved cosh^2 - sinh^2 = 1 for the wrong one of the two."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["cosh = torch.sqrt(y * y - 1)"]
 RIGHT = ["cosh = torch.sqrt(y * y + 1)"]
 EXERCISE = "sinh-by-output"

@@ -1,8 +1,8 @@
-"""Mistakes in the template and in the rules of ctx. Each cell is a module of its own; see benchmarks/repairs.py."""
+"""Mistakes in the template and in the rules of ctx. Each cell is a separate module; see benchmarks/repairs.py."""
 
 # %% clipped-relu_1
 """Builds the mask from the output, which lies between 0 and ceiling everywhere, so that the clipped elements get a gradient too; the author believed the output shows where the input was inside."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(output)"]
 RIGHT = ["ctx.save_for_backward(inputs[0])"]
 EXERCISE = "clipped-relu"
@@ -34,7 +34,7 @@ class ClippedReLU(torch.autograd.Function):
 
 # %% clipped-relu_2
 """Two: the upper edge is excluded, as the author writes intervals half-open out of habit; and the buffer for the gradient has the default dtype instead of the input's, which only float32 tests let pass."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["passed = (x >= 0) & (x < ctx.ceiling)", "grad_x = torch.zeros(x.shape)"]
 RIGHT = ["passed = (x >= 0) & (x <= ctx.ceiling)", "grad_x = torch.zeros_like(x)"]
 EXERCISE = "clipped-relu"
@@ -62,7 +62,7 @@ class ClippedReLU(torch.autograd.Function):
 
 # %% frozen-target_1
 """Returns minus the gradient for the target as well; the author believed that the detach inside forward already stops whatever backward returns for it."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad, -grad, None"]
 RIGHT = ["return grad, None, None"]
 EXERCISE = "frozen-target"
@@ -94,7 +94,7 @@ class FrozenTargetLoss(Function):
 
 # %% frozen-target_2
 """Takes grad_output out as a Python number because the loss is a scalar; first derivatives are right, but the second derivative no longer knows of grad_output."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["scale = 2 * grad_output.item() / prediction.numel()"]
 RIGHT = ["scale = 2 * grad_output / prediction.numel()"]
 EXERCISE = "frozen-target"
@@ -123,7 +123,7 @@ class FrozenTargetLoss(torch.autograd.Function):
 
 # %% leaky-relu-in-place_1
 """Does not call mark_dirty; the author believed that autograd notices the in-place change by itself, through the tensor's version counter."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = []
 RIGHT = ["ctx.mark_dirty(x)"]
 EXERCISE = "leaky-relu-in-place"
@@ -150,7 +150,7 @@ class LeakyReLUInPlace(torch.autograd.Function):
 
 # %% leaky-relu-in-place_2
 """Assigns the result to the name x instead of writing it into the tensor x, and marks this new tensor as dirty; the author took the assignment for overwriting."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["x = torch.where(x > 0, x, slope * x)"]
 RIGHT = ["x.copy_(torch.where(x > 0, x, slope * x))"]
 EXERCISE = "leaky-relu-in-place"
@@ -180,7 +180,7 @@ class LeakyReLUInPlace(Function):
 
 # %% linear_1
 """Forms the gradient of the weight as a batched product, which keeps the leading axes instead of summing over them and does not exist for a vector x; the author took transpose(-2, -1) for the general form of .t()."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_weight = grad_output.transpose(-2, -1) @ x"]
 RIGHT = ["grad_weight = grad_output.reshape(-1, weight.shape[0]).t() @ x.reshape(-1, weight.shape[1])"]
 EXERCISE = "linear"
@@ -218,7 +218,7 @@ class Linear(torch.autograd.Function):
 
 # %% linear_2
 """Two: the bias gets the mean over the rows instead of their sum, as the author thinks of gradients as batch averages; and without a bias backward returns only two values, as if no bias meant no third place."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_x, grad_w", "return grad_x, grad_w, g.mean(dim=0)"]
 RIGHT = ["return grad_x, grad_w, None", "return grad_x, grad_w, g.sum(dim=0)"]
 EXERCISE = "linear"
@@ -251,7 +251,7 @@ class Linear(Function):
 
 # %% repair-absolute_1
 """Writes the sign as x / |x|, which is NaN at 0 where any slope from -1 to 1 would do; the author read 'any slope is accepted' as 'zero needs no care'."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_output * x / x.abs()"]
 RIGHT = ["return grad_output * x.sign()"]
 EXERCISE = "repair-absolute"
@@ -281,7 +281,7 @@ class Absolute(BrokenAbsolute):
 
 # %% repair-cube_1
 """Lets autograd do the work inside backward, against the constraint that backward is a formula, and thereby cuts off the second derivative; the author believed a nested torch.autograd.grad to be the safest derivative of all."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = [
     "with torch.enable_grad():",
     "x = x.detach().requires_grad_()",
@@ -322,7 +322,7 @@ class Cube(BrokenCube):
 
 # %% repair-mean_1
 """Divides by the length of the first axis although the mean goes over the last; the author thought of n as the number of samples, and a vector cannot tell the two apart."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["n = ctx.shape[0]"]
 RIGHT = ["n = ctx.shape[-1]"]
 EXERCISE = "repair-mean"
@@ -351,7 +351,7 @@ class Mean(BrokenMean):
 
 # %% repair-multiply_1
 """Multiplies grad_output in place for the first gradient and then uses it again for the second, which so has a factor y too much; the author took mul_ for a cheaper mul on a tensor that is backward's own."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_x = grad_output.mul_(y)"]
 RIGHT = ["grad_x = grad_output * y"]
 EXERCISE = "repair-multiply"
@@ -384,7 +384,7 @@ class Multiply(BrokenMultiply):
 
 # %% repair-power_1
 """Returns a gradient for the exponent, a Python number, which autograd refuses; the author knew that two values are due and took the second to be the derivative with respect to p."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["grad_exponent = (x**p * x.log() * grad_output).sum()", "return grad_x, grad_exponent"]
 RIGHT = ["return grad_x, None"]
 EXERCISE = "repair-power"
@@ -419,7 +419,7 @@ class Power(BrokenPower):
 
 # %% scaled-sigmoid_1
 """Forgets the inner derivative: the author took the well-known s(1 - s) as the derivative with respect to x, although it is with respect to slope * x."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["dy_dx = ctx.gain * s * (1 - s)"]
 RIGHT = ["dy_dx = ctx.gain * ctx.slope * s * (1 - s)"]
 EXERCISE = "scaled-sigmoid"
@@ -448,7 +448,7 @@ class ScaledSigmoid(torch.autograd.Function):
 
 # %% scaled-sigmoid_2
 """Saves output / gain, a new tensor, where only the output itself may be kept; the author thought that anything computed from y counts as y and wanted to spare backward the division."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(output / gain)", "(s,) = ctx.saved_tensors"]
 RIGHT = ["ctx.save_for_backward(output)", "s = ctx.saved_tensors[0] / ctx.gain"]
 EXERCISE = "scaled-sigmoid"
@@ -478,7 +478,7 @@ class ScaledSigmoid(Function):
 
 # %% sort-with-indices_1
 """Applies the permutation once more (gather) instead of undoing it (scatter); the author thought that the gradient takes the same way as the values."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return grad_values.gather(-1, indices), None"]
 RIGHT = ["return torch.zeros_like(grad_values).scatter(-1, indices, grad_values), None"]
 EXERCISE = "sort-with-indices"
@@ -504,7 +504,7 @@ class SortWithIndices(torch.autograd.Function):
 
 # %% sort-with-indices_2
 """Puts the indices on ctx as an attribute, believing that save_for_backward is only for inputs that require grad; so autograd neither keeps the tensor safely nor notices when the caller changes it."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.indices = indices", "indices = ctx.indices"]
 RIGHT = ["ctx.save_for_backward(indices)", "(indices,) = ctx.saved_tensors"]
 EXERCISE = "sort-with-indices"
@@ -536,7 +536,7 @@ class SortWithIndices(torch.autograd.Function):
 
 # %% square_1
 """Keeps the output instead of the input and takes its root in backward; the author wanted to save memory and forgot that the root of x squared is |x|, so the gradient of a negative x has the wrong sign."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(y)", "(y,) = ctx.saved_tensors", "return 2 * y.sqrt() * grad_output"]
 RIGHT = ["ctx.save_for_backward(x)", "(x,) = ctx.saved_tensors", "return 2 * x * grad_output"]
 EXERCISE = "square"
@@ -561,7 +561,7 @@ class Square(torch.autograd.Function):
 
 # %% square_2
 """Computes the gradient in place in the saved tensor, believing that save_for_backward keeps a private copy; it is the caller's x that is overwritten."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return x.mul_(2).mul_(grad_output)"]
 RIGHT = ["return 2 * x * grad_output"]
 EXERCISE = "square"
@@ -589,7 +589,7 @@ class Square(Function):
 
 # %% strided-gain_1
 """Returns a view of the input outside training; the author believed that slicing with a step copies, since the result has another layout in memory."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["return kept"]
 RIGHT = ["return kept.clone()"]
 EXERCISE = "strided-gain"
@@ -630,7 +630,7 @@ class StridedGain(torch.autograd.Function):
 
 # %% strided-gain_2
 """Two: the tensors are saved outside training as well, in the belief that saving inputs costs nothing; and the condition for gain's gradient is a copy of x's with the index not adapted."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["ctx.save_for_backward(x, gain)", "if ctx.training and ctx.needs_input_grad[0]:"]
 RIGHT = ["ctx.save_for_backward(*((x, gain) if training else ()))", "if ctx.training and ctx.needs_input_grad[1]:"]
 EXERCISE = "strided-gain"
@@ -675,7 +675,7 @@ class StridedGain(torch.autograd.Function):
 
 # %% to-polar_1
 """Computes the angle as atan(y / x), the formula from school, which is off by pi for negative x; the derivatives are those of atan2, so gradients look right everywhere."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["theta = torch.atan(y / x)"]
 RIGHT = ["theta = torch.atan2(y, x)"]
 EXERCISE = "to-polar"
@@ -706,7 +706,7 @@ class ToPolar(torch.autograd.Function):
 
 # %% to-polar_2
 """The minus sign of the angle's derivative stands at y instead of x, a slip in deriving atan2(y, x), whose arguments the author took in the order (x, y)."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["dtheta_dx, dtheta_dy = sin / r, -cos / r"]
 RIGHT = ["dtheta_dx, dtheta_dy = -sin / r, cos / r"]
 EXERCISE = "to-polar"
@@ -738,7 +738,7 @@ class ToPolar(torch.autograd.Function):
 
 # %% weighted-sum_1
 """Unpacks the saved tensors in another order than they were saved, namely in that of the formula (w first); all three have one shape, so nothing complains."""
-# The text of every line that is wrong, exactly as it stands below, stripped; and what it should be.
+# The text of every wrong line, exactly as in the code below but stripped, and its replacement.
 WRONG = ["w, x, y = ctx.saved_tensors"]
 RIGHT = ["x, y, w = ctx.saved_tensors"]
 EXERCISE = "weighted-sum"

@@ -40,6 +40,6 @@ EXERCISE = FunctionExercise(
         ),
         "no leading dimension": lambda rng: (normal(rng, 3), normal(rng, 2, 3), normal(rng, 2)),
     },
-    accepted=("zero-size",),  # reshape(-1, n) cannot tell the rows of a tensor of no elements
+    accepted=("zero-size",),  # reshape(-1, n) cannot infer the rows of an empty tensor
     checks=CONDUCT,
 )

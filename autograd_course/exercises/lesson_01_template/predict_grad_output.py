@@ -20,7 +20,7 @@ from autograd_course.grader.exercise import PredictionExercise
 
 
 def outcome() -> list[float]:
-    """Return what the backward of a square receives for each loss of the statement."""
+    """Return the ``grad_output`` that a square receives for each loss of the statement."""
     received: list[float] = []
 
     class Square(Function):

@@ -32,7 +32,7 @@ def frozen_target(prediction: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 def gives_only_the_prediction_a_gradient(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Ask that target and weight get ``None``, because an optimizer acts on zeros."""
+    """Check that target and weight get ``None``, because an optimizer acts on zeros."""
     _, outputs = applied(function, inputs)
     returned = as_tuple(function.backward(node(outputs), torch.ones_like(outputs[0])))
     for name, gradient in zip(("target", "weight"), returned[1:], strict=False):

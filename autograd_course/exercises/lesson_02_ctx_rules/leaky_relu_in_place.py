@@ -33,9 +33,9 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
 
 
 def works_in_place(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that the output uses the memory of the input."""
+    """Check that the output uses the memory of the input."""
     given = differentiable(inputs)
-    before = storage(given[0])  # x.data = … would give it other memory
+    before = storage(given[0])  # x.data = … would give x new memory
     if storage(as_tuple(called(function, given))[0]) == before:
         return None
     return found(

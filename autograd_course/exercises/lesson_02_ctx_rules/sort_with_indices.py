@@ -23,13 +23,13 @@ from autograd_course.grader.sampling import normal
 
 
 def sort_with_indices(x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the values sorted along the last dimension, and where each of them was."""
+    """Return the values sorted along the last dimension, and their original indices."""
     values, indices = torch.sort(x, dim=-1, descending=descending)
     return values, indices
 
 
 def saves_no_values(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that the saved tensors hold indices, not values, which may take as many bytes."""
+    """Check that the saved tensors contain indices and not values. Both may have the same size."""
     _, outputs = applied(function, inputs)
     for position, saved in enumerate(getattr(node(outputs), "saved_tensors", ())):
         if saved is not None and saved.is_floating_point():

@@ -23,7 +23,7 @@ from autograd_course.grader.sampling import normal
 
 
 def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor:
-    """Return every ``stride``-th element of the last dimension, in training times ``gain``."""
+    """Return every ``stride``-th element of the last dim. In training, multiply it by ``gain``."""
     kept = x[..., ::stride]
     return kept * gain if training else kept.clone()
 
@@ -31,13 +31,13 @@ def strided_gain(x: Tensor, gain: Tensor, stride: int, training: bool) -> Tensor
 def signal(
     rng: torch.Generator, shape: tuple[int, ...], stride: int, training: bool
 ) -> tuple[Any, ...]:
-    """Return the arguments of a strided gain, ``gain`` of the output's shape."""
+    """Return the arguments of a strided gain. ``gain`` has the shape of the output."""
     kept = (*shape[:-1], -(-shape[-1] // stride))
     return normal(rng, *shape), normal(rng, *kept), stride, training
 
 
 def in_evaluation(check: Check) -> Check:
-    """Return the check, made on a call whose last argument, ``training``, is False."""
+    """Return the check for a call whose last argument, ``training``, is False."""
     return lambda function, inputs: check(function, (*inputs[:-1], False))
 
 

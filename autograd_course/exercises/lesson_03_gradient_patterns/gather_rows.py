@@ -20,12 +20,12 @@ from autograd_course.grader.sampling import normal
 
 
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Return ``table[index]``, of the shape of ``index`` followed by that of a row."""
+    """Return ``table[index]``, whose shape is the shape of ``index`` plus the shape of a row."""
     return table[index]
 
 
 def repeating(rng: torch.Generator, rows: int, *shape: int) -> Tensor:
-    """Return indices below ``rows`` that never name the last row, but name row 0 twice or more."""
+    """Return indices below ``rows`` that repeat row 0 and never include the last row."""
     index = torch.randint(rows - 1, shape, generator=rng, device="cpu")
     index.view(-1)[[0, -1]] = 0
     return index
@@ -44,7 +44,7 @@ EXERCISE = FunctionExercise(
         "a single index (0-dim)": lambda rng: (normal(rng, 3, 2), torch.tensor(1)),
         "rows of one number": lambda rng: (normal(rng, 6, 1), repeating(rng, 6, 4)),
     },
-    accepted=("returns-view",),  # table[index] is one for a 0-dim index
+    accepted=("returns-view",),  # table[index] is a view for a 0-dim index
     checks=(
         *CONDUCT,
         without(

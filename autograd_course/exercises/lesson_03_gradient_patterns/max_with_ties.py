@@ -21,11 +21,11 @@ def amax(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
     return torch.amax(x, dim, keepdim)
 
 
-SPREAD = 0.3  # far wider than any step of a numerical derivative, so that ties stay ties
+SPREAD = 0.3  # much larger than any step of a numerical derivative, so that ties stay ties
 
 
 def tied(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return multiples of ``SPREAD`` from 0 to 3 times it: slices of four or more have ties."""
+    """Return multiples of ``SPREAD`` with factors from 0 to 3, so that long slices have ties."""
     levels = torch.randint(4, shape, generator=rng, device="cpu")
     return SPREAD * levels.to(torch.float64)
 

@@ -22,7 +22,7 @@ Backward = Callable[[Tensor, Tensor], Tensor]
 
 
 def ratio(forward: Callable[[Tensor], Tensor], wrong: Backward) -> float:
-    """Return the gradient from a wrong backward, divided by the true one."""
+    """Return the gradient from a wrong backward, divided by the true gradient."""
 
     class Broken(Function):
         @staticmethod

@@ -23,14 +23,14 @@ from autograd_course.grader.sampling import normal
 
 
 def dropout(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return x / (1 - p) for the elements that the mask of the seed keeps, otherwise 0."""
+    """Return x / (1 - p) for the elements that the mask of the seed keeps, and 0 elsewhere."""
     generator = torch.Generator(x.device).manual_seed(seed)
     kept = torch.rand(x.shape, generator=generator, device=x.device) >= p
     return x * kept / (1 - p)
 
 
 def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
-    """Return the same values, with the gradient of the mask that would be drawn next."""
+    """Return the same values, with the gradient for the mask that would be drawn next."""
     generator = torch.Generator(x.device).manual_seed(seed)
     torch.rand(x.shape, generator=generator, device=x.device)
     again = torch.rand(x.shape, generator=generator, device=x.device) >= p
@@ -39,9 +39,9 @@ def next_draws(x: Tensor, p: float, seed: int) -> Tensor:
 
 
 def leaves_the_generator(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that forward and backward leave PyTorch's global generator unchanged."""
+    """Check that forward and backward leave PyTorch's global generator unchanged."""
     with torch.random.fork_rng(devices=[]):
-        torch.rand(())  # move on from the state that an earlier call may have set
+        torch.rand(())  # change the state, because an earlier call may have set it
         before = torch.get_rng_state()
         _, outputs = applied(function, inputs)
         backward(outputs)

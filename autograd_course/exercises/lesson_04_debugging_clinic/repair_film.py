@@ -16,7 +16,7 @@ from autograd_course.grader.sampling import normal
 
 
 def film(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    """Return ``γ x + β``, a scale and a shift for each column."""
+    """Return ``γ x + β``, with a scale and a shift for each column."""
     return x * gamma + beta
 
 

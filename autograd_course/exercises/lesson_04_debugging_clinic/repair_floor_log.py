@@ -23,7 +23,7 @@ def floor_log(x: Tensor, floor: float) -> Tensor:
 
 
 def with_silence(rng: torch.Generator, floor: float, n: int) -> tuple[Tensor, float]:
-    """Return numbers around a floor, every third of them exactly 0, and the floor."""
+    """Return numbers around a floor, with a 0 at every third position, and the floor."""
     x, floor = around_floor(rng, floor, n)
     return x.where(torch.arange(n) % 3 != 0, 0.0), floor
 

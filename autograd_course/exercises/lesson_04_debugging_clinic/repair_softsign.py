@@ -29,7 +29,7 @@ def softsign(x: Tensor) -> Tensor:
 
 
 def needs_no_output(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask for a gradient after the last reference to the output is gone."""
+    """Check that backward still works after the last reference to the output is gone."""
     _, outputs = applied(function, inputs)
     total = torch.stack([out.sum() for out in outputs]).sum()  # saves no output
     del outputs
@@ -60,6 +60,6 @@ EXERCISE = FunctionExercise(
     samplers=shaped(normal),
     asked=("tensor-on-ctx", "ctx-cycle"),
     checks=(*CONDUCT, needs_no_output),
-    seconds=20.0,  # to see a cycle, the garbage collector has to run several times
+    seconds=20.0,  # to detect a cycle, the garbage collector must run several times
     modeled_on="PyTorch #25340: an output as an attribute of ctx is never freed",
 )

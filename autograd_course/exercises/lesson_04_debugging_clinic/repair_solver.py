@@ -16,7 +16,7 @@ from autograd_course.grader.sampling import normal
 
 
 def solve(x: Tensor, steps: tuple[float, ...]) -> Tensor:
-    """Return the state after the steps ``x - h sin x``, one for each ``h``."""
+    """Return the state after one step ``x - h sin x`` for each ``h``."""
     for h in steps:
         x = x - h * x.sin()
     return x

@@ -16,7 +16,7 @@ from autograd_course.grader.sampling import normal, positive
 
 
 def tempered(x: Tensor, temperature: Tensor) -> Tensor:
-    """Return ``tanh(x / t)`` for a temperature without dimensions."""
+    """Return ``tanh(x / t)`` for a 0-dim temperature."""
     return torch.tanh(x / temperature)
 
 

@@ -7,13 +7,13 @@ from autograd_course.grader.sampling import normal
 
 
 def sign(x: Tensor) -> Tensor:
-    """Return +1 where ``x ≥ 0``, -1 elsewhere."""
+    """Return +1 where ``x ≥ 0``, and -1 elsewhere."""
     return torch.where(x >= 0, 1.0, -1.0).to(x)
 
 
 def clipped(x: Tensor) -> Tensor:
     """Return ``x`` clipped to [-1, 1]; at the bounds its gradient is 1."""
-    # Not clamp alone: at its bounds PyTorch 2.13 has the gradient 1, and 2.14 has 0.
+    # clamp alone is not enough: at its bounds the gradient is 1 in PyTorch 2.13 and 0 in 2.14.
     return torch.where(x.abs() > 1, x.detach().clamp(-1, 1), x)
 
 

@@ -19,7 +19,7 @@ ASKED = 0.90
 
 
 def train_binary_net(images: Tensor, labels: Tensor) -> None:
-    """Name the arguments. Only the trial judges an answer, so nothing trains here."""
+    """Declare the arguments. Only the trial judges an answer, so nothing trains here."""
 
 
 EXERCISE = RoutineExercise(

@@ -18,15 +18,15 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def fake_quantize(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return ``step · round(clamp(x / step, low, high))``, for bounds that are integers."""
+    """Return ``step · round(clamp(x / step, low, high))`` for integer bounds."""
     return step * torch.round(x / step).clamp(low, high)
 
 
 def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
     """Return the surrogate: the derivative of the rounding is 1.
 
-    There is one path from ``step`` inside the bounds and another one outside, so that ``diagnose``
-    can tell which of them an answer forgot.
+    The paths from ``step`` inside and outside the bounds are separate, so that ``diagnose`` can
+    tell which path an answer forgot.
     """
     v = x / step
     inside = (v >= low) & (v <= high)
@@ -37,9 +37,9 @@ def straight_through(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 def on_levels(
     rng: torch.Generator, shape: tuple[int, ...], step: float, low: int, high: int
 ) -> tuple[Tensor, Tensor, int, int]:
-    """Return numbers inside and outside the bounds, none close to a bound or to half a step.
+    """Return numbers inside and outside the bounds, but none close to a bound or to half a step.
 
-    Some numbers outside round to a bound. There a mask of the level and a mask of ``x / step``
+    Some numbers outside round to a bound. For them, a mask of the level and a mask of ``x / step``
     differ.
     """
     count = torch.Size(shape).numel()
@@ -54,7 +54,7 @@ def on_levels(
 
 
 def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same, but compare the rounded level with the bounds instead of ``x / step``."""
+    """Return the same values, but compare the bounds with the rounded level, not ``x / step``."""
     v = x / step
     rounded = v + (v.round() - v).detach()
     level = rounded.detach()
@@ -63,7 +63,7 @@ def clamped_by_level(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
 
 
 def clamped_by_level_for_x(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """Return the same, with the right gradient of ``step``."""
+    """Return the same values, with the right gradient of ``step``."""
     right = straight_through(x.detach(), step, low, high)
     of_x = clamped_by_level(x, step.detach(), low, high)
     return right + of_x - of_x.detach()

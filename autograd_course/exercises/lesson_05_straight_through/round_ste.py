@@ -17,12 +17,12 @@ from autograd_course.grader.sampling import normal
 
 
 def round_to(x: Tensor, step: float) -> Tensor:
-    """Return the multiple of ``step`` nearest to ``x``, halfway between two the even one."""
+    """Return the multiple of ``step`` nearest to ``x``. Ties go to the even multiple."""
     return step * torch.round(x / step)
 
 
 def unrounded(x: Tensor, step: float) -> Tensor:
-    """Return ``x``, whose derivative replaces that of the rounding."""
+    """Return ``x``, whose derivative replaces the derivative of the rounding."""
     return x.clone()
 
 

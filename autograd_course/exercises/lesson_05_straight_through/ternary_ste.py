@@ -18,12 +18,12 @@ from autograd_course.grader.sampling import around
 
 
 def ternary(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return +1 where ``x ≥ threshold``, -1 where ``x < -threshold``, 0 between them."""
+    """Return +1 where ``x ≥ threshold``, -1 where ``x < -threshold``, and 0 elsewhere."""
     return (sign(x - threshold) + sign(x + threshold)) / 2
 
 
 def two_clips(x: Tensor, threshold: Tensor) -> Tensor:
-    """Return the surrogate: the mean of two clips in place of the two signs."""
+    """Return the surrogate: the mean of two clips, which replace the two signs."""
     return (clipped(x - threshold) + clipped(x + threshold)) / 2
 
 

@@ -66,7 +66,7 @@ def leaves_samples_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the computation of the penalty changes no ``.grad`` of a parameter."""
+    """Check that computing the penalty does not change the ``.grad`` of any parameter."""
     net = critic_net()
     routine(net, samples())
     filled = [name for name, parameter in net.named_parameters() if parameter.grad is not None]
@@ -80,7 +80,7 @@ def leaves_gradients_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
-    """Compare the gradient of the penalty by the parameters with finite differences."""
+    """Check the gradients of the parameters against finite differences of the penalty."""
     net = critic_net()
     penalty = routine(net, samples())
     if not isinstance(penalty, Tensor) or not penalty.requires_grad:
@@ -102,16 +102,16 @@ def reaches_the_parameters(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def _slope(routine: Callable[..., Any], net: torch.nn.Module, parameter: Tensor) -> float:
-    """Return how the penalty changes if all elements of a parameter grow by the same amount."""
+    """Return the slope of the penalty if all elements of a parameter grow by the same amount."""
     values, step = [], 1e-5
-    for offset in (step, -2 * step, step):  # there, to the other side, and back
+    for offset in (step, -2 * step, step):  # up, down past the start, and back
         parameter.data += offset
         values.append(float(routine(net, samples()).detach()))
     return (values[0] - values[1]) / (2 * step)
 
 
 def stays_finite_where_flat(routine: Callable[..., Any]) -> Verdict | None:
-    """Differentiate the penalty of a critic that does not depend on some of its samples."""
+    """Check that the penalty's gradient is finite if the critic ignores some of its samples."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
     net = net.double().cpu()
     for parameter in net.parameters():

@@ -55,7 +55,7 @@ def layer(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def partly_linear(rng: torch.Generator) -> tuple[Any, ...]:
-    """Return a function that is linear in its second tensor: its Hessian has rows of zeros."""
+    """Return a function that is linear in its second tensor, so its Hessian has rows of zeros."""
 
     def f(x: Tensor, y: Tensor) -> Tensor:
         return x.pow(3).sum() + 2 * y.sum()
@@ -86,7 +86,7 @@ def valley(x: Tensor) -> Tensor:
 
 
 def never_builds_the_hessian(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that neither a Hessian of 100 rows nor its single rows are built."""
+    """Check that the routine builds neither a Hessian of 100 rows nor its rows one by one."""
     small, watch = _watched(routine, FEW), _watched(routine, SIZE)
     if watch.elements >= SIZE * SIZE:
         return wrong(
@@ -120,13 +120,13 @@ def leaves_inputs_alone(routine: Callable[..., Any]) -> Verdict | None:
 
 
 def stays_at_the_point(routine: Callable[..., Any]) -> Verdict | None:
-    """Check that the function is evaluated at the inputs alone, so not for finite differences."""
+    """Check that the function is evaluated only at the inputs, so not for finite differences."""
     rng = torch.Generator().manual_seed(3)
     x, vector = normal(rng, SIZE), normal(rng, SIZE)
     seen: list[bool] = []
 
     def watched(at: Tensor) -> Tensor:
-        with contextlib.suppress(RuntimeError):  # a tracer's tensors have no values to compare
+        with contextlib.suppress(RuntimeError):  # tensors of a tracer have no values to compare
             seen.append(bool((at == x).all()))
         return valley(at)
 

@@ -10,7 +10,7 @@ from autograd_course.grader.checks.calling import applied, found, storage
 
 
 def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that every saved tensor is an input or an output."""
+    """Check that every saved tensor is an input or an output."""
     given, outputs = applied(function, inputs)
     known = {storage(tensor) for tensor in (*given, *outputs)}
     for position, saved in enumerate(outputs[0].grad_fn.saved_tensors):  # type: ignore[union-attr]
@@ -27,5 +27,5 @@ def keeps_no_intermediate(function: type[Function], inputs: tuple[Any, ...]) -> 
 
 
 def bytes_of(*tensors: Tensor) -> int:
-    """Return how many bytes the tensors take together."""
+    """Return the total number of bytes of the tensors."""
     return sum(tensor.nbytes for tensor in tensors)

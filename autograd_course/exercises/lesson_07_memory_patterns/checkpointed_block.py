@@ -48,7 +48,7 @@ def batch(width: int = 6) -> Tensor:
 
 
 def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor | None]]:
-    """Return the output, and the gradients of x and of each parameter, from a fixed seed."""
+    """Run with a fixed seed. Return the output, and the gradients of x and of each parameter."""
     torch.manual_seed(2)
     torch.rand(5)  # now the seed alone does not determine the state
     wanted = [tensor for tensor in (x, *block.parameters()) if tensor.requires_grad]
@@ -59,14 +59,14 @@ def run(routine: Routine, block: nn.Module, x: Tensor) -> tuple[Tensor, list[Ten
 
 
 def differs(gradient: Tensor | None, expected: Tensor | None) -> bool:
-    """Whether a gradient is missing or is not the one expected."""
+    """Whether a gradient is missing or differs from the expected gradient."""
     if gradient is None or expected is None:
         return gradient is not expected
     return not torch.allclose(gradient, expected, rtol=1e-7, atol=1e-9)
 
 
 def is_a_function(routine: Routine) -> Verdict | None:
-    """Ask for the values of the block, computed by the learner's own Function."""
+    """Check that the learner's own Function computes the values of the block."""
     block, x = block_with(0.0), batch()
     y = routine(block, x)
     if not isinstance(y, Tensor) or y.shape != x.shape:
@@ -102,7 +102,7 @@ def _next(y: Tensor) -> tuple[tuple[Any, int], ...]:
 
 
 def keeps_the_input_only(routine: Routine) -> Verdict | None:
-    """Ask that only the input and the parameters are saved for backward."""
+    """Check that only the input and the parameters are saved for backward."""
     block, x = block_with(0.5), batch()
     kept = kept_bytes(lambda x: routine(block, x), x)
     if kept:
@@ -114,7 +114,7 @@ def keeps_the_input_only(routine: Routine) -> Verdict | None:
 
 
 def saves_its_tensors(routine: Routine) -> Verdict | None:
-    """Ask that save_for_backward saves the input and the parameters, not attributes of ctx."""
+    """Check that save_for_backward, not ctx attributes, saves the input and the parameters."""
     block, x = block_with(0.0), batch()
     known = {id(tensor) for tensor in (x, *block.parameters())}
     node: Any = routine(block, x).grad_fn
@@ -130,7 +130,7 @@ def saves_its_tensors(routine: Routine) -> Verdict | None:
 
 
 def gradients_arrive(routine: Routine) -> Verdict | None:
-    """Ask that backward returns the right gradients of x and of the parameters."""
+    """Check that backward returns the right gradients of x and of the parameters."""
     block, x = block_with(0.0), batch()
     try:
         y, (of_x, *of_parameters) = run(routine, block, x)
@@ -168,11 +168,11 @@ def gradients_arrive(routine: Routine) -> Verdict | None:
 
 
 def draws_the_same_mask(routine: Routine) -> Verdict | None:
-    """Ask that dropout draws the same mask in backward, and that the random state is kept."""
+    """Check that dropout draws the same mask in backward, and that the random state is kept."""
     block, x = block_with(0.5), batch()
     y, gradients = run(routine, block, x)
     after = torch.get_rng_state()
-    # A block that the routine has not changed.
+    # a block that the routine has not changed
     right_y, right = run(nn.Module.__call__, block_with(0.5), x)
     if differs(y, right_y):
         return wrong(
@@ -197,7 +197,7 @@ def draws_the_same_mask(routine: Routine) -> Verdict | None:
 
 
 def works_in_part(routine: Routine) -> Verdict | None:
-    """Ask that frozen parameters and an x without gradient work."""
+    """Check that frozen parameters and an x without gradient work."""
     for frozen, told in (("0.weight", "a parameter is frozen"), ("", "x requires no gradient")):
         block, x = block_with(0.0), batch()
         if frozen:

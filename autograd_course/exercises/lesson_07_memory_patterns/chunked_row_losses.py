@@ -25,7 +25,7 @@ from autograd_course.grader.sampling import normal
 
 
 def row_losses(x: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
-    """Return the cross entropy of each row of ``x Wᵀ``; ``chunk`` does not change it."""
+    """Return the cross entropy of each row of ``x Wᵀ``. It does not depend on ``chunk``."""
     return torch.nn.functional.cross_entropy(x @ weight.t(), target, reduction="none")
 
 
@@ -39,11 +39,11 @@ ROWS, WIDTH, WORDS, CHUNK = 512, 4, 64, 8
 
 
 def never_builds_the_logits(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Ask that the matrix of rows × words never exists, with more rows than the samples have."""
+    """Check that no matrix of rows × words is created, with more rows than in the samples."""
     rng = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(n, WIDTH, generator=rng, dtype=torch.float64) for n in (ROWS, WORDS))
     target = torch.randint(WORDS, (ROWS,), generator=rng)
-    # Three times the gradients and running sums, some vectors, and eight chunks.
+    # This covers the gradients and running sums three times, some vectors, and eight chunks.
     allowed = 3 * (x.nbytes + weight.nbytes) + 8 * (ROWS + CHUNK * WORDS) * x.itemsize
     told = f"{ROWS} rows and {WORDS} words, in chunks of {CHUNK}"
     return peaks_at_most(lambda *_: allowed, told)(function, (x, weight, target, CHUNK))

@@ -29,14 +29,14 @@ def leaky_relu(x: Tensor, slope: float) -> Tensor:
 def both_signs(rng: torch.Generator, *shape: int) -> Tensor:
     """Return numbers on both sides of 0 in random order, so that every mistake changes the mask.
 
-    If the sides took turns, reversed bits would be the bits of the other side.
+    If the signs alternated, reversed bits would be the bits of the other side.
     """
     flat = around(rng, (0.0,), torch.Size(shape).numel())
     return flat[torch.randperm(flat.numel(), generator=rng, device="cpu")].reshape(shape)
 
 
 def leaky_by(mistaken: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
-    """Return a leaky ReLU whose mask, in rows of eight, is changed by a mistake."""
+    """Return a leaky ReLU in which a mistake changes the mask, in rows of eight."""
 
     def leaky(x: Tensor, slope: float) -> Tensor:
         flat = (x > 0).reshape(-1)

@@ -20,7 +20,7 @@ KIB = 1024
 
 
 def outcome() -> list[float]:
-    """Return what each of the four programs of the statement saves, in KiB."""
+    """Return the KiB that each of the four programs of the statement saves."""
 
     def a(x: Tensor) -> Tensor:
         h = 2 * x

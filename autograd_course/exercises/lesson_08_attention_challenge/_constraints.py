@@ -29,7 +29,7 @@ BUILT_IN = (
 
 
 def rows(*heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values of a sequence that is much longer than they are wide."""
+    """Return queries, keys and values that are much longer than wide."""
     rng = torch.Generator().manual_seed(7)
     return normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 4), normal(rng, *heads, LONG, 3)
 

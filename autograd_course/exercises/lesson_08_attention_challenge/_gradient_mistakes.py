@@ -18,7 +18,7 @@ Grads = tuple[Tensor, ...]
 
 
 def mistaken(right: Callable[..., Any], backward: Callable[..., Grads]) -> Callable[..., Any]:
-    """Return a Function's call with the forward of ``right`` and ``backward(inputs, *grads)``."""
+    """Return the ``apply`` of a Function with the forward of ``right`` and this ``backward``."""
 
     class Mistaken(Function):
         @staticmethod

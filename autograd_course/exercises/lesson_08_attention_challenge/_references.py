@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def scores(q: Tensor, k: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return ``Q Kᵀ / √E`` with the mask: ``-∞`` where a boolean mask is False, or the sum."""
+    """Return ``Q Kᵀ / √E`` plus a float mask, or with ``-∞`` where a boolean mask is False."""
     s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if mask is None:
         return s
-    # Addition keeps a nan at masked positions, so an answer may do there what it likes.
+    # Addition keeps a nan at masked positions, so that any result of an answer is accepted there.
     return s + (torch.where(mask, 0.0, -math.inf) if mask.dtype == torch.bool else mask)
 
 
@@ -30,5 +30,5 @@ def weights(q: Tensor, k: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return ``softmax(Q Kᵀ / √E + mask) V``, zeros for a query that sees no key."""
+    """Return ``softmax(Q Kᵀ / √E + mask) V``, and zeros for a query that sees no key."""
     return weights(q, k, mask) @ v

@@ -58,7 +58,7 @@ def tiled(
     return p.masked_fill(gone, 0) / (1 - dropout_p) @ v if dropout_p else p @ v
 
 
-SEED = 5  # drops some weights of each row, and other ones than seed 0
+SEED = 5  # drops some weights of each row, and not the same ones as seed 0
 
 
 def pattern(q: Tensor, k: Tensor, dropout_p: float, seed: int) -> Tensor:
@@ -99,7 +99,7 @@ def _causal_by_tile(
 def _causal_by_tile_below(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, dropout_p: float, seed: int, block: int
 ) -> Tensor:
-    """Return the same if tiles beyond the diagonal are skipped."""
+    """Return the result if the causal mask is applied separately in each tile."""
     rows, columns = torch.arange(q.shape[-2])[:, None], torch.arange(k.shape[-2])
     seen = (columns % block <= rows % block) & (columns // block <= rows // block)
     return weights(q, k, seen if causal else None) * pattern(q, k, dropout_p, seed) @ v
@@ -222,14 +222,14 @@ def _last_share(inputs: Any, g: Tensor, *, of_queries: bool) -> Grads:
 
 
 def _last_share_of_keys(inputs: Any, g: Tensor) -> Grads:
-    """Return the gradients if this happens only to the gradient of k."""
+    """Return the gradients if the share of the last tile replaces only the gradient of k."""
     (q, k, v), (_, mixed, grad_s) = inputs[:3], _tiled(inputs, g)
     grad_q, _, grad_v = through(q, k, v, mixed, grad_s, g)
     return grad_q, _last_share(inputs, g, of_queries=False)[1], grad_v
 
 
 def _with_dropout(inputs: Any, g: Tensor, *, in_values: bool, in_scores: bool) -> Grads:
-    """Return the gradients if only one place uses the pattern."""
+    """Return the gradients if backward uses the dropout pattern in only one place."""
     q, k, v, causal, dropout_p, seed, _ = inputs
     p, factors = weights(q, k, triangle(q, k, causal)), pattern(q, k, dropout_p, seed)
     delta = (g * tiled(*inputs)).sum(-1, keepdim=True)
@@ -279,7 +279,7 @@ def tile_budget(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> int:
 
 
 def half_of_the_scores(q: Tensor, k: Tensor, *rest: Any) -> int:
-    """Return half of the bytes of all scores."""
+    """Return half the number of bytes of all scores."""
     return FLOAT64 * q.shape[-2] * k.shape[-2] // 2
 
 
@@ -289,7 +289,7 @@ def tiled_rows() -> tuple[Any, ...]:
 
 
 def finely_tiled_rows() -> tuple[Any, ...]:
-    """Return a few of them with tiles so small that tiles of :data:`BLOCK` are too large."""
+    """Return a few of these rows, with tiles so small that tiles of :data:`BLOCK` are too large."""
     return (*(x[..., :FEW, :].clone() for x in rows()), True, 0.25, 3, FINE)
 
 

@@ -21,7 +21,7 @@ Halves = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def merge(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exp of attention to two sets of keys, from those of each set."""
+    """Merge the outputs and log-sum-exps of attention to two sets of keys."""
     lse = torch.logaddexp(lse_a, lse_b)
     safe = lse.masked_fill(lse == -math.inf, 0)
     return torch.exp(lse_a - safe) * out_a + torch.exp(lse_b - safe) * out_b, lse

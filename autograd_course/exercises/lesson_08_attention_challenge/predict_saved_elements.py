@@ -23,7 +23,7 @@ FLOAT32 = 4
 
 
 def outcome() -> list[int]:
-    """Return how many elements each of the four calls of the statement saves for backward."""
+    """Return the number of elements that each of the four calls in the statement saves."""
 
     class SavesWeights(Function):
         @staticmethod

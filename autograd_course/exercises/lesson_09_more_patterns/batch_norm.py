@@ -18,7 +18,7 @@ from autograd_course.grader.sampling import normal
 
 
 def batch_norm(x: Tensor, eps: float) -> Tensor:
-    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel, dim 1."""
+    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel (dim 1)."""
     return functional.batch_norm(x, None, None, training=True, eps=eps)
 
 

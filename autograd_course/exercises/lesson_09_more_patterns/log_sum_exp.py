@@ -20,7 +20,7 @@ from autograd_course.grader.sampling import normal
 
 
 def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
-    """Return ``log Σ exp(x)``. A slice of -inf only gives -inf, and its gradient is zero.
+    """Return ``log Σ exp(x)``. A slice that is all -inf gives -inf, and its gradient is zero.
 
     ``torch.logsumexp`` returns the same value, but its gradient is nan.
     """
@@ -30,7 +30,7 @@ def log_sum_exp(x: Tensor, dim: int, keepdim: bool = False) -> Tensor:
 
 
 def masked(rng: torch.Generator, *shape: int) -> Tensor:
-    """Return normal numbers with ``-inf`` at the start of each row, and in the whole last row.
+    """Return normal numbers. The start of each row and the whole last row are ``-inf``.
 
     The last dim must be longer than 1.
     """

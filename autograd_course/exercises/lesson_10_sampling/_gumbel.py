@@ -28,7 +28,7 @@ def one_hot_sample(logits: Tensor, noise: Tensor) -> Tensor:
 def noise_gets_none_or_the_truth(
     function: type[Function], inputs: tuple[Any, ...]
 ) -> Finding | None:
-    """Require that a gradient of the noise, which is optional, equals that of the logits."""
+    """Require that the optional gradient of the noise equals the gradient of the logits."""
     logits, noise, temperature = inputs
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (logits, noise)]
     sample = function.apply(*leaves, temperature)

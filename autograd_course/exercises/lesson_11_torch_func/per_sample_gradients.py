@@ -26,7 +26,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return for each parameter the gradients of all samples, stacked along dim 0."""
+    """Return the gradients of all samples for each parameter, stacked along dim 0."""
     parameters = list(model.parameters())
     rows = [
         torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
@@ -76,13 +76,13 @@ def images(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def of_the_batch(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradient of the whole batch's loss, for each sample."""
+    """Return the gradient of the loss of the whole batch, once for each sample."""
     grads = torch.autograd.grad(loss(model(x), y), list(model.parameters()))
     return tuple(g.expand(len(x), *g.shape) for g in grads)
 
 
 def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return each sample's share of the batch's gradient, where the loss is a mean."""
+    """Return each sample's share of the gradient of the batch, if the loss is a mean."""
     return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
 
 

@@ -30,7 +30,7 @@ def normed(rng: torch.Generator, *shape: int, eps: float = 1e-5) -> tuple[Tensor
 
 
 def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the same tensors, with a gradient through the factor."""
+    """Return the same tensors, but with a gradient through the factor."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd
 

@@ -38,7 +38,7 @@ def series(rng: torch.Generator, width: int, *shape: int) -> tuple[Tensor, int]:
     return normal(rng, *shape), width
 
 
-# What the tests of opcheck look for. The test that shows the cause comes first.
+# The promises that the tests of opcheck examine. The test that shows the cause comes first.
 PROMISES = {
     "test_schema": "mutates_args=() promises that the operator changes no argument and returns new "
     "memory.",
@@ -61,7 +61,7 @@ def _example() -> tuple[Tensor, int]:
 
 
 def is_an_operator(answer: Callable[..., Any]) -> Verdict | None:
-    """Check that the answer is what ``custom_op`` returns."""
+    """Check that the answer is an operator returned by ``custom_op``."""
     if isinstance(answer, torch._library.custom_ops.CustomOpDef | torch._ops.OpOverload):
         return None
     return wrong(
@@ -71,7 +71,7 @@ def is_an_operator(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
-    """Call it on a plain tensor and check that the tensor has not changed."""
+    """Call the operator on a plain tensor, and check that the tensor has not changed."""
     x, width = _example()
     given = x.detach().clone()
     answer(given, width)
@@ -84,7 +84,7 @@ def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
-    """Compare its gradient with the reference's, for a random ``grad_output``."""
+    """Compare the gradients of operator and reference for a random ``grad_output``."""
     x, width = _example()
     g = normal(torch.Generator().manual_seed(1), *window_sums(x, width).shape)
     (right,) = torch.autograd.grad(window_sums(x, width), x, g)
@@ -151,7 +151,7 @@ def differentiates_twice(answer: Any) -> Verdict | None:
 
 
 def compiles_in_one_graph(answer: Any) -> Verdict | None:
-    """Trace it together with other operations, forward and backward."""
+    """Check that the operator compiles together with other operations, forward and backward."""
     x, width = _example()
     right = answer(2 * x, width).tanh()
     (right_gradient,) = torch.autograd.grad(right.sum(), x)
@@ -169,7 +169,7 @@ def compiles_in_one_graph(answer: Any) -> Verdict | None:
     )
 
 
-SECONDS = 120.0  # the first opcheck of a session imports for half a minute on a busy machine
+SECONDS = 120.0  # on a busy machine, the imports of the first opcheck take half a minute
 
 EXERCISE = RoutineExercise(
     answer="window_sums",

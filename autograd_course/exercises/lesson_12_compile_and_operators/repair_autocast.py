@@ -50,8 +50,8 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
     """Return a check that autocast to bfloat16 loses no precision.
 
     ``values`` are float32 inputs. The check compares the results, and the gradients of their sum,
-    with those without autocast. It also runs backward inside the block, and it passes bfloat16
-    inputs, as a layer before may return them.
+    with and without autocast. It also runs backward inside the block. Another run passes bfloat16
+    inputs, because an earlier layer may return them.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -71,7 +71,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
 
 def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
-    """Yield for each way its name, its inputs, whether backward is inside, and the tolerance."""
+    """Yield the name of each run, its inputs, whether backward is inside, and the tolerance."""
     low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
     yield "with float32 inputs", inputs, False, close
     yield "with backward inside the block", inputs, True, close
@@ -130,6 +130,6 @@ EXERCISE = FunctionExercise(
         "a single pair": lambda rng: pairs(rng, 1, 4, 1.0),
         "3 pairs, a low temperature": lambda rng: pairs(rng, 3, 4, 0.2),
     },
-    accepted=("gradient-dtype", "precision"),  # float32 for bfloat16 is what it asks for
+    accepted=("gradient-dtype", "precision"),  # the exercise requires float32 for bfloat16
     checks=(same_under_autocast(*sharp()),),
 )

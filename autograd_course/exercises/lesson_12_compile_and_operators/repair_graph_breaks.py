@@ -36,7 +36,7 @@ def errors(rng: torch.Generator, delta: float, *shape: int) -> tuple[Tensor, flo
     return around(rng, (-delta, delta), *shape), delta
 
 
-SECONDS = 120.0  # the first torch.compile of a session imports for half a minute on a busy machine
+SECONDS = 120.0  # on a busy machine, the imports of the first torch.compile take half a minute
 
 
 def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

@@ -45,7 +45,7 @@ def _identity(z: Tensor) -> Tensor:
 
 
 def weak(rng: torch.Generator, n: int) -> Tensor:
-    """Return a weight that is so small that four times the weight still gives a fixed point."""
+    """Return a weight so small that even four times this weight gives a fixed point."""
     weight = normal(rng, n, n)
     return 0.1 * weight / weight.abs().sum(1, keepdim=True)
 
@@ -56,7 +56,8 @@ def linearized(
     """Return the fixed point, with the derivative that another linear system gives.
 
     ``system`` takes the slopes of the tanh, as columns, and ``W``. The right system is
-    ``I - slopes * W``. With ``outside``, the derivative is that of x and W outside the tanh.
+    ``I - slopes * W``. With ``outside``, the derivative is taken as if x and W were outside the
+    tanh.
     """
 
     def solved(x: Tensor, W: Tensor) -> Tensor:
@@ -104,7 +105,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
 
 
 def _rounds(function: type[Function], inputs: tuple[Any, ...]) -> int:
-    """Count the rounds that backward runs: it computes one tanh in each."""
+    """Count the rounds that backward runs. Each round computes one tanh."""
     _, outputs = applied(function, inputs)
     recording = OperationRecorder()
     with recording:

@@ -37,7 +37,7 @@ def _root(M: Tensor, e: Tensor) -> Tensor:
 
 
 def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the solution. Its derivative is that of a Newton step that divides by this slope."""
+    """Return the solution, with the derivative of a Newton step that divides by this slope."""
     E = _root(M.detach(), e.detach())
     for _ in range(2):
         E = E - (E - e * torch.sin(E) - M) / slope(E)
@@ -45,14 +45,14 @@ def _solution(M: Tensor, e: Tensor, slope: Callable[[Tensor], Tensor]) -> Tensor
 
 
 def from_mean_anomaly(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution with the derivatives that follow if backward reads M in place of E."""
+    """Return the solution, with the derivatives of a backward that uses M in place of E."""
     E = _root(M.detach(), e.detach())
     change = (M - M.detach()) + torch.sin(M.detach()) * (e - e.detach())
     return E + change / (1 - e.detach() * torch.cos(M.detach()))
 
 
 def undivided(M: Tensor, e: Tensor) -> Tensor:
-    """Return the solution with the derivatives that follow if backward does not divide."""
+    """Return the solution, with the derivatives of a backward that does not divide."""
     E = _root(M.detach(), e.detach())
     return E + (M - M.detach()) + torch.sin(E) * (e - e.detach())
 

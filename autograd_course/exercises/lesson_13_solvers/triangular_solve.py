@@ -45,10 +45,10 @@ def matrix(rng: torch.Generator, n: int) -> Tensor:
 def triangular(
     system: Callable[[Tensor, bool], Tensor] = _half, read: Callable[[Tensor, bool], Tensor] = _half
 ) -> Callable[..., Tensor]:
-    """Return the solution, with the derivative that another backward computes.
+    """Return the solution, with the derivative of another backward.
 
     This backward solves with the transpose of ``system(T, lower)``, and the gradient of T goes back
-    through ``read(T, lower)``. The right choice for both is the half that is used.
+    through ``read(T, lower)``. It is right if both select the half that forward uses.
     """
 
     def solved(T: Tensor, B: Tensor, lower: bool = True) -> Tensor:
@@ -102,5 +102,5 @@ EXERCISE = FunctionExercise(
         keeps_float32,
         without("linalg_inv_ex", "linalg_inv", "inverse", use="a solver for Tᵀ U = G"),
     ),
-    seconds=20.0,  # on a busy machine the threads of LAPACK wait: 30 ms for a solution
+    seconds=20.0,  # on a busy machine the threads of LAPACK wait, and a solution takes 30 ms
 )

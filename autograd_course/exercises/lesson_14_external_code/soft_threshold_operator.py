@@ -34,7 +34,7 @@ def one_sided(x: Tensor, threshold: float) -> Tensor:
 
 
 def hard(x: Tensor, threshold: float) -> Tensor:
-    """Return ``x`` where its magnitude exceeds the threshold: the *hard* threshold."""
+    """Return ``x`` where ``|x|`` exceeds the threshold, and 0 elsewhere: the *hard* threshold."""
     return torch.where(x.abs() > threshold, x, 0.0)
 
 
@@ -68,7 +68,7 @@ def reads_any_layout(routine: Callable[..., Any]) -> Verdict | None:
 def takes_float32(routine: Callable[..., Any]) -> Verdict | None:
     """Check float32 with two elements of a longer tensor.
 
-    An operator that reads them as doubles then still reads memory that belongs to the tensor.
+    Even an operator that reads them as doubles then reads only memory of this tensor.
     """
     x = torch.zeros(64, dtype=torch.float32)
     x[0], x[1] = -2.0, 3.0

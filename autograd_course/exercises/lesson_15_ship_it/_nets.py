@@ -12,7 +12,7 @@ def batch(size: int, seed: int = 0) -> Tensor:
 
 
 def weighted(net: nn.Module) -> nn.Module:
-    """Return the net in float64 with the same random weights each time."""
+    """Return the net in float64, with the same random weights each time."""
     rng = torch.Generator().manual_seed(1)
     net = net.double().cpu()
     for parameter in net.parameters():
@@ -20,4 +20,4 @@ def weighted(net: nn.Module) -> nn.Module:
     return net
 
 
-LONGEST = 60.0  # seconds: the first export in a process imports the front end of the compiler
+LONGEST = 60.0  # in seconds; the first export in a process imports the compiler's front end

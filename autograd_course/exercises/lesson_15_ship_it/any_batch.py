@@ -25,7 +25,7 @@ def ship(model: nn.Module, example: Tensor) -> None:
     """Declare the arguments. Only the trial judges the answer."""
 
 
-OTHERS = (5, 1, 12)  # batch sizes that the example does not have
+OTHERS = (5, 1, 12)  # batch sizes that differ from the example's
 
 
 def droppable() -> nn.Module:

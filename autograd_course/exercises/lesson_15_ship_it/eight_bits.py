@@ -38,7 +38,7 @@ def _scales(weight: Tensor) -> Tensor:
 def rows(rng: torch.Generator, *shape: int) -> Tensor:
     """Return weights whose largest magnitude in each row is positive, so that w / s never ties.
 
-    It becomes 127.5 or a little less, and 127 in both cases.
+    ``w / s`` is then 127.5 or slightly less, and rounding and clamping give 127 in both cases.
     """
     weight = normal(rng, *shape)
     return weight * weight.gather(1, weight.abs().argmax(1, keepdim=True)).sign()
@@ -52,30 +52,30 @@ def with_a_row_of_zeros(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def deepest(rng: torch.Generator) -> tuple[Tensor]:
-    """Return rows whose largest magnitude is negative. It becomes exactly -127.5, and then -128."""
+    """Return rows whose largest magnitude is negative. ``w / s`` is -127.5 and rounds to -128."""
     weight = 0.9 * normal(rng, 3, 4).tanh()
     weight[:, 1] = -127.5 / 128
     return (weight,)
 
 
 def unclamped(weight: Tensor) -> Tensor:
-    """Return the same without the clamp."""
+    """Quantize the weight without the clamp."""
     return _scales(weight) * (weight / _scales(weight) + 1e-9).round()
 
 
 def truncated(weight: Tensor) -> Tensor:
-    """Return the same, but cut off the fraction instead of rounding."""
+    """Quantize the weight, but cut off the fraction instead of rounding."""
     return _scales(weight) * (weight / _scales(weight)).trunc()
 
 
 def signed(weight: Tensor) -> Tensor:
-    """Return the same, but use the largest element of a row instead of its largest magnitude."""
+    """Quantize the weight, but use the largest element of a row, not its largest magnitude."""
     scales = (weight.amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps)
     return scales * (weight / scales).round().clamp(-128, 127)
 
 
 def by_127(weight: Tensor) -> Tensor:
-    """Return the same, but map the largest magnitude to 127."""
+    """Quantize the weight, but map the largest magnitude to 127."""
     scales = _scales(weight) * 127.5 / 127
     return scales * (weight / scales).round().clamp(-128, 127)
 
@@ -137,7 +137,7 @@ def _gradient(net: nn.Module) -> Tensor:
 
 
 def _off(found: Tensor, asked: Tensor) -> str:
-    """Say how a gradient differs from the one that the exercise asks for."""
+    """Describe how a gradient differs from the required gradient."""
     if torch.allclose(found, asked):
         return ""
     if not found.any():

@@ -45,7 +45,7 @@ class Turning(Rounding):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        """Return the same numbers."""
+        """Return a view of the numbers."""
         return x.view_as(x)
 
     @staticmethod
@@ -78,7 +78,7 @@ SPARE = "0.spare"
 
 UNUSED = "Neither model uses this parameter, so neither gives it a gradient. It is not lost."
 
-# A description, the net in eager mode, the net to export, the names that are lost, advice.
+# A description, the net in eager mode, the net to export, the names of lost gradients, advice.
 CASES: tuple[tuple[str, Callable[[], nn.Module], Callable[[], nn.Module], Any, str], ...] = (
     (
         "a rounding Function in eager mode and its surrogate in plain autograd after export",

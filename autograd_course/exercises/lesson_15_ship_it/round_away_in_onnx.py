@@ -33,7 +33,7 @@ STEPS = (1.0, 0.25)  # powers of two: halves of a step are exact
 
 
 def round_away(x: Tensor, step: float) -> Tensor:
-    """Return the nearest multiple of ``step``. If there are two, return the larger magnitude."""
+    """Return the nearest multiple of ``step``. A tie goes to the larger magnitude."""
     return step * x.sign() * (x.abs() / step + 0.5).floor()
 
 
@@ -115,7 +115,7 @@ class Rounded(nn.Module):
         self.operator = operator
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the result of the operator for the last of the steps."""
+        """Return the result of the operator for the last step."""
         rounded: Tensor = self.operator(x, STEPS[-1])
         return rounded
 

@@ -30,7 +30,7 @@ def deliver(images: Tensor, labels: Tensor) -> None:
     """Declare the arguments. Only the trial judges the answer."""
 
 
-LAST_DIGITS = 1e-4  # x + (q - x) differs from q in these
+LAST_DIGITS = 1e-4  # the size of the rounding error by which x + (q - x) differs from q
 
 
 def delivers_a_sorter(deliver: Callable[[Tensor, Tensor], Any]) -> Verdict | None:

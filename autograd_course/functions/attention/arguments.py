@@ -1,4 +1,4 @@
-"""The arguments of attention: checks, and how queries, keys and masks match."""
+"""Check the arguments of attention, and match queries, keys and masks."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class How:
-    """The settings of a call of attention. ``scale`` is ``1/√E`` by default."""
+    """The settings of an attention call. ``scale`` is ``1/√E`` by default."""
 
     causal: bool
     scale: float
@@ -80,12 +80,12 @@ def _mask_fits(mask: Tensor, whole: Sequence[int]) -> None:
 
 
 def groups(q: Tensor, k: Tensor) -> int:
-    """Return how many heads of queries share one head of keys and values."""
+    """Return the number of query heads that share one head of keys and values."""
     return q.shape[-3] // k.shape[-3] if q.dim() > 2 and k.shape[-3] else 1
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to compute in. Sums over keys need more precision than 16 bits."""
+    """Return the dtype of the computation. Sums over keys need more precision than 16 bits."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 

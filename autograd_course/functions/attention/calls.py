@@ -37,8 +37,8 @@ def attention(
         scale: The factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
             by ``1 / (1 - dropout_p)``.
-        seed: It decides which weights dropout sets to 0, the same ones as in
-            :func:`tiled_attention`. By default a seed is drawn from PyTorch's global generator.
+        seed: It decides which weights dropout sets to 0. :func:`tiled_attention` drops the same
+            weights for the same seed. By default a seed is drawn from PyTorch's global generator.
 
     Returns:
         ``O``, ``(..., H, N, F)``.
@@ -70,13 +70,13 @@ def tiled_attention(
     dropout_p: float = 0.0,
     seed: int | None = None,
 ) -> Tensor:
-    """Return what :func:`attention` returns, without a tensor that has the size of the scores.
+    """Return the result of :func:`attention` without creating a tensor as large as the scores.
 
     :class:`TiledAttention` explains the equations. On a CUDA GPU with triton, and without a mask,
     :class:`TritonAttention` computes the result.
 
     Args:
-        q: As in :func:`attention`, and so are the other arguments.
+        q: The queries. Up to ``seed``, the arguments are the same as for :func:`attention`.
         k: The keys.
         v: The values.
         mask: A boolean or a floating mask.
@@ -110,10 +110,10 @@ def tiled_attention(
 
 
 def broadcast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expand the leading dims to their common shape. Other checks report what does not fit.
+    """Expand the leading dims to their common shape. Other checks report shapes that do not fit.
 
-    The heads (dim -3) of ``k`` and ``v`` get the same number. That the heads of ``q`` are a
-    multiple of it is checked later, and no key is repeated.
+    ``k`` and ``v`` get the same number of heads (dim -3). A later check requires that the number of
+    heads of ``q`` is a multiple of it. No key is copied.
     """
     dims = max(x.dim() for x in (q, k, v))
     if min(q.dim(), k.dim(), v.dim()) < 2 or dims < 3:

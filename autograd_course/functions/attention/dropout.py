@@ -1,4 +1,4 @@
-"""Dropout without a saved mask: a hash of the seed and the position decides about each weight."""
+"""Dropout without a saved mask: a hash of seed and position decides which weights are dropped."""
 
 from typing import TypeVar
 
@@ -22,7 +22,7 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
 
     Args:
         rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
-        columns: The numbers of their keys: int64, shape ``(m,)``.
+        columns: The column numbers of the weights, one for each key: int64, shape ``(m,)``.
         dropout_p: The probability that a weight is dropped.
         seed: Another seed drops other weights.
 
@@ -54,7 +54,7 @@ def row_words(rows: Tensor, seed: int) -> Tensor:
 
 
 def column_words(columns: Tensor, seed: int) -> Tensor:
-    """Return a random 32-bit word for each column number. They differ from those of the rows."""
+    """Return a random 32-bit word for each column number. The words differ from the row words."""
     return _words(columns, _mixed(~seed & WORD) + _mixed(seed >> 32 & WORD))
 
 

@@ -1,4 +1,4 @@
-"""Attention in tiles, which never computes the whole score matrix in any pass."""
+"""Attention in tiles. No pass ever computes the whole score matrix."""
 
 import math
 from collections.abc import Sequence
@@ -37,13 +37,14 @@ class TiledAttention(torch.autograd.Function):
     recomputes ``P = exp(S - L)`` of each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
     With ``causal``, tiles above the diagonal are skipped. In addition to inputs, outputs and
-    gradients, the memory is that of a few tiles, whatever the length of the sequence. The only
+    gradients, a call needs memory for a few tiles, whatever the length of the sequence. The only
     tensors with the size of ``S`` are a ``mask`` of this size and its gradient. Twice
-    differentiable in the same memory: backward is a Function of its own,
-    :class:`TiledAttentionBackward`, whose backward goes through the tiles once.
+    differentiable with the same memory: backward is itself a Function,
+    :class:`TiledAttentionBackward`. Its own backward goes through the tiles once.
 
     Args:
-        q: As in :class:`ScaledDotProductAttention`, and so are the arguments up to ``seed``.
+        q: The queries. Up to ``seed``, the arguments are the same as for
+            :class:`ScaledDotProductAttention`.
         k: The keys.
         v: The values.
         mask: A boolean or a floating mask.
@@ -118,8 +119,8 @@ def forward_tiles(
 ) -> None:
     """Write ``O`` and ``L`` of every row of tiles, and show each tile to the observer.
 
-    At the start ``out`` contains zeros and ``lse`` contains ``-∞``. They keep these values where
-    there are no keys.
+    At the start ``out`` contains zeros and ``lse`` contains ``-∞``. Rows without keys keep these
+    values.
     """
     buffers = grid.buffers(observer, beside_weights=0)
     for row in grid.places.by_rows():
@@ -165,13 +166,13 @@ class TiledAttentionBackward(torch.autograd.Function):
 
     The gradients of ``O`` and ``L`` go on through the Function that computed them, which adds the
     rest of the second derivative. With dropout, ``dO Vᵀ``, ``dO Cᵀ``, ``P`` in ``Pᵀ dO`` and
-    ``P C``, and ``X`` in ``X V`` and ``Xᵀ dO`` have the factor ``Z'``.
+    ``P C``, and ``X`` in ``X V`` and ``Xᵀ dO`` get the factor ``Z'``.
 
     A third derivative differentiates plain operations instead, and keeps their intermediate
     results.
 
-    Shapes, dtypes and errors are those of ``TiledAttention``. The formulas are derived by hand. The
-    tests compare them with finite differences, and with autograd's derivative of
+    Shapes, dtypes and errors are the same as in ``TiledAttention``. The formulas are derived by
+    hand. The tests compare them with finite differences, and with autograd's derivative of
     ``ScaledDotProductAttention``.
     """
 
@@ -190,7 +191,7 @@ class TiledAttentionBackward(torch.autograd.Function):
         needs: Sequence[bool],
         observer: Observer | None = None,
     ) -> Grads:
-        """Return the gradients of q, k, v and mask, or None where ``needs`` is False."""
+        """Return the gradients of q, k, v and mask, or None for those that ``needs`` excludes."""
         ctx.how, ctx.needs = how, needs
         ctx.save_for_backward(q, k, v, mask, out, lse, grad_out, grad_lse)
         grid = Grid(q, k, mask, how)
@@ -260,7 +261,7 @@ def backward_tiles(
 def given_by_query(
     grid: Grid, q: Tensor, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what a row of tiles needs in backward: ``Q``, ``dO / (1 - p)``, ``L`` and ``D``."""
+    """Return ``Q``, ``dO / (1 - p)``, ``L`` and ``D``, which a row of tiles needs in backward."""
     grad = grad_out.to(lse.dtype)
     delta = (grad * out).sum(-1) - grad_lse
     scaled = grad * grid.how.kept if grid.how.dropout_p else grad
@@ -303,7 +304,8 @@ def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
     """Differentiate the plain operations, in a graph that can be differentiated again."""
-    # Aliases: gradients are wanted for each of the eight, not through O and L back to q.
+    # Use aliases, because each of the eight needs its own gradient, without the path from O and L
+    # to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]
@@ -323,10 +325,10 @@ def second_order_tiles(
 ) -> None:
     """Add the part of each tile to the second-order gradients.
 
-    The letters are those of ``TiledAttentionBackward``. ``queries`` contains ``Q``,
-    ``dO / (1 - p)``, ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``.
-    ``masks`` reads ``T`` and collects ``Y``. The results are zeros at first. ``by_query`` is for
-    ``Q``, for ``dO``, ``rowsum X`` and ``rowsum Y``, and ``by_key`` is for ``K`` and ``V``.
+    ``TiledAttentionBackward`` explains the letters. ``queries`` contains ``Q``, ``dO / (1 - p)``,
+    ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. ``masks`` reads ``T``
+    and collects ``Y``. The results are zeros at first. ``by_query`` collects the results for ``Q``
+    and ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():

@@ -1,4 +1,4 @@
-"""The tiles of a score matrix: their order, and how each one is computed and masked."""
+"""The tiles of a score matrix: their order, their computation and their masks."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -11,10 +11,10 @@ from torch import Tensor
 from autograd_course.functions.attention.arguments import How, groups, wide
 from autograd_course.functions.attention.dropout import dropped
 
-# Queries and keys of a tile. Its buffers stay in a core's cache, and its products are large. A wide
-# tile rescales less often; of a square one on the diagonal, fewer scores are computed in vain.
+# The numbers of queries and keys in a tile. The buffers fit into a core's cache, and the products
+# are large. A wide tile rescales less often. A square tile on the diagonal wastes fewer scores.
 BLOCK, CAUSAL_BLOCK = (256, 1024), (384, 384)
-ELEMENTS = 2**18  # of the tiles of several heads, which are computed together
+ELEMENTS = 2**18  # the total size of the tiles of several heads that are computed together
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ Observer = Callable[[Tile], None]
 
 
 class At(NamedTuple):
-    """The position of a tile: its number, the heads of keys, their group member, both slices."""
+    """The position of a tile: its number, the key heads, the group member, and both slices."""
 
     row: int
     column: int
@@ -67,7 +67,7 @@ class At(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """The tiles of ``heads`` score matrices, each of ``members`` times ``n`` queries by ``m`` keys.
+    """The tiles of ``heads`` score matrices, each with ``members · n`` rows and ``m`` columns.
 
     The queries of a group share their keys, so they are additional rows over the same columns.
     ``together`` heads are processed at once. With ``causal``, tiles in which no query may see a key
@@ -130,9 +130,9 @@ def _part(number: int, step: int, size: int) -> slice:
 class TiledMask:
     """Read the tiles of a mask, or add tiles to its gradient.
 
-    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading dims of the queries. It
-    is viewed as several tables ``(N or 1, M or 1)``, and each head, ``(heads, members)``, has the
-    number of one of them.
+    ``mask`` broadcasts to ``(*lead, N, M)``, where ``lead`` are the leading dims of the queries.
+    The class views it as several tables ``(N or 1, M or 1)``. For each head, ``(heads, members)``,
+    it stores the number of the head's table.
     """
 
     def __init__(self, mask: Tensor, lead: torch.Size, members: int) -> None:
@@ -162,7 +162,7 @@ def unexpanded(mask: Tensor) -> Tensor:
     return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
 
 
-# --- what is done in a tile --------------------------------------------------------------------
+# --- the computation in a tile -----------------------------------------------------------------
 
 
 class Grid:
@@ -213,11 +213,11 @@ class Grid:
         return (room[: math.prod(sizes)].view(sizes) for room in buffers)
 
     def cut(self, at: tuple[slice | int, ...], *tensors: Tensor) -> Iterable[Tensor]:
-        """Return the parts of some tensors that belong to a tile, in the dtype to compute in."""
+        """Return a tile's part of each tensor, in the dtype of the computation."""
         return (x[at].to(self._like.dtype) for x in tensors)
 
     def scores(self, q: Tensor, k: Tensor, at: At, out: Tensor) -> None:
-        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` where it is masked."""
+        """Write ``scale · Q Kᵀ`` of a tile, and ``-∞`` for masked scores."""
         torch.baddbmm(out, q, k.mT, beta=0, alpha=self.how.scale, out=out)
         if self.how.causal and at.keys.stop - 1 > at.queries.start:
             seen = torch.ones(out.shape[1:], dtype=torch.bool, device=out.device)
@@ -227,7 +227,7 @@ class Grid:
             _ = out.masked_fill_(~tile, -math.inf) if tile.dtype == torch.bool else out.add_(tile)
 
     def gone(self, at: At) -> Tensor | None:
-        """Return where dropout sets the weights of a tile to 0, or None without dropout."""
+        """Return the mask of a tile's weights that dropout sets to 0, or None without dropout."""
         if not self.how.dropout_p:
             return None
         heads, queries, keys = (
@@ -239,5 +239,5 @@ class Grid:
 
 
 def without(weights: Tensor, gone: Tensor | None) -> Tensor:
-    """Write 0, in place, where dropout drops a weight."""
+    """Set the dropped weights to 0 in place."""
     return weights if gone is None else weights.masked_fill_(gone, 0)

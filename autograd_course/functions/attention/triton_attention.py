@@ -11,8 +11,8 @@ from autograd_course.functions.attention.dropout import column_words, row_words,
 from autograd_course.functions.attention.tiled import TiledAttentionBackward
 from autograd_course.functions.attention.tiles import Grid
 
-BYTES = 8192  # of a block of rows; a GPU older than Ampere has room for half of it
-WIDEST = 128  # features, with which a block has still the 16 rows that a product needs
+BYTES = 8192  # the size of a block of rows; a GPU older than Ampere has room for half of it
+WIDEST = 128  # the most features for which a block still has the 16 rows that a product needs
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
@@ -30,10 +30,10 @@ def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
 class TritonAttention(torch.autograd.Function):
     """Compute :class:`TiledAttention` in GPU kernels, without mask and observer.
 
-    Equations, shapes, fully masked rows, the dropout pattern and both outputs are those of
+    Equations, shapes, fully masked rows, the dropout pattern and both outputs are the same as in
     :class:`TiledAttention`. float32 products use full float32, not TF32. Each block of rows has its
     own program, so no sum depends on the order in which the programs run, and two runs give the
-    same bits. Twice differentiable: under ``create_graph``, backward is
+    same bits. Twice differentiable: under ``create_graph``, backward uses
     :class:`TiledAttentionBackward`.
 
     Args:
@@ -147,7 +147,7 @@ class Launch:
 
 
 def rows_of_block(row_bytes: int, roomy: bool) -> int:
-    """Return how many queries and keys a tile has, so that it fits into fast memory."""
+    """Return the number of queries and of keys in a tile that fits into fast memory."""
     return max(16, min(64, (BYTES if roomy else BYTES // 2) // row_bytes))
 
 

@@ -1,15 +1,15 @@
 """The tiles of attention as GPU kernels: forward by rows, backward by columns and by rows.
 
 Every kernel has one program for each block of queries (or keys) of each head. All tensors are
-contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and numbers of a row
-are ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded up to powers of 2,
-because tiles have no other sizes. What is beyond the end is loaded as 0. Sums are computed in
-float32. The letters are those of ``TiledAttention``. This module needs the package triton, which
-comes with PyTorch for CUDA.
+contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and a tensor with one
+number for each row is ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded
+up to powers of 2, because tiles have no other sizes. Elements beyond the end are loaded as 0. Sums
+are computed in float32. ``TiledAttention`` explains the letters. This module needs the package
+triton, which comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
-# (what runs here is not Python's: pointers add up, and triton is not there to be asked)
+# (kernels are not ordinary Python: they add numbers to pointers, and triton may not be installed)
 
 import triton
 import triton.language as tl
@@ -22,7 +22,7 @@ FIRST, SECOND = tl.constexpr(_FIRST), tl.constexpr(_SECOND)
 
 @triton.jit
 def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
-    """Return some rows of a head, and zeros outside."""
+    """Load some rows of a head. Rows beyond the end are zeros."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -31,7 +31,7 @@ def tile_of(x, head, rows, n, features, SIZE: tl.constexpr):
 
 @triton.jit
 def put_tile(x, value, head, rows, n, features, SIZE: tl.constexpr):
-    """Write some rows of a head, as far as they exist."""
+    """Write some rows of a head. Rows beyond the end are skipped."""
     columns = tl.arange(0, SIZE)
     inside = (rows < n)[:, None] & (columns < features)[None, :]
     place = (head.to(tl.int64) * n + rows[:, None]) * features + columns[None, :]
@@ -50,7 +50,7 @@ def scores_of(q, k, rows, keys, n, m, scale, CAUSAL: tl.constexpr):
 
 @triton.jit
 def thinned(w, row_words, column_words, head, rows, keys, n, m, below, DROPOUT: tl.constexpr):
-    """Return the weights after dropout. The hash is that of ``dropped``."""
+    """Return the weights after dropout, with the same hash as ``dropped``."""
     if DROPOUT:
         row = tl.load(row_words + head.to(tl.int64) * n + rows, mask=rows < n, other=0)
         column = tl.load(column_words + keys, mask=keys < m, other=0)

@@ -24,7 +24,7 @@ Grads = tuple[Tensor | None, ...]
 class ScaledDotProductAttention(torch.autograd.Function):
     """Average the values of all keys for each query, weighted by a softmax of the scores.
 
-    Forward: the scores are ``S = scale · Q Kᵀ``, and ``-∞`` where masked. With the log-sum-exp
+    Forward: the scores are ``S = scale · Q Kᵀ``. Masked scores are ``-∞``. With the log-sum-exp
     ``L = log Σ exp S`` of each row, the weights are ``P = exp(S - L)``. The outputs are ``O = P V``
     and ``L``. Backward recomputes ``P`` from ``L``. With ``dO = ∂L/∂O`` and the gradient ``dL`` of
     the log-sum-exp:
@@ -93,7 +93,7 @@ class ScaledDotProductAttention(torch.autograd.Function):
         fitting(q, k, v, mask)
         ctx.how = how(q, causal, scale, dropout_p, seed)
         s = scores(q, k, mask, ctx.how)
-        highest = finite(row_max(s))  # no exponent is above 0: nothing overflows
+        highest = finite(row_max(s))  # no exponent is above 0, so nothing overflows
         weights = torch.exp(s - highest)
         total = weights.sum(-1, keepdim=True)
         factor = pattern(weights, ctx.how)
@@ -150,7 +150,7 @@ def row_max(s: Tensor) -> Tensor:
 
 
 def pattern(weights: Tensor, how: How) -> Tensor | None:
-    """Return ``Z' = Z / (1 - p)``, 0 where a weight is dropped, or None without dropout."""
+    """Return ``Z' = Z / (1 - p)``, which is 0 for dropped weights, or None without dropout."""
     if not how.dropout_p:
         return None
     *lead, n, m = weights.shape
@@ -160,7 +160,7 @@ def pattern(weights: Tensor, how: How) -> Tensor | None:
 
 
 def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-    """Return keys or values ``x`` once for each head of ``q``, in the dtype to compute in."""
+    """Return keys or values ``x`` once for each head of ``q``, in the dtype of the computation."""
     x = x.to(wide(x.dtype))
     return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
 

@@ -1,4 +1,4 @@
-"""Check how an answer works: how it uses ctx, and what computes the gradient."""
+"""Check how an answer works: how it uses ctx, and how it computes the gradient."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _held(value: Any) -> Iterator[Any]:
 
     Modules and classes are skipped, because their parameters are not kept for this call.
     """
-    # also keeps the objects alive, because an id is unique only while its owner lives
+    # also keeps the objects alive, because an id is unique only as long as its object exists
     seen: dict[int, Any] = {}
     queue = [value]
     while queue and len(seen) < MOST:
@@ -158,7 +158,7 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that backward computes the gradient itself and does not leave this to autograd.
+    """Require that backward computes the gradient itself instead of leaving this to autograd.
 
     In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
     backward records its own operations to differentiate them, the check sees what these operations
@@ -194,7 +194,7 @@ def without(*operations: str, use: str) -> Check:
 
     The check watches the operations that really run, so another name for a built-in does not help.
     ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
-    ``use`` says what to use instead.
+    ``use`` names the replacement.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

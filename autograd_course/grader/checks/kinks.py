@@ -16,7 +16,7 @@ from autograd_course.grader.exercise import Check, by_values
 
 
 def slope_within(low: float, high: float, at: float) -> Check:
-    """Return a check that the gradient at a kink is a slope between those of its two sides."""
+    """Return a check that the gradient at a kink lies between the slopes of its two sides."""
 
     @by_values
     def check(function: type[Function], example: tuple[Any, ...]) -> Finding | None:

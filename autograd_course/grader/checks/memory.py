@@ -1,4 +1,4 @@
-"""Checks of what an answer saves for backward."""
+"""Checks of the memory that an answer saves for backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 
-LISTED = 6  # tensors of one kind; a list of all tiles would not help
+LISTED = 6  # the most tensors of one kind in a message; a list of all tiles would not help
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -38,8 +38,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
     ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
-    budget in words. The check counts each storage once that stays in memory until backward: saved
-    inputs and outputs, and attributes of ``ctx``.
+    budget in words. The check counts the storages that stay in memory until backward, each one
+    once: saved inputs and outputs, and attributes of ``ctx``.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -75,9 +75,9 @@ def _shapes(kept: Sequence[Kept]) -> str:
 def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) -> Check:
     """Return a check that forward and backward need at most ``budget`` bytes at any time.
 
-    ``budget`` and ``told`` are as for :func:`keeps_at_most`. The check counts what the two passes
-    create: intermediate results, outputs and gradients, but not the inputs. With
-    ``backward=False`` it counts only forward.
+    ``budget`` and ``told`` are the same as in :func:`keeps_at_most`. The check counts the tensors
+    that the two passes create: intermediate results, outputs and gradients, but not the inputs.
+    With ``backward=False`` it counts only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

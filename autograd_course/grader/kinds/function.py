@@ -2,17 +2,17 @@
 
 A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another class in the
 sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
-finds a mistake. For this reason, both graders judge by the same rules. These are the steps. Each
-one uses all samples unless it says otherwise:
+finds a mistake. So both graders judge by the same rules. These are the steps. Each one uses all
+samples unless it says otherwise:
 
 1. Does forward take the arguments of the exercise?
 2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
    name the cause.
-3. Are the further methods written that the exercise asks for? (On the first sample.)
-4. What does ``diagnose`` find? An error fails the answer, and so do the warnings that the exercise
-   asks about.
+3. Has the learner written the other methods that the exercise requires? (On the first sample.)
+4. What does ``diagnose`` find? An error fails the answer, and so does a warning of a rule that the
+   exercise requires.
 5. Does the answer keep the constraints of this exercise? (On the first sample.)
-6. Does it give the same in float32? (On the first sample.)
+6. Does it give the same results in float32? (On the first sample.)
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def judge_function(
 
 
 def _runs_backward(answer: type[Function]) -> bool:
-    """Whether a method mentions something that runs its own backward pass."""
+    """Whether a method's code contains a call that runs a separate backward pass."""
     methods = [inspect.unwrap(method) for method in vars(answer).values() if callable(method)]
     codes = [method.__code__ for method in methods if inspect.isfunction(method)]
     return any({"grad", "backward", "vjp"} & set(code.co_names) for code in codes)
@@ -87,7 +87,7 @@ def _runs_backward(answer: type[Function]) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 
-# families of rules after which no gradient is known
+# families of rules whose findings leave the gradients unknown
 _GRADIENTS = ("contract", "linearity", "values")
 
 
@@ -104,7 +104,7 @@ class Witness(Protocol):
         """Return the error of a backward pass."""
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on another required method that is missing or a stub."""
+        """Return the verdict on an additional required method that is missing or a stub."""
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
         """Return the doctor's findings."""
@@ -143,7 +143,7 @@ class FunctionOrder:
         )
 
     def also(self, finding: Finding) -> tuple[str, ...]:
-        """Return further rules that an answer breaks. :meth:`verdict` names only one.
+        """Return the other rules that an answer breaks. :meth:`verdict` names only the first.
 
         An empty name is a mistake without a rule. If a finding leaves the gradients unknown, there
         are no further rules, because they were not examined.
@@ -166,7 +166,7 @@ class FunctionOrder:
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the first constraint of this exercise that the answer breaks."""
+        """Return the verdict on the first constraint of this exercise that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -227,7 +227,7 @@ class FunctionOrder:
         return float32_verdict(self.exercise, self.witness, inputs)
 
     def _recognized(self, found: Finding, inputs: Inputs) -> Finding:
-        """Compare the gradients with suspects if a formula may be wrong."""
+        """Compare the gradients with the suspects, if a wrong formula may be the cause."""
         if not self.exercise.gradient_suspects or RULES[found.rule].family == "contract":
             return found
         return recognized_gradients(self.exercise, self.witness.gradients(inputs), inputs, found)
@@ -282,7 +282,7 @@ class LocalFunction:
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a further method that is missing or a stub."""
+        """Return the verdict on an additional required method that is missing or a stub."""
         lacking = lacking_method(self.answer, self.exercise.methods, inputs)
         return method_problem(lacking, self.answer.__name__)
 
@@ -307,7 +307,7 @@ def declared(exercise: FunctionExercise) -> dict[str, Any]:
 
 
 def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verdict | None:
-    """Return the verdict on what is not a Function class, or ``None``."""
+    """Return the verdict on an answer that is not a Function class, or ``None``."""
     match submitted.kind:
         case "right":
             return None
@@ -321,7 +321,7 @@ def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verd
 def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
     """Return the verdict on a forward that does not take the arguments of the exercise.
 
-    ``separate``: the answer has a ``setup_context``.
+    ``separate`` says whether the answer has a ``setup_context``.
     """
     if takes:
         return None
@@ -418,19 +418,19 @@ def _found(rule: str, message: str) -> Finding:
 # Repeat the call in float32, which most people use for training: are the results the same?
 # --------------------------------------------------------------------------------------------------
 
-# Relative to the largest number. Another order of sums loses 1% of this, and a mistake such as half
-# the gradient changes 50%.
+# Relative to the largest number. Another order of summation changes a result by 1% of this
+# tolerance. A mistake such as half the gradient changes it by 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _FLOAT32_HINT = "It is right in float64. Which step of your code depends on the dtype?"
 
 
 def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs) -> Verdict | None:
-    """Compare the results for float32 inputs with those of the reference."""
+    """Compare the results for float32 inputs with the results of the reference."""
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))
-    except Exception:  # if the reference cannot do it, it is not required
+    except Exception:  # not required if the reference fails too
         return None
     came = witness.forward(narrow)
     if isinstance(came, Raised):

@@ -1,4 +1,4 @@
-"""Grade which line of a Function is wrong, and which experiment shows it."""
+"""Grade the choice of a wrong line in a Function, and of an experiment that shows the mistake."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from autograd_course.submitted import numbers
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
     """Return the verdict on an answer: numbers, or a text with numbers between commas.
 
-    The grader compares the numbers with those of ``exercise.outcome``, which runs here.
+    The grader compares the numbers with the results of ``exercise.outcome``, which runs here.
     """
     typed = numbers(answer)
     if typed is None:

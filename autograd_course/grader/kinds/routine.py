@@ -106,7 +106,7 @@ class RoutineOrder:
         return seconds_for(self.exercise) if self.timed else 0
 
     def _called(self, sample: str, inputs: Inputs) -> Verdict | None:
-        """Compare the results of the answer with those of the reference, for the same inputs."""
+        """Compare the results of the answer and of the reference for the same inputs."""
         exercise, results = self.exercise, self.witness.called(sample, inputs)
         if isinstance(results, Raised):
             return _raised(results)
@@ -169,7 +169,7 @@ class LocalRoutine:
 
 
 def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | None:
-    """Return the verdict on results in the container of this name, if there is one."""
+    """Return the verdict on results in a container of another type, or ``None``."""
     if not name or exercise.container is None:
         return None
     return Raised(
@@ -185,7 +185,7 @@ def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | Non
 def routine_problem(
     exercise: RoutineExercise, submitted: Submitted, *, takes: bool
 ) -> Verdict | None:
-    """Return the verdict on what is not a function, or takes other arguments."""
+    """Return the verdict on an answer that is not a function or takes other arguments."""
     match submitted.kind:
         case "right":
             arguments = WrongArguments(WHOLE, f"({exercise.arguments})")

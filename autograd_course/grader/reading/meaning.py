@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names, whatever the order of the statements."""
+    """Return the meaning of the names, which does not depend on the order of the statements."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):
@@ -62,7 +62,7 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import defines, and what they refer to."""
+    """Yield the names that an import defines, and the objects that they refer to."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -88,7 +88,7 @@ def module(path: str) -> ModuleType | None:
 
 
 def bindings(scope: Scope) -> set[str]:
-    """Return the names that a function binds itself, without those of nested functions."""
+    """Return the names that a function binds itself, without the names in nested functions."""
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
     declared: set[str] = set()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from autograd_course.grader.reading import tables
 from autograd_course.grader.reading.meaning import Meaning, imported, module
 
-_SAYS = tuple[str, bool]  # what is used, and whether it is forbidden
+_SAYS = tuple[str, bool]  # the use, and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield what a node accesses, for any exercise."""
+    """Yield the doubtful accesses of a node, for any exercise."""
     yield from _passed_on(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -77,7 +77,7 @@ def _is_backward_pass(call: ast.Call) -> bool:
 
 
 def _named(node: ast.AST) -> Iterator[str]:
-    """Yield the name by which a node takes something from another object or module."""
+    """Yield the names that a node reads from an object or imports from a module."""
     match node:
         case ast.Attribute(attr=name):
             yield name
@@ -133,7 +133,7 @@ def _attribute(name: str) -> Iterator[_SAYS]:
 
 
 def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
-    """Yield what a chain that begins at an import accesses."""
+    """Yield the doubtful accesses of a chain that begins at an import."""
     path = names.path(node)
     if not path:
         return

@@ -1,4 +1,4 @@
-"""Read cells: find code that no answer may use, and code that a person should look at."""
+"""Read cells: find forbidden code, and code that an instructor should check."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 100  # characters of a quoted line
 
 @dataclass(frozen=True)
 class Use:
-    """Something that the source uses: the line, what it does, and why that matters."""
+    """A use of doubtful code in the source: the line, its effect, and why it matters."""
 
     line: int
     quote: str

@@ -1,4 +1,4 @@
-"""The source of an answer in this process, as cells like those that the classroom extracts."""
+"""The source of an answer in this process, as cells in the format of the classroom."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def source_of(answer: Any) -> list[str]:
     """Return cells with the code of an answer, and with the meaning of its names.
 
     The code of libraries and of the course is not included, and neither is code without a known
-    source. For imports and data, there is a line that says what a name refers to.
+    source. For each import and each data object, a line defines the name.
     """
     bindings: dict[str, str] = {}
     sources: dict[int, str] = {}
@@ -102,7 +102,7 @@ def _home(value: Any) -> str:
 
 
 def _public(home: str) -> str:
-    """Return the module from which people import such a name."""
+    """Return the public module from which people import this object."""
     return "torch" if home.startswith("torch._C") else home
 
 

@@ -19,7 +19,7 @@ _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycl
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
-    """Yield what functions and methods of a cell keep between calls; ``on_ctx``: also on ctx."""
+    """Yield the state that functions of a cell keep between calls; with ``on_ctx``, also on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
@@ -97,7 +97,7 @@ class _Stored:
             yield from self._hides(node)
 
     def _hides(self, node: ast.AST) -> Iterator[_Use]:
-        """Yield objects that are put on ctx and may contain hidden tensors."""
+        """Yield objects on ctx that may contain hidden tensors."""
         match node:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id="ctx"), attr=name)], value=value

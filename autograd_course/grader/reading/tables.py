@@ -1,4 +1,4 @@
-"""The tables of the reader: what answers may use, what they must not use, and why."""
+"""The tables of the reader: the code that answers may use, the forbidden code, and the reasons."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Names in answers that are Functions
 # --------------------------------------------------------------------------------------------------
 
-# These change what a backward pass does or sees, from another place.
+# These change the behavior or the inputs of a backward pass from elsewhere.
 HOOKS = {
     "register_hook", "register_prehook", "register_post_accumulate_grad_hook",
     "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",

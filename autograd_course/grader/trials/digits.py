@@ -59,7 +59,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 
 
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
-    """Look at the weights in the products and not at the parameters, which may have any values."""
+    """Check the weights in the products and not the parameters, which may have any values."""
     half = len(images) // 2
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:

@@ -23,7 +23,7 @@ class Applied(nn.Module):
         self.function = function
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the callable does."""
+        """Return the result of the callable."""
         return self.function(x)
 
 
@@ -35,7 +35,7 @@ def exported(model: nn.Module, example: Tensor) -> nn.Module:
 
 
 def delivered(program: Any) -> nn.Module | Verdict:
-    """Return a program after saving it and loading it from the bytes."""
+    """Save a program, load it from the bytes, and return the loaded program."""
     if not isinstance(program, torch.export.ExportedProgram):
         return wrong(
             f"the function returns {described(program)}, but this exercise asks for the program "

@@ -1,4 +1,4 @@
-"""The effect of an optimizer on weight matrices during training."""
+"""Record how an optimizer changes weight matrices during training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watched:
 
 @dataclass
 class Training:
-    """A training: the number of steps, and each weight matrix."""
+    """A training run: the number of steps, and each weight matrix."""
 
     steps: int = 0
     weights: dict[int, Watched] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The weights that a net multiplies by, found in the products that run."""
+"""Find the weights that a net multiplies by in the products that it runs."""
 
 from __future__ import annotations
 
