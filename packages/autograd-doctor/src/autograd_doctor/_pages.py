@@ -16,7 +16,7 @@ from autograd_doctor.errors import UnknownRuleError
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A page as Markdown. A notebook displays it formatted, and ``print`` shows it unchanged."""
+    """A page as Markdown. A notebook formats it, and ``print`` shows it unchanged."""
 
     markdown: str
 

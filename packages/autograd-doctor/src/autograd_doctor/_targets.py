@@ -32,7 +32,7 @@ def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Return an error that says what the user's own code raised and on which line."""
+    """Return an error with the exception that the user's own code raised, and its line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -118,7 +118,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the modules in the folder where the missing module should be."""
+    """Yield the modules in the folder that should contain the missing module."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

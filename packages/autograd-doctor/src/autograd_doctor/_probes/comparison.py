@@ -126,7 +126,7 @@ def asked(
 def _lasting_on_cpu(
     session: Session, evidence: Evidence, plain: Plain, question: Question, draws: bool
 ) -> tuple[Comparison, ...]:
-    """Ask the question on the CPU, and return the comparisons on the device of the example."""
+    """Ask on the CPU, and return the comparisons on the device of the example."""
     device, session = plain.done.outputs[0].device, session.on_cpu()
     sent = tuple(map(on_cpu, plain.grad_outputs))
     plain = Plain(session.inputs, sent, both_ways(session, copies(sent), inputs=session.inputs))
