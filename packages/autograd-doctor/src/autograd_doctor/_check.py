@@ -91,8 +91,9 @@ _PAGE = """<!doctype html>
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as JSON. Infinities and nan become strings, because JSON has no such
-    numbers.
+    """Return the diagnosis as JSON.
+
+    Infinities and nan become strings, because JSON has no such numbers.
     """
     return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
 

@@ -27,8 +27,7 @@ class Declaration:
 def declare(
     *, surrogate: Callable[..., Any] | None = None, intentional: str | Collection[str] = ()
 ) -> Callable[[C], C]:
-    """Declare deliberate deviations of a Function, so that callers need not pass them to
-    ``diagnose``.
+    """Declare a Function's deliberate deviations, so that callers need not pass them.
 
     The decorator stores the declaration on the class and returns the class unchanged, so it has no
     effect when the Function runs. It does not import PyTorch. ``diagnose`` uses the declaration

@@ -29,9 +29,7 @@ BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the differentiated tensors: those that require grad, or all floating
-    ones.
-    """
+    """Return the positions of the tensors that require grad, or else of all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise CannotDiagnoseError(
@@ -154,8 +152,7 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the example with 0, 1, -1 and two equal elements, if its range contains these
-    values.
+    """Return the example with 0, 1, -1 and two equal elements, if its range allows them.
 
     These are the most common inputs at which a formula divides by zero.
     """

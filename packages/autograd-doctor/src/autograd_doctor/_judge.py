@@ -14,8 +14,7 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 def judge(
     evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return the findings of all rules, except intended ones and those that an earlier error
-    explains.
+    """Return the findings of all rules, except intended and already explained ones.
 
     Errors come before warnings. Findings of the same severity follow the order of the rules, so
     that the cause comes first. A rule in ``skip_rules`` does not run and explains nothing. An

@@ -41,8 +41,9 @@ Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable that runs once on the inputs. Many backward passes use its
-    graph.
+    """A differentiable callable that runs once on the inputs.
+
+    Many backward passes use its graph.
 
     ``role`` is the name of the option: reference or surrogate.
     """
@@ -179,9 +180,7 @@ def _operation(node: Any) -> str:
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's results, and with its ``gradients`` if they are
-    usable.
-    """
+    """Return the calls with the reference's outputs and, on request, its gradients."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
@@ -305,9 +304,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether all values fit into a 16-bit dtype but have too many digits for a quantizer's
-    levels.
-    """
+    """Whether all values fit into 16 bits but are too fine for a quantizer's levels."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -331,9 +328,7 @@ def _expected(
     declared: Declared | None,
     grad_outputs: Sequence[Tensor | None],
 ) -> Iterator[Expected]:
-    """Yield the expected gradient of each wanted input, with NaN at elements that are not
-    smooth.
-    """
+    """Yield the expected gradient of each wanted input, with NaN where it is not smooth."""
     likes = [evidence.inputs[position] for position in evidence.wanted]
     known: Sequence[JacobianColumns | None] = jacobian or [None] * len(likes)
     if declared is not None:
@@ -384,9 +379,7 @@ def _floor(values: Tensor) -> float:
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
-    """Add the declared gradients, and variants with constant intermediate results if ours
-    differ.
-    """
+    """Add the declared gradients. If ours differ, add variants with constant parts."""
     if RANDOM not in evidence.values.vjps:
         return evidence
     cotangents = evidence.values.vjps[RANDOM].grad_outputs

@@ -46,8 +46,9 @@ class SavedArguments:
 
 
 def saved_arguments(function: type) -> SavedArguments | None:
-    """Return the tensors a Function saves. ``None`` unless its source contains exactly one such
-    call.
+    """Return the tensors a Function saves.
+
+    ``None`` unless its source contains exactly one such call.
 
     Args:
         function: A Function. Its ``setup_context`` and its ``forward`` are searched.

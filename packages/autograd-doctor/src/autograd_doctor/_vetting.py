@@ -239,8 +239,9 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the shape and dtype of another. It must hold numbers if the other
-    does.
+    """Whether a tensor has the shape and dtype of another.
+
+    It must hold numbers if the other does.
     """
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False

@@ -73,8 +73,9 @@ class Heading(Link):
 
 
 class Comparison(str):
-    """A sentence about two numbers that differ at a ``place``. HTML shows the numbers side by
-    side.
+    """A sentence about two numbers that differ at a ``place``.
+
+    HTML shows the numbers side by side.
 
     ``numbers`` holds each number with its label.
     """
@@ -166,8 +167,9 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
 
 
 def _html_details(rows: Rows) -> str:
-    """Return rows that are folded below a line with their labels. A click on the line unfolds
-    them.
+    """Return rows that are folded below a line with their labels.
+
+    A click on the line unfolds them.
     """
     shown = [(label, text) for label, text in rows if text]
     if not shown:
@@ -315,9 +317,7 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a repair changes, before and after, and the inputs on which it was
-    tested.
-    """
+    """Yield the lines that a repair changes, before and after, and the tested inputs."""
     for change in repair.changes:
         yield "repair", f"change line {change.line} of {repair.where}"
         for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):

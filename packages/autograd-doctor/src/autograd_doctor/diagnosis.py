@@ -72,8 +72,9 @@ class Diagnosis:
         }
 
     def passes(self, *, warnings: bool = False) -> bool:
-        """Whether :attr:`ok` is true. If ``warnings`` is set, a warning also counts as a
-        failure.
+        """Whether :attr:`ok` is true.
+
+        If ``warnings`` is set, a warning also counts as a failure.
         """
         warned = any(finding.severity == "warning" for finding in self.findings)
         return self.ok is True and not (warnings and warned)

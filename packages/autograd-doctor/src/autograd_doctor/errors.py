@@ -15,8 +15,7 @@ class AutogradDoctorError(Exception):
 
 
 class CannotDiagnoseError(AutogradDoctorError):
-    """``diagnose`` could not examine the Function, because of bad arguments or a bug in the
-    doctor.
+    """``diagnose`` could not examine the Function: the arguments are bad, or the doctor has a bug.
 
     This exception is never a verdict on the Function.
     """
@@ -25,8 +24,9 @@ class CannotDiagnoseError(AutogradDoctorError):
 
 
 class WrongGradientError(AutogradDoctorError, AssertionError):
-    """Raised by :meth:`Diagnosis.raise_if_wrong`. Its ``diagnosis`` attribute holds the
-    diagnosis.
+    """Raised by :meth:`Diagnosis.raise_if_wrong`.
+
+    Its ``diagnosis`` attribute holds the diagnosis.
     """
 
     __module__ = "autograd_doctor"

@@ -31,8 +31,9 @@ class Cotangent:
 
     @property
     def is_compared(self) -> bool:
-        """Whether the gradients are compared with expected ones. Other cotangents only test
-        linearity.
+        """Whether the gradients are compared with expected ones.
+
+        Other cotangents only test linearity.
         """
         return self.kind in ("random", "other", "ones", "single")
 
@@ -63,9 +64,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class OwnDtype:
-    """The call in the dtype of the caller's inputs, and the error of ``forward`` or
-    ``backward``.
-    """
+    """The call in the dtype of the caller's inputs, and the error it raised."""
 
     dtype: str
     stage: str  # "forward" or "backward"
@@ -164,8 +163,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class DirectionalDerivatives:
-    """Derivatives of all outputs along random directions, by finite differences. One column
-    each.
+    """Derivatives of all outputs along random directions, by finite differences.
+
+    One column each.
 
     ``vectors`` holds one matrix for each wanted input. Its columns are the input's part of every
     direction. Complex tensors count as pairs of reals.
@@ -308,8 +308,9 @@ class SecondDerivative:
 
     @property
     def wrong(self) -> bool:
-        """Whether the result is wrong. A missing result counts as zero, and ``nan`` is always
-        wrong.
+        """Whether the result is wrong.
+
+        A missing result counts as zero, and ``nan`` is always wrong.
         """
         known = math.isfinite(self.expected) and math.isfinite(self.error)
         return known and not abs((self.actual or 0.0) - self.expected) <= self.error
@@ -346,8 +347,9 @@ class SecondOrder:
 
 @dataclass(frozen=True, eq=False)
 class Extreme:
-    """A call in which float32 or a mask of -inf spoils the result. It may be far from the
-    example.
+    """A call in which float32 or a mask of -inf spoils the result.
+
+    It may be far from the example.
 
     ``how`` describes the inputs in words ("once |x| reaches 100"). ``inputs`` holds all arguments.
     Floating-point tensors are in float64, with values that float32 can represent. ``names``
@@ -443,8 +445,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The memory and operations of a call, and the state that it can reach besides its
-    arguments.
+    """The memory and operations of a call, and reachable state besides its arguments.
 
     ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` counts how often
     one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only

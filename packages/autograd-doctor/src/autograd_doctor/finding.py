@@ -34,8 +34,7 @@ class Finding:
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change to the Function's own code that removes this error, if the search finds
-        one.
+        """The change to the Function's code that removes this error, if the search finds one.
 
         The first access starts the search, which takes at most a second. The search tries small
         edits of ``backward`` and ``forward``, and verifies an edit on other inputs and shapes. It

@@ -308,8 +308,9 @@ def _pairs(
 
 
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
-    """Return a Jacobian for each leaf, from one-hot cotangents. It has one row per output
-    element.
+    """Return a Jacobian for each leaf, from one-hot cotangents.
+
+    It has one row per output element.
     """
     count = sum(as_real(out).numel() for out in run.floats)
     found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")

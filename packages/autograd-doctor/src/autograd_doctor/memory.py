@@ -255,8 +255,9 @@ def differentiable(tensor: Tensor) -> bool:
 
 
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors with a graph in ``fn(*inputs)``. A Function class is called via
-    ``.apply``.
+    """Return the tensors with a graph in ``fn(*inputs)``.
+
+    A Function class is called via ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
     """
@@ -286,9 +287,7 @@ def preserve_random_state() -> Iterator[None]:
 
 @contextmanager
 def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
-    """Empty ``.grad`` of all leaves behind some tensors during a block, and restore it
-    afterwards.
-    """
+    """Empty ``.grad`` of the leaves behind some tensors during a block, then restore it."""
     before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
@@ -333,8 +332,9 @@ class Kept:
 
 
 def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> int:
-    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass. Each storage counts
-    once.
+    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass.
+
+    Each storage counts once.
 
     ``fn`` is called with copies of ``inputs``. Then its results are deleted, so that only the graph
     remains. The number covers memory that the call has created and that the graph keeps alive:
@@ -509,8 +509,7 @@ def _requested(device: torch.device, run: Callable[[], None]) -> int:
 
 
 class Largest(DispatchMode):
-    """A context manager that counts operations and remembers the largest tensor that they
-    return.
+    """Counts operations in a block, and remembers the largest tensor that they return.
 
     ``elements`` is the largest number of elements of any tensor. ``bytes`` is the size of the
     largest storage, so a view counts as much as its whole storage. ``shape`` and ``operation``

@@ -112,8 +112,9 @@ class FunctionVerdict:
 
 @dataclass(frozen=True)
 class ProgramDiagnosis:
-    """The verdicts on all Functions of a program. Printing it shows a table and the reports of
-    errors.
+    """The verdicts on all Functions of a program.
+
+    Printing it shows a table and the reports of errors.
 
     ``rows`` holds one verdict for each Function. ``notes`` holds further sentences, for example
     about calls that were left out.
@@ -196,8 +197,9 @@ def _short(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON-compatible data. Infinities and nan become strings, because JSON has no such
-    numbers.
+    """Return JSON-compatible data.
+
+    Infinities and nan become strings, because JSON has no such numbers.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}

@@ -96,8 +96,7 @@ def search_repair_elsewhere(
 
 
 def edited(function: Any, sources: Mapping[str, str]) -> Any:
-    """Return a subclass of a Function with methods from other source, or the Function if none
-    changes.
+    """Return a subclass with methods from other source, or the Function if none changes.
 
     Args:
         function: A Function.

@@ -29,8 +29,9 @@ _MARK = {True: "✓", False: "✗", None: "–"}
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one step. ``parts`` holds observations, and ``means`` holds their
-    interpretation.
+    """The result of one step.
+
+    ``parts`` holds observations, and ``means`` holds their interpretation.
 
     ``ok`` is ``None`` if the step had nothing to compare. ``parts`` then holds the reason.
     ``stops`` marks a step that raised an error, so no later step can run.
@@ -63,8 +64,9 @@ class Step:
     __repr__ = __str__
 
     def lines(self, *, explained: bool = True) -> Iterator[str]:
-        """Yield the step as wrapped lines of text. Without ``explained``, omit the
-        interpretation.
+        """Yield the step as wrapped lines of text.
+
+        Without ``explained``, omit the interpretation.
         """
         head = f"  {self.number} {self.title:<12}{self.mark} "
         *before, last = self.parts
@@ -249,9 +251,7 @@ READ_THE_ENTRIES = (
 
 
 def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
-    """Compare the outputs of ``forward`` with the outputs of the reference (``right``), if it is
-    given.
-    """
+    """Compare the outputs of ``forward`` with the reference's (``right``), if any."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
@@ -424,9 +424,7 @@ def _agree(one: complex, other: complex) -> bool:
 
 
 def _agreeing(ones: Tensor, others: Tensor) -> Tensor:
-    """For each pair, return whether both numbers are finite and agree up to the error of a 1e-5
-    step.
-    """
+    """For each pair, return whether both are finite and agree up to the error of a 1e-5 step."""
     near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
     return near & torch.isfinite(ones) & torch.isfinite(others)
 

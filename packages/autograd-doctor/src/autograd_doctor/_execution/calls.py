@@ -56,8 +56,9 @@ def prepare() -> None:
 
 
 def prepare_meta() -> None:
-    """Import the modules that PyTorch's meta device needs. This takes longer and is usually
-    unnecessary.
+    """Import the modules that PyTorch's meta device needs.
+
+    This takes longer and is usually unnecessary.
     """
     with untimed():
         torch.empty(1, device="meta") * 2
@@ -142,17 +143,14 @@ def _is_the_users(filename: str) -> bool:
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` itself takes ``ctx`` (the old style) instead of ``setup_context`` (the
-    new one).
-    """
+    """Whether ``forward`` takes ``ctx`` (the old style). Otherwise, ``setup_context`` takes it."""
     return function.setup_context is Function.setup_context
 
 
 def fresh(
     inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
 ) -> tuple[list[Tensor], list[Any]]:
-    """Return new leaves for the wanted inputs, and the arguments of a call that uses these
-    leaves.
+    """Return new leaves for the wanted inputs, and the arguments of a call that uses them.
 
     The arguments are clones of the leaves, because an in-place Function may change a clone but not
     a leaf.

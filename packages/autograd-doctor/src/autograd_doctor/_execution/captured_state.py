@@ -41,8 +41,9 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def walk_reachable(*roots: Named) -> Iterator[Named]:
-    """Yield the roots and everything that they can reach, without duplicates. Near objects come
-    first.
+    """Yield the roots and everything that they can reach, without duplicates.
+
+    Near objects come first.
 
     The search skips objects of PyTorch, NumPy, the standard library or another installed package.
     Exceptions are tensors, modules, generators and containers, because they hold the user's data.
@@ -265,9 +266,7 @@ def _class(owner: type) -> PutBack:
 
 
 def _bindings(function: FunctionType) -> PutBack:
-    """Record the values of the global names in a function's code, because the function may rebind
-    them.
-    """
+    """Record the values of the global names in a function's code, which may rebind them."""
     namespace = function.__globals__
     before = {name: namespace.get(name, _ABSENT) for name in global_names(function.__code__)}
 
@@ -347,8 +346,9 @@ class TensorState:
             self.tensor.detach_()
 
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
-        """Return the dtype for a tensor that is used with arguments of a precision. The doctor uses
-        float64.
+        """Return the dtype for a tensor that is used with arguments of a precision.
+
+        The doctor uses float64.
 
         A module converts its tensors to the precision of the arguments, as ``module.to(dtype)``
         does. Other tensors keep their dtype.
@@ -419,8 +419,7 @@ class CapturedState:
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return, by position, the arguments that require grad and can also be reached in another
-        way.
+        """Return, by position, the arguments that require grad and are also reachable otherwise.
 
         An example is a checkpoint call with a module and its parameters, in which a tensor occurs
         twice.

@@ -25,8 +25,9 @@ from autograd_doctor.evidence import Failure
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A Function with the arguments of a call. ``passed`` holds those that can be reached in
-    another way.
+    """A Function with the arguments of a call.
+
+    ``passed`` holds those that can be reached in another way.
     """
 
     function: type[Function]
@@ -35,8 +36,9 @@ class InnerCall:
 
 
 def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
-    """Run a callable twice. The first run finds the Functions in its graph, the second their
-    arguments.
+    """Run a callable twice.
+
+    The first run finds the Functions in its graph, the second their arguments.
     """
     first = attempt(run)
     if isinstance(first, Failure):

@@ -132,8 +132,9 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 
 def dense(grad: Tensor | None) -> Tensor | None:
-    """Return a sparse gradient (of an embedding, for example) as a dense one. Others are
-    unchanged.
+    """Return a sparse gradient (of an embedding, for example) as a dense one.
+
+    Others are unchanged.
     """
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
@@ -153,9 +154,7 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent with the dtype of an output, on meta if the output is on
-    meta.
-    """
+    """Return a copy of a cotangent with the dtype of an output, on meta if the output is."""
     copy = cotangent.to(output.dtype, copy=True)
     return copy.to("meta") if output.is_meta else copy
 
@@ -320,8 +319,7 @@ def own_node(run: Run) -> Any:
 def handed_over(
     returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """Yield autograd's arguments for ``backward``: cotangents, zeros for integers, otherwise
-    None.
+    """Yield autograd's arguments for ``backward``: cotangents, zeros for integers, else None.
 
     A cotangent has the dtype and the device of its output, regardless of the dtypes of the inputs.
     """

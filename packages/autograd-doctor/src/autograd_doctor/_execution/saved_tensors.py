@@ -27,9 +27,7 @@ _LARGE = 1e6  # above any threshold that the example may not reach
 
 
 class SavedTensorSwapper:
-    """Numbers the tensors that are saved inside ``hooks``, and records the numbers unpacked
-    again.
-    """
+    """Numbers the tensors saved inside ``hooks``, and records which of them are unpacked."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -109,9 +107,7 @@ def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives
 
 
 def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients, and the derivatives of their sum with respect to inputs and
-    ``grad_output``.
-    """
+    """Return the gradients, and the derivatives of their sum by inputs and ``grad_output``."""
     followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
     once = gradients(run, followed, create_graph=True)
     again = [grad for grad in once if grad is not None and grad.requires_grad]

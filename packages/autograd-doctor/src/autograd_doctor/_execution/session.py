@@ -340,8 +340,9 @@ class Session:
         return (returned,) if whole else as_tuple(returned)
 
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments. If one is the dtype of a tensor among them, it follows this
-        tensor.
+        """Return the arguments.
+
+        If one is the dtype of a tensor among them, it follows this tensor.
         """
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
@@ -350,8 +351,9 @@ class Session:
         return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
-        """Return a session with other values and other draws. It shares the other reachable
-        state.
+        """Return a session with other values and other draws.
+
+        It shares the other reachable state.
 
         Values are halved and in reverse order, because scaling alone would not change a mask or the
         position of a maximum.

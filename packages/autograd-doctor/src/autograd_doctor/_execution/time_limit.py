@@ -24,8 +24,9 @@ _NEARLY = 0.8  # share of the limit that counts, because other programs take som
 
 
 class TimeUp(BaseException):
-    """The time limit was reached. This is not an ``Exception``, so ``except Exception`` misses
-    it.
+    """The time limit was reached.
+
+    This is not an ``Exception``, so ``except Exception`` misses it.
     """
 
 
@@ -101,8 +102,9 @@ def untimed() -> Iterator[None]:
 
 @contextmanager
 def _listening() -> Iterator[None]:
-    """Set the signal handler unless it is already set. Afterwards, restore the old handler and
-    timer.
+    """Set the signal handler unless it is already set.
+
+    Afterwards, restore the old handler and timer.
     """
     if getattr(_running, "listening", False):
         yield

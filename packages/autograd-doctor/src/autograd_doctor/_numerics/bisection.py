@@ -41,8 +41,7 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Return the evidence with additional columns of the Jacobian, where the gradient may be
-    wrong.
+    """Return the evidence with more columns of the Jacobian, where the gradient may be wrong.
 
     The search does not run if all columns are known, or if the known columns already show a
     mistake.
@@ -115,9 +114,7 @@ def _suspects(
 
 
 def _halved(compared: _Compared, part: Part) -> int:
-    """Return the element found by repeated halving, always in the half with the larger
-    difference.
-    """
+    """Return the element that repeated halving finds by following the larger difference."""
     (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
@@ -132,9 +129,7 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements with values between a wrong one and the nearest right ones, to find the
-    boundary.
-    """
+    """Yield elements with values between a wrong one and the nearest right ones."""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -196,8 +191,9 @@ class _Compared:
         return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
 
     def _moved(self, part: Part, h: float) -> float:
-        """Return the change of the weighted outputs. Outputs that do not move add no rounding
-        error.
+        """Return the change of the weighted outputs.
+
+        Outputs that do not move add no rounding error.
         """
         slot, start, end = part
         offsets = [torch.zeros_like(vector) for vector in self._vectors]

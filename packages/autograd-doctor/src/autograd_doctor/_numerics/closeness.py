@@ -67,9 +67,7 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
-    """Return how large a gradient may be if the expected one is 0, such as for the sum of a
-    softmax.
-    """
+    """Return how large a gradient may be if the expected one is 0, as for a softmax's sum."""
     sent = evidence.values.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (

@@ -197,9 +197,7 @@ def _columns(
 def derivative(
     at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0: the value, its estimated error, and whether the function is
-    smooth.
-    """
+    """Differentiate at offset 0: the value, its estimated error, and smoothness."""
     value, error, smooth = derivatives(
         points(at, h)[None], torch.tensor(h, dtype=torch.float64), center, 1.0
     )
@@ -214,8 +212,7 @@ def points(at: Callable[[float], Tensor], h: float) -> Tensor:
 def derivatives(
     points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiate along each direction: the value, its estimated error, and whether it is
-    smooth.
+    """Differentiate along each direction: the value, its estimated error, and smoothness.
 
     ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
     for all. ``noise`` is the known size of the jumps in each value.
@@ -252,9 +249,7 @@ def derivatives(
 
 
 def _turned(rows: Tensor) -> Tensor:
-    """Return rows as columns in a new tensor, because the rounding of sums depends on the
-    layout.
-    """
+    """Return rows as columns in a new tensor, because the rounding of sums depends on layout."""
     return rows.T.clone(memory_format=torch.contiguous_format)
 
 
@@ -267,9 +262,7 @@ def _typical(real: Tensor) -> float:
 
 
 def _scale(real: Tensor) -> Tensor:
-    """Return the scale of each element's step: its magnitude, or 1/20 of the typical one if
-    larger.
-    """
+    """Return each element's scale: its magnitude, or 1/20 of the typical one if larger."""
     return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
 
 

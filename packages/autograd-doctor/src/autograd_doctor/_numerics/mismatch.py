@@ -21,8 +21,9 @@ LEFT = 0.25  # relative to the error: an explanation must leave less than this u
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An input whose gradient is wrong. ``known`` marks the elements with a known expected
-    gradient.
+    """An input whose gradient is wrong.
+
+    ``known`` marks the elements with a known expected gradient.
     """
 
     evidence: Evidence
@@ -87,8 +88,9 @@ class Mismatch:
         return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
 
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
-        """Whether a candidate explains nearly all of the error. With a wide tolerance, much would
-        fit.
+        """Whether a candidate explains nearly all of the error.
+
+        With a wide tolerance, much would fit.
         """
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
@@ -113,8 +115,9 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
 
 
 def _along_structure(found: Mismatch) -> Mismatch | None:
-    """Restrict an error to changes that keep the example's structure. ``None`` if no error
-    remains.
+    """Restrict an error to changes that keep the example's structure.
+
+    ``None`` if no error remains.
 
     Other changes cannot occur for such inputs, so the gradient along them does not matter.
     """

@@ -42,9 +42,7 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 
 def peaks(values: Values) -> list[float]:
-    """Return the largest magnitude in each tensor: 0 if it is empty, inf or nan if it contains
-    one.
-    """
+    """Return each tensor's largest magnitude: 0 if it is empty, inf or nan if it holds one."""
     return [0.0 if v is None or not v.numel() else float(v.abs().max()) for v in values]
 
 
@@ -54,9 +52,7 @@ def finite(values: Values) -> bool:
 
 
 def representable(values: Values) -> bool:
-    """Whether float32 can represent every element of every tensor, and the square of each
-    element.
-    """
+    """Whether float32 can represent every element of every tensor, and its square."""
     return all(peak < LARGEST for peak in peaks(values))
 
 

@@ -111,9 +111,7 @@ def _matrix(value: Tensor) -> Structure | None:
 
 
 def is_symmetric(value: Tensor) -> bool:
-    """Whether a tensor contains symmetric matrices that are not symmetric by chance, as ones and
-    eye are.
-    """
+    """Whether a tensor contains symmetric matrices, except trivial ones such as ones and eye."""
     if value.dim() < 2 or not value.shape[-1] == value.shape[-2] > 1:
         return False
     if not bool(value.tril(-1).any()) or bool((value == value.flatten()[0]).all()):
@@ -134,8 +132,9 @@ def _symmetric(value: Tensor) -> Structure:
 
 
 def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return ``M A Mᴴ``, no larger than ``A``. If the diagonal of ``A`` is constant, it stays the
-    same.
+    """Return ``M A Mᴴ``, no larger than ``A``.
+
+    If the diagonal of ``A`` is constant, it stays the same.
     """
     size = value.shape[-1]
     moved = torch.eye(size, dtype=value.dtype, device=value.device)
@@ -248,8 +247,9 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 
 
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a factor. Signs are kept, and no element leaves the example's
-    range.
+    """Multiply each element by a factor.
+
+    Signs are kept, and no element leaves the example's range.
     """
     sample = value.clone()
     noise = _uniform(value, rng)

@@ -95,9 +95,7 @@ class _ReadNumbers(DispatchMode):
 
 
 def _line() -> tuple[str, int]:
-    """Return the file and line that reads the number, or the caller's line if a Tensor method reads
-    it.
-    """
+    """Return the file and line that reads the number, outside methods of Tensor."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back

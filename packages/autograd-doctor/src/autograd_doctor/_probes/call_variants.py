@@ -105,9 +105,7 @@ def _cotangents_laid_out(
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
-    """Pass cotangents to ``backward`` without changing their layout, and return only the
-    gradients.
-    """
+    """Pass cotangents to ``backward`` in their own layout, and return only the gradients."""
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
 
 
@@ -277,9 +275,7 @@ def _called(
 
 
 def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
-    """Yield the original inputs, then the inputs with broadcast tensors, such as masks, at full
-    rank.
-    """
+    """Yield the original inputs, then inputs with broadcast tensors (masks) at full rank."""
     yield list(plain.inputs)
     data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
     lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
@@ -384,8 +380,9 @@ def _is_one_matrix(value: Tensor) -> bool:
 
 
 def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a batch with its first slice and the rest. If they differ, compare it with every
-    slice.
+    """Compare a batch with its first slice and the rest.
+
+    If they differ, compare it with every slice.
     """
     length = _length(plain.done.outputs)
     halves = _compared(session, evidence, plain, sliced, [0, 1, length])

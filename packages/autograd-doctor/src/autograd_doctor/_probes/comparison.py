@@ -103,8 +103,7 @@ def asked(
     draws: bool = True,
     resizes: bool = False,
 ) -> Evidence:
-    """Return the evidence with the comparisons for a question, unless only the example shows a
-    difference.
+    """Add the comparisons for a question, unless only the example shows a difference.
 
     ``draws`` is false if the other call may draw its random numbers for other elements. The
     question then skips subjects whose results depend on random draws. A question that ``resizes``

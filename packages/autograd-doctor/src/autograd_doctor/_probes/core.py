@@ -64,9 +64,7 @@ FAR_FACTORS = (-1.0, 30.0, -30.0)
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
-    """Return the subject with its reachable state in float64 if ``forward`` accepts this, else
-    unchanged.
-    """
+    """Return the subject with its state in float64 if ``forward`` accepts this, else unchanged."""
     lower = replace(subject, in_float64=False)
 
     def fails(each: Subject) -> bool:
@@ -286,9 +284,7 @@ def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
-    """Yield the positions of inputs that affect the output only if they change by a large
-    amount.
-    """
+    """Yield the positions of inputs that affect the output only if they change a lot."""
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS

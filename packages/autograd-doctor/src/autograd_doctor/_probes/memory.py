@@ -170,9 +170,7 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True)
 class Backward:
-    """A direct call of ``backward``: its operations, and the gradients to which each
-    contributes.
-    """
+    """A direct call of ``backward``: its operations, and the gradients that use each of them."""
 
     names: tuple[str, ...]
     leading: tuple[set[int], ...]  # in the order of the arguments

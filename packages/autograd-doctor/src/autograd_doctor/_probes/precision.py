@@ -46,8 +46,9 @@ Inputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Precisions:
-    """Runs a session's forward and backward in either precision. Does not support complex
-    inputs.
+    """Runs a session's forward and backward in either precision.
+
+    Does not support complex inputs.
 
     The results are ``None`` if the call raises an error or takes too long.
     """
@@ -149,8 +150,9 @@ def coarseness(
     beside: Callable[[], Inputs],
     grain: Sequence[float],
 ) -> tuple[Values, Values]:
-    """Return the rounding errors and the expected noise. Both are empty if noise explains the
-    errors.
+    """Return the rounding errors and the expected noise.
+
+    Both are empty if noise explains the errors.
 
     ``both`` holds the results in float32 and float64 for the inputs, and ``beside`` creates inputs
     close to them. The noise of each result is at least ``grain``.
@@ -296,8 +298,10 @@ def _neighbors(
 
 
 def _data(evidence: Evidence, example: Inputs) -> Sequence[int]:
-    """Return the inputs that may be far from zero. Parameters seldom are, and they have fewer dims.
-    A square matrix is usually an operator and not data.
+    """Return the inputs that may be far from zero.
+
+    Parameters seldom are, and they have fewer dims. A square matrix is usually an operator and not
+    data.
     """
     axes = max(example[i].dim() for i in evidence.wanted)
     most = [i for i in evidence.wanted if example[i].dim() == axes]
@@ -316,9 +320,7 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements, or the magnitude of a single
-    element.
-    """
+    """Return the standard deviation of the finite elements, or a single element's magnitude."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
@@ -470,8 +472,9 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _values(session: Session, by: float) -> Values | None:
-    """Return outputs and gradients. A result in another dtype is ``None``, and another rule reports
-    it.
+    """Return outputs and gradients.
+
+    A result in another dtype is ``None``, and another rule reports it.
 
     Every number changes by a fraction of its magnitude, up or down, in the same way for each call.
     """

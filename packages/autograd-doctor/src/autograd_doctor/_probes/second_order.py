@@ -177,9 +177,7 @@ def require_second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 class _Question:
-    """Which gradients are differentiated, with respect to which inputs, and along which
-    directions.
-    """
+    """The gradients to differentiate, by which inputs, and along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
@@ -199,9 +197,7 @@ class _Question:
         return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
 
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
-        """Yield autograd's and the expected result for all inputs together and, if wrong, for each
-        input.
-        """
+        """Yield autograd's and the expected result for all inputs together, and each if wrong."""
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
         if together and not any(found.wrong for found in together):
@@ -300,9 +296,7 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
 
 
 _Constant = int | str
-"""A constant without a graph: the position of a saved tensor, or the name of an attribute of
-ctx.
-"""
+"""A constant without a graph: the position of a saved tensor, or a ctx attribute's name."""
 
 
 class _Constants:
@@ -325,8 +319,9 @@ class _Constants:
         ]
 
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
-        """Return the constants that together explain the missing part of a derivative. Empty if
-        none do.
+        """Return the constants that together explain the missing part of a derivative.
+
+        Empty if none do.
         """
         if not self.found:
             return []
@@ -346,8 +341,9 @@ class _Constants:
         return node.saved_tensors, dict(vars(node))
 
     def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
-        """Differentiate ⟨h, gradient⟩ only through some constants. Return the value and its
-        error.
+        """Differentiate ⟨h, gradient⟩ only through some constants.
+
+        Return the value and its error.
         """
         session = self.question.session
         setting = Setting(session.inputs, session.wanted)

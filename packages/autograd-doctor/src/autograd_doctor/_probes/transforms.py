@@ -81,8 +81,9 @@ def _copied(tangents: ByPosition) -> ByPosition:
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
 ) -> Iterator[Comparison]:
-    """Yield each tangent and its value before jvp. It must not change, because other operations
-    read it.
+    """Yield each tangent and its value before jvp.
+
+    It must not change, because other operations read it.
 
     If ``forward`` changes its input in place, ``jvp`` must change the tangent in the same way.
     """
@@ -157,9 +158,7 @@ def _compared(
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
-    """Return a sum of inner products, the size of its terms, and the precision of the second
-    factors.
-    """
+    """Return a sum of inner products, the size of its terms, and the second factors' precision."""
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
     coarse = max((resolution(other) for _, other in known), default=0.0)
@@ -245,8 +244,7 @@ VMAP_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Layout:
-    """For each argument, the dim in which slices are stacked, or ``None`` if they share the
-    argument.
+    """For each argument, the dim that stacks its slices, or ``None`` if they share it.
 
     An error counts only for a layout that every rule must support.
     """

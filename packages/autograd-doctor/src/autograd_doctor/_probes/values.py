@@ -63,8 +63,7 @@ def _first_elements(run: Run) -> Iterator[int]:
 
 
 def one_row(run: Run, i: int) -> list[Tensor]:
-    """Return the gradients of all leaves, flat and real, for a cotangent that is 1 at one
-    element.
+    """Return the leaves' gradients, flat and real, for a cotangent that is 1 at one element.
 
     ``i`` counts the elements of all floating-point outputs. Elements of a complex output count
     twice.
@@ -139,8 +138,9 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
 
 
 def with_other_length(value: Any, length: int) -> Any:
-    """Remove the last element along every dim with this length. If the length is 2, repeat the
-    first.
+    """Remove the last element along every dim with this length.
+
+    If the length is 2, repeat the first.
     """
     if not isinstance(value, Tensor):
         return value
@@ -153,9 +153,7 @@ def with_other_length(value: Any, length: int) -> Any:
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
-    """For each wanted input, yield the actual gradient divided by the expected one along a
-    direction.
-    """
+    """For each wanted input, yield the ratio of actual to expected gradient along a direction."""
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
     for slot, position in enumerate(session.wanted):

@@ -189,8 +189,7 @@ class _Patient:
         return ready and not self.wrong and self.seconds > 0
 
     def examine_next(self, remaining: float) -> None:
-        """Examine one more call, and keep the diagnosis or a sentence that says why there is
-        none.
+        """Examine one more call, and keep the diagnosis or the reason why there is none.
 
         ``remaining`` is the number of seconds left for the program.
         """
@@ -301,9 +300,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis with a warning about second derivatives, if the program creates their
-    graph.
-    """
+    """Return a diagnosis with a warning about second derivatives that the program may use."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -312,9 +309,7 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis with warnings instead of errors, if the program does not trigger the
-    errors.
-    """
+    """Return a diagnosis with warnings for errors that the program does not trigger."""
     findings = (
         replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings

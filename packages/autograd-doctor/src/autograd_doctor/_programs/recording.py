@@ -79,8 +79,9 @@ def _fitness(size: int) -> tuple[bool, int]:
 
 @dataclass(eq=False)
 class RecordedFunction:
-    """A Function with its recorded calls. Classes defined on the same line count as one
-    Function.
+    """A Function with its recorded calls.
+
+    Classes defined on the same line count as one Function.
     """
 
     module: str
@@ -104,9 +105,7 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """After some inspections without new structures, inspect every 8th call, then every 64th
-        …
-        """
+        """After inspections without new structures, inspect every 8th call, then every 64th …"""
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
             self.skip = 8 * self.skip + 7

@@ -97,9 +97,7 @@ def _run_module(command: Sequence[str]) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """Replace ``__main__`` by an empty module, and keep the module alive for the program's
-    classes.
-    """
+    """Replace ``__main__`` by an empty module, which stays alive for the program's classes."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main

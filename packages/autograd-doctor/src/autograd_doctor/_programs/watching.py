@@ -52,8 +52,9 @@ class Watching:
     def diagnose(
         self, seconds: float, folder: Path, claim: Callable[[str], bool] = lambda name: True
     ) -> ProgramDiagnosis:
-        """Examine the recorded calls. ``claim`` says whether this process must examine a
-        Function.
+        """Examine the recorded calls.
+
+        ``claim`` says whether this process must examine a Function.
         """
         found = ProgramDiagnosis()
         if self._recorder is None:

@@ -274,8 +274,9 @@ class _Computed:
         self.add(f"ctx.{name}")
 
     def add(self, name: str) -> None:
-        """Add the statement that computes a name. Statements that compute its operands come
-        first.
+        """Add the statement that computes a name.
+
+        Statements that compute its operands come first.
         """
         if name in self.done:
             return
@@ -459,9 +460,7 @@ def _undetached(node: ast.expr) -> ast.expr:
 
 
 def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix for a statement that sets several attributes, such as ``ctx.x, ctx.n = x,
-    n``.
-    """
+    """Yield the fix for one statement that sets several attributes (``ctx.x, ctx.n = x, n``)."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or any(_calls_on_ctx(saving, "save_for_backward")):
         return
@@ -627,9 +626,7 @@ def _before_return(method: Method, text: str) -> Edit:
 
 
 def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that remove a wrong call of ``mark_dirty``, and copy the returned tensor if
-    necessary.
-    """
+    """Yield fixes that remove a wrong ``mark_dirty``, and copy the returned tensor if needed."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -714,9 +711,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def ask_own_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that makes each block compute the gradient for the input whose flag it
-    checks.
-    """
+    """Yield the fix with which each block computes the gradient whose flag it checks."""
     method = definition["backward"]
     if method is None:
         return
@@ -944,9 +939,7 @@ def _zeros_in(out_dims: ast.expr) -> ast.expr:
 
 
 def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix for an index of ``ctx.needs_input_grad`` that wrongly counts ``ctx`` as
-    argument 0.
-    """
+    """Yield the fix for ``ctx.needs_input_grad`` if the index counts ``ctx`` as argument 0."""
     method = definition["backward"]
     if method is None:
         return

@@ -20,8 +20,9 @@ Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in
 
 @dataclass(frozen=True)
 class Edit:
-    """The replacement for a node. A statement or a decorator may be replaced by several nodes or
-    none.
+    """The replacement for a node.
+
+    A statement or a decorator may be replaced by several nodes or none.
     """
 
     kind: str
@@ -38,9 +39,7 @@ class Edit:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the edit produces ``x - x`` or ``x / x``, which are roundabout ways to write a
-        number.
-        """
+        """Whether the edit produces ``x - x`` or ``x / x``, which are just numbers."""
         if not any(isinstance(node, ast.BinOp) for node in (self.place[0], self.new)):
             return False
         with self.made():
@@ -230,9 +229,7 @@ Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of edit: its name, its cost, and a function that yields the places where it
-    applies.
-    """
+    """A kind of edit: its name, its cost, and a function that yields its places."""
 
     name: str
     cost: float
@@ -377,8 +374,9 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``b - a`` for ``a - b``. The same for ``/``, ``@``, and the two values of
-    ``torch.where``.
+    """Use ``b - a`` for ``a - b``.
+
+    The same for ``/``, ``@``, and the two values of ``torch.where``.
     """
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
@@ -478,9 +476,7 @@ IDLE: Mapping[type[ast.operator], Sequence[float]] = {
 
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.numel()`` for ``x.shape[0]``, the length of another dim, or the product of other
-    lengths.
-    """
+    """Use ``x.numel()`` for ``x.shape[0]``, another length, or the product of other lengths."""
     lengths = [_lengths_named(statement) for _, statement in scope.places]
     for place, node in scope.places:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -953,9 +949,7 @@ def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x[i] += y`` for ``x[i] = y`` if parts overlap, or ``s += y`` for ``s = y`` in a
-    loop.
-    """
+    """Use ``x[i] += y`` for ``x[i] = y`` with overlaps, or ``s += y`` for ``s = y`` in a loop."""
     in_loops = {
         id(statement)
         for _, node in scope.places
@@ -976,9 +970,7 @@ def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Use ``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y``, which drops repeated
-    indices.
-    """
+    """Use ``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y`` with repeated indices."""
     for place, node in scope.places:
         match node:
             case ast.AugAssign(ast.Subscript(ast.Name(name), index), ast.Add(), value):
@@ -1427,8 +1419,9 @@ SAID = {
 
 
 def said_of(edit: Edit) -> str:
-    """Name the mistake that an edit fixes, without the correction. Return ``""`` if it has no
-    name.
+    """Name the mistake that an edit fixes, without the correction.
+
+    Return ``""`` if it has no name.
     """
     if edit.kind in SAID:
         return SAID[edit.kind]

@@ -39,8 +39,9 @@ Sources = Mapping[str, str]
 """The source of each method (its ``def``), by name."""
 
 Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
-"""The results of backward, for each edit and each cotangent of a question. If the question has no
-cotangents, the results of forward. An error is represented by ``None``.
+"""The results of backward, for each edit and each cotangent of a question.
+
+If the question has no cotangents, the results of forward. An error is represented by ``None``.
 """
 
 
@@ -127,9 +128,7 @@ class Elsewhere:
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if the fix is
-        wrong.
-        """
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         return self.verified(_sources(fix))
 
 

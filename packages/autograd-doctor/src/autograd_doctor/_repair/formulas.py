@@ -112,8 +112,9 @@ class Holes:
 
     @property
     def spots(self) -> Sequence[Spot]:
-        """The expressions that were computed exactly once, in source order. Outer expressions come
-        first.
+        """The expressions that were computed exactly once, in source order.
+
+        Outer expressions come first.
         """
         return [spot for _, spot in sorted(self._seen.items()) if spot is not None]
 
@@ -134,8 +135,7 @@ class Projected:
 def projected(
     spots: Sequence[Spot], pairs: Sequence[tuple[Tensor, Tensor, Tensor]]
 ) -> Projected | None:
-    """Return the errors of the gradients and the effect of each spot, or ``None`` if no spot has
-    one.
+    """Return the errors of the gradients and each spot's effect, or ``None`` without effects.
 
     Args:
         spots: Expressions of backward.
@@ -183,8 +183,9 @@ def _any(weight: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Rows:
-    """Terms as the rows of a matrix. Each row has as many numbers as the expression has
-    elements.
+    """Terms as the rows of a matrix.
+
+    Each row has as many numbers as the expression has elements.
     """
 
     terms: Sequence[Term]
@@ -243,8 +244,9 @@ class Words:
         return self._known[key]
 
     def rows(self, what: str, shape: Sequence[int], dtype: torch.dtype) -> Rows:
-        """Return the terms of one kind that broadcast to a shape. Kinds: ``terms``, ``masks``,
-        ``products``.
+        """Return the terms of one kind that broadcast to a shape.
+
+        Kinds: ``terms``, ``masks``, ``products``.
         """
         key = what, shape, dtype
         if key not in self._rows:
@@ -428,9 +430,7 @@ def _is_inexact(value: Tensor) -> bool:
 
 
 def _conditions(text: str) -> Iterator[str]:
-    """Yield the conditions under which a formula of forward has a slope, such as ``x > 0`` for a
-    relu.
-    """
+    """Yield the conditions for a slope of a formula of forward, such as ``x > 0`` for a relu."""
     node = parse(text)
     match node:
         case ast.Compare():
@@ -467,9 +467,7 @@ NOT_PURE = re.compile(
 
 
 def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
-    """Return the expressions that some methods compute, also with local names replaced by
-    definitions.
-    """
+    """Return the expressions in some methods, also with local names written out."""
     found: dict[str, None] = {}
     for tree in trees:
         defined = _definitions(tree)
@@ -542,8 +540,9 @@ def formulas(
     found: Projected,
     words: Callable[[Spot], Words],
 ) -> Iterator[Edit]:
-    """Yield edits of single expressions that make the projections right. Simple edits come
-    first.
+    """Yield edits of single expressions that make the projections right.
+
+    Simple edits come first.
     """
     edits: list[tuple[float, Edit]] = []
     for number, weights in _different(spots, found.weights):
@@ -559,9 +558,7 @@ def formulas(
 
 
 def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
-    """Whether, judging by the projections, another value of this expression makes the gradients
-    right.
-    """
+    """Whether, judging by the projections, another value makes the gradients right."""
     if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
         return True
     along = torch.stack([weight.double().reshape(-1) for weight in weights])
@@ -573,9 +570,7 @@ def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
 def _different(
     spots: Sequence[Spot], weights: Mapping[int, Sequence[Tensor]]
 ) -> Iterator[tuple[int, Sequence[Tensor]]]:
-    """Yield one spot from each group with the same weights, because the same formulas fit all of
-    them.
-    """
+    """Yield one spot from each group with the same weights, because the same formulas fit."""
     seen: list[tuple[Tensor, Tensor]] = []
     for number, weight in weights.items():
         value = spots[number].value
@@ -714,8 +709,7 @@ class _Comparison:
     def products(
         self, bases: Rows, factors: Rows, target: Tensor
     ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
-        """Yield products that fit a target: a base, a factor, a constant, and whether the factor
-        divides.
+        """Yield products that fit a target: base, factor, constant, and whether the factor divides.
 
         The constant is ``None`` if it is 1. It is -1 if the text of its numerator is ``-1``.
         """

@@ -59,8 +59,9 @@ class Runner(Protocol):
 
     @property
     def sees_values(self) -> bool:
-        """Whether the runner can see the values of single expressions. The search for formulas
-        needs them.
+        """Whether the runner can see the values of single expressions.
+
+        The search for formulas needs them.
         """
 
     def now(self) -> float:
@@ -69,8 +70,9 @@ class Runner(Protocol):
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """For each fix, yield which of the wanted gradients are right. None is right if the code
-        raises.
+        """For each fix, yield which of the wanted gradients are right.
+
+        None is right if the code raises.
 
         An empty fix means the unchanged Function. ``wrong`` holds the indices, among the wanted
         gradients, of those that are wrong without a fix. If a fix makes none of them right, the
@@ -92,9 +94,7 @@ class Runner(Protocol):
         """
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if the fix is
-        wrong.
-        """
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
 
 
 # --------------------------------------------------------------------------------------------------
@@ -141,8 +141,9 @@ class Question:
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
-    """Whether one of the wrong gradients is right now. If none is given, any right gradient
-    counts.
+    """Whether one of the wrong gradients is right now.
+
+    If none is given, any right gradient counts.
     """
     return any(right[slot] for slot in wrong) if right and wrong else any(right)
 
@@ -425,9 +426,7 @@ class InProcess:
                     yield slots, edit
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if the fix is
-        wrong.
-        """
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         function = with_fix(self._function, fix, self.methods)
         return self.verified(function) if function else None
 
@@ -480,9 +479,7 @@ class ByOutcome:
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair with the inputs on which the fix is right, or ``None`` if the fix is
-        wrong.
-        """
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         made = self._made(fix)
         return self.passes(made) if made else None
 

@@ -185,8 +185,7 @@ def _right_values(
     deadline: float,
     known: Collection[Signature],
 ) -> Iterator[Candidate]:
-    """Yield the edits, or pairs of edits, that make every gradient right, the most likely ones
-    first.
+    """Yield edits and pairs of edits that make every gradient right, in order of likelihood.
 
     If none is found in time, yield edits that make some of the wrong gradients right.
     """
@@ -430,9 +429,7 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
 
 
 def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield pairs of likely edits in which neither edit replaces code that the other one
-    changes.
-    """
+    """Yield pairs of likely edits, neither of which replaces code that the other changes."""
     likely = [edit for edit in edits if edit.cost <= LIKELY]
     inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
     places = [id(edit.place[0]) for edit in likely]

@@ -42,9 +42,7 @@ class Method:
     owners: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
-        """Return the method compiled from the current tree, or ``None`` if Python rejects the
-        tree.
-        """
+        """Return the method compiled from its tree, or ``None`` if Python rejects the tree."""
         free = self.free
         at: Any = {"lineno": 1, "col_offset": 0}
         tree = self.tree
@@ -89,9 +87,7 @@ def method_of(function: type[Function], name: str) -> Method | None:
 
 
 def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | None:
-    """Return a function with its source, or ``None`` if the source is unknown or not a plain
-    ``def``.
-    """
+    """Return a function with its source, or ``None`` if this is not a known plain ``def``."""
     known = own_source(function) if isinstance(function, FunctionType) else None
     if known is None:
         return None
@@ -274,9 +270,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
-    """Return the place of an edit in the source and the new text, or ``None`` if neither is
-    known.
-    """
+    """Return an edit's place in the source and its new text, or ``None`` if unknown."""
     with edit.made():
         wanted = ast.dump(method.tree)
     for span, text in _texts(method, edit):

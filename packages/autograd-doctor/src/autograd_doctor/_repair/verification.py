@@ -369,8 +369,9 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a number may be the length of a part. If every part has length 1, there must be
-    several.
+    """Whether a number may be the length of a part.
+
+    If every part has length 1, there must be several.
     """
     return type(value) is int and value > 1
 

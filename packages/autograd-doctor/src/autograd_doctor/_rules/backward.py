@@ -420,8 +420,9 @@ def _unsupported(text: str) -> bool:
 
 
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
-    """Name the real input that received a complex gradient. Autograd's own error does not name
-    it.
+    """Name the real input that received a complex gradient.
+
+    Autograd's own error does not name it.
     """
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:

@@ -142,9 +142,7 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return ``got`` with the non-finite elements of ``wanted``, because ∞ - ∞ says nothing about a
-    sum.
-    """
+    """Return ``got`` with the non-finite elements of ``wanted``, because ∞ - ∞ is meaningless."""
     if got is None or wanted is None:
         return got
     return torch.where(torch.isfinite(wanted), got, wanted)

@@ -151,9 +151,7 @@ def precision(evidence: Evidence) -> Match | None:
 
 
 def _cast(evidence: Evidence) -> Match | None:
-    """Say where backward used 16 bits: a gradient for a float64 cotangent has only 16-bit
-    precision.
-    """
+    """Say where backward used 16 bits: a float64 cotangent gives a gradient in 16-bit precision."""
     vjp = evidence.values.vjps.get(RANDOM)
     if evidence.values.cotangent_range:  # whose numbers may have few digits
         return None
@@ -238,8 +236,9 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
 
 
 def _cancellation(evidence: Evidence) -> Match | None:
-    """Name the result that float32 spoils. Without a reference, the example itself must be
-    accurate.
+    """Name the result that float32 spoils.
+
+    Without a reference, the example itself must be accurate.
 
     If the example is not accurate, the cause may be a solver that stops early in float32, or a less
     precise device.

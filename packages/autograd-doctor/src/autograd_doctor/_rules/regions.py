@@ -118,8 +118,7 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
 
 
 def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
-    """Return "at `x[:, 1:]`" if the wrong elements fill one slice and the right ones are outside
-    it.
+    """Return "at `x[:, 1:]`" if the wrong elements fill a slice that contains no right ones.
 
     ``right`` marks right elements that are not 0, because a zero may be right by chance.
     """
@@ -244,9 +243,7 @@ def _typical_of_masks(m: Mismatch) -> str | None:
 
 
 def _scaled(m: Mismatch) -> str | None:
-    """Return the factor by which all wrong elements differ from the truth, in words, or
-    ``None``.
-    """
+    """Return in words the factor by which all wrong elements are off, or ``None``."""
     actual, truth = m.actual[m.wrong], m.truth[m.wrong]
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
@@ -289,8 +286,7 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield the interval of the input that contains all right elements, with wrong ones on both
-    sides.
+    """Yield the interval of the input with all right elements and wrong ones on both sides.
 
     A backward that ignores a clamp produces this pattern.
     """
@@ -308,9 +304,7 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Say in words on which side of a bound the wrong elements lie, or that they all equal the
-    bound.
-    """
+    """Say on which side of a bound the wrong elements lie, or that they all equal it."""
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"
@@ -332,9 +326,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the most likely bound between two numbers: 0, an argument, or a number with few
-    digits.
-    """
+    """Return the most likely bound between two numbers: 0, an argument, or a short number."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]

@@ -26,9 +26,7 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """The result of a rule: message and evidence, and severity and hint if they are not the
-    default.
-    """
+    """The result of a rule: message and evidence, and any severity or hint of its own."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -207,8 +205,9 @@ def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Describe the failure or difference in the first comparison of this kind. ``None`` if all
-    agree.
+    """Describe the failure or difference in the first comparison of this kind.
+
+    ``None`` if all agree.
     """
     return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
 

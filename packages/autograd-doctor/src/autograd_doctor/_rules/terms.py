@@ -177,9 +177,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Upstream:
-    """The part of a term that contains grad_output: grad_output itself, or a weighted sum over a
-    dim.
-    """
+    """The part of a term with grad_output: grad_output itself, or a weighted sum over a dim."""
 
     axis: int | None
     weight: tuple[str, ...]
@@ -371,8 +369,9 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield the pairs that are proportional to the missing term, with the factor. Simple pairs come
-    first.
+    """Yield the pairs that are proportional to the missing term, with the factor.
+
+    Simple pairs come first.
     """
     a = torch.stack([p.values.reshape(-1) for p in products])
     s = torch.stack([u.values.reshape(-1) for u in upstreams])
@@ -411,9 +410,7 @@ def _times(k: float, *factors: str) -> str:
 
 
 def without_argument(m: Mismatch) -> str:
-    """Name the arguments that affect the expected gradient but not the actual one, or return
-    ``""``.
-    """
+    """Name the arguments that affect only the expected gradient, or return ``""``."""
     found = m.evidence.values.unused
     if not found or m.coarse or m.evidence.values.surrogate:
         return ""
@@ -545,9 +542,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims over which forward may have reduced: all, all but the first, and each single
-    dim.
-    """
+    """Yield the dims that forward may have reduced: all, all but the first, and each one."""
     every = tuple(range(residual.dim()))
     if len(every) > 1:
         yield "across the whole tensor", every
@@ -588,9 +583,7 @@ def _quoted(name: str) -> str:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether every slice of the error over some dims is a linear combination of the basis
-    slices.
-    """
+    """Whether every slice of the error over some dims combines the basis slices linearly."""
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

@@ -88,17 +88,13 @@ def unconjugated(m: Mismatch) -> Tensor | None:
 
 
 def wrong_where_used_again(m: Mismatch) -> bool:
-    """Whether all wrong elements are used by several outputs, and elements with one use are
-    right.
-    """
+    """Whether only elements that several outputs use are wrong, and all others are right."""
     reach = _reach(m)
     return reach is not None and _splits(m, reach.sum(0))
 
 
 def wrong_where_shared(m: Mismatch) -> bool:
-    """Whether all wrong elements share an output with others, and elements that share none are
-    right.
-    """
+    """Whether only elements that share an output are wrong, and all others are right."""
     reach = _reach(m)
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
 
@@ -122,18 +118,14 @@ def one_term_kept(m: Mismatch) -> bool:
 
 
 def _splits(m: Mismatch, count: Tensor) -> bool:
-    """Whether elements with a count of 1 are right, and only elements with a higher count are
-    wrong.
-    """
+    """Whether elements with count 1 are right, and only elements with higher counts are wrong."""
     count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
     once = (count == 1) & known
     return bool(once.any()) and not bool((wrong & (count < 2)).any())
 
 
 def _reach(m: Mismatch) -> Tensor | None:
-    """Return a 0/1 matrix: which output elements (rows) depend on which input elements
-    (columns).
-    """
+    """Return a 0/1 matrix: which outputs (rows) depend on which input elements (columns)."""
     matrix = None if m.input.is_complex() else _jacobian(m)
     if matrix is None or not matrix.numel():
         return None
@@ -141,9 +133,7 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 
 def part_of_output_at_fault(m: Mismatch) -> str:
-    """Name the slice of the output whose contribution to the gradient is wrong, or ``""`` if all
-    is.
-    """
+    """Name the slice of the output that contributes wrongly, or return ``""`` if all does."""
     matrix, rows = _jacobian(m), m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
     if matrix is None or rows is None or len(outputs) != 1 or outputs[0].is_complex():
@@ -166,9 +156,7 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 
 
 def _one_grad_output(m: Mismatch) -> Tensor | None:
-    """Return the cotangent of the only floating-point output, in double precision like the
-    Jacobian.
-    """
+    """Return the cotangent of the only floating-point output, in double precision."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
     g = m.evidence.values.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
@@ -518,9 +506,7 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether forward returns its input, unless all values are 0 or 1, which are their own
-    squares.
-    """
+    """Whether forward returns its input. Zeros and ones alone do not show this."""
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
