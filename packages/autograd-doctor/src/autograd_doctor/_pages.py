@@ -38,7 +38,7 @@ def explain(rule: str = "") -> Explanation:
         The page of the rule as Markdown.
 
     Raises:
-        UnknownRuleError: There is no such rule. The message names the closest ones.
+        UnknownRuleError: No rule has this name. The message names the closest ones.
 
     Example:
         >>> from autograd_doctor import explain

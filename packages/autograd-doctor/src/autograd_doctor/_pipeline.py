@@ -83,7 +83,7 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, like those of the caller.
+# One forward and one backward pass, in the same way as the caller.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -191,7 +191,7 @@ def _probe(
 ) -> Evidence:
     """Return evidence on one case. Without extra probes, only the probes of values run.
 
-    ``own`` holds the dtypes of the caller's inputs, if they differ from those of the case.
+    ``own`` holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
     """
     own = own or own_dtypes(case)
     places = wanted(case)

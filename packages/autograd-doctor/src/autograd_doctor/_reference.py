@@ -268,7 +268,7 @@ def establish(
             values=replace(evidence.values, reference_outputs=right),
             variants=replace(evidence.variants, extremes=far),
         )
-    if surrogate is not None:  # the kinks of the surrogate are not those of the quantizer
+    if surrogate is not None:  # the surrogate and the quantizer have different kinks
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     values = replace(evidence.values, surrogate=surrogate is not None)

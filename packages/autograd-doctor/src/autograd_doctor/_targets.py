@@ -64,7 +64,7 @@ def is_target(text: str) -> bool:
 def load(target: str) -> Any:
     """Import the module of a target and return the object. The current folder is searched first.
 
-    Raises :class:`NotUnderstoodError` if there is no such module, file or attribute, or if the
+    Raises :class:`NotUnderstoodError` if the module, file or attribute does not exist, or if the
     import fails.
     """
     split = _TARGET.fullmatch(target)

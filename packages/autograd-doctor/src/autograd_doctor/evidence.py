@@ -183,7 +183,7 @@ class JacobianColumns:
 
     A complex tensor counts as pairs of real numbers. ``index`` holds the examined flat positions.
     For each position, ``matrix`` holds a column and ``error`` its estimated error. ``smooth`` says
-    whether the finite differences look like those of a differentiable function.
+    whether the finite differences suggest a differentiable function.
     """
 
     index: Tensor

@@ -77,8 +77,8 @@ def search_repair_elsewhere(
         finding: The finding to repair.
         evidence: The evidence that the other process sent about the unchanged Function.
         ask: Sends edits and a question to the other process, and returns its answers.
-        verified: Returns the inputs on which the class with edited methods (source by name) is
-            right.
+        verified: Returns a repair with the inputs on which the class with edited methods (source
+            by name) is right.
         computes: For ``forward-mismatch``: the inputs of a call, and a check of its outputs.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.

@@ -97,8 +97,8 @@ def _suspects(
 ) -> tuple[Tensor, ...]:
     """For each wanted input, return flat positions at which the gradient seems to be wrong.
 
-    For each direction, the search finds at most one wrong element, and one element with a value
-    between it and a right element. The Jacobian's columns then decide.
+    For each direction, the search finds at most one wrong element, and a few elements with
+    values between it and right elements. The Jacobian's columns then decide.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):

@@ -138,7 +138,7 @@ def _again(
     redrawn: bool = False,
     reseeded: bool = False,
 ) -> tuple[Pass, bool]:
-    """Repeat the call, and return whether it draws random numbers."""
+    """Repeat the call. Return the pass, and whether it draws random numbers."""
     reseed(session.seed)
     states = [random_state()]
 

@@ -55,7 +55,7 @@ class Elsewhere:
         name: The name of the class.
         seen: Evidence with the expected gradients.
         ask: Sends a question to the other process.
-        verified: Returns the inputs on which the class with edited methods is right.
+        verified: Returns a repair with the inputs on which the class with edited methods is right.
         computes: The inputs of one forward call, and a check of the values that it returns.
     """
 

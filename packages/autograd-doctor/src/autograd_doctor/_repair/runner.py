@@ -292,7 +292,7 @@ class InProcess:
         subject: A Function.
         seen: Evidence on the example and on other inputs, with the expected gradients.
         seed: The seed of the diagnosis.
-        verified: Returns the inputs on which an edited Function is right.
+        verified: Returns a repair with the inputs on which an edited Function is right.
     """
 
     subject: Subject
@@ -438,7 +438,7 @@ class ByOutcome:
     Attributes:
         code: A Function class or a function.
         is_right: Whether the edited code returns the right result.
-        passes: Tries the edited code on more inputs, and says on which it is right.
+        passes: Tries the edited code on more inputs. Returns a repair, or ``None`` if one is wrong.
     """
 
     code: Any

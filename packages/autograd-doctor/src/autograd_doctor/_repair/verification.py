@@ -135,7 +135,7 @@ def _verified(
     held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
-    """Return the inputs on which an edited Function is right. Empty if it breaks another rule."""
+    """Return a repair with the inputs on which a Function is right, or ``None`` if it is wrong."""
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
@@ -371,7 +371,7 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
 def _is_count(value: Any) -> bool:
     """Whether a number may be the length of a part.
 
-    If every part has length 1, there must be several.
+    Such a number is also replaced by 1, which results in several parts.
     """
     return type(value) is int and value > 1
 
