@@ -352,11 +352,12 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 
 
 # --------------------------------------------------------------------------------------------------
-# Two Jacobians and their difference as small heat maps, in HTML without scripts.  The pictures have
-# the same bytes on every machine. Entries are rounded to a few shades, and nothing is compressed,
-# because compressors differ. They are PNGs because JupyterLab removes SVGs from notebooks that it
-# does not trust. Zero is transparent, and small entries are nearly transparent, so the maps fit
-# both light and dark pages.
+# Two Jacobians and their difference as small heat maps, in HTML without scripts.
+#
+# The pictures have the same bytes on every machine. Entries are rounded to a few shades, and
+# nothing is compressed, because compressors differ. They are PNGs because JupyterLab removes SVGs
+# from notebooks that it does not trust. Zero is transparent, and small entries are nearly
+# transparent, so the maps fit both light and dark pages.
 # --------------------------------------------------------------------------------------------------
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")

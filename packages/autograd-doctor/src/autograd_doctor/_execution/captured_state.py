@@ -21,6 +21,7 @@ from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 
 # --------------------------------------------------------------------------------------------------
 # State that a callable can reach besides its arguments: closures, modules, attributes, globals.
+#
 # Nothing is called here, and no attribute is computed. We see only the contents of namespaces.
 # --------------------------------------------------------------------------------------------------
 
@@ -176,8 +177,9 @@ def _is_installed(package: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Record the state of an object, so that it can be restored: bindings, contents, generators.  Each
-# function returns a callable that restores its object. It does nothing if nothing changed.
+# Record the state of an object, so that it can be restored: bindings, contents, generators.
+#
+# Each function returns a callable that restores its object. It does nothing if nothing changed.
 # --------------------------------------------------------------------------------------------------
 
 PutBack = Callable[[], None]
@@ -380,10 +382,11 @@ def can_be_borrowed(thing: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The objects that a subject can reach besides its arguments. The doctor borrows them.  Examples are
-# a captured weight, a module's buffers and a global table. While borrowed, tensors are in float64
-# and in separate memory, and every call starts from the same values. Afterwards, everything is as
-# before.
+# The objects that a subject can reach besides its arguments. The doctor borrows them.
+#
+# Examples are a captured weight, a module's buffers and a global table. While borrowed, tensors are
+# in float64 and in separate memory, and every call starts from the same values. Afterwards,
+# everything is as before.
 # --------------------------------------------------------------------------------------------------
 
 _NO_ARGUMENTS: Mapping[int, Any] = {}

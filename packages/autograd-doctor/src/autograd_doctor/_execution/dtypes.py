@@ -27,9 +27,10 @@ from autograd_doctor.errors import CannotDiagnoseError
 from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype, Variant
 
 # --------------------------------------------------------------------------------------------------
-# The caller's own call: the same inputs, in their own dtypes.  All other probes use float64 copies.
-# If a Function accepts only float32, its behavior on float64 copies does not count against it. It
-# may also fail only on the caller's inputs.
+# The caller's own call: the same inputs, in their own dtypes.
+#
+# All other probes use float64 copies. If a Function accepts only float32, its behavior on float64
+# copies does not count against it. It may also fail only on the caller's inputs.
 # --------------------------------------------------------------------------------------------------
 
 

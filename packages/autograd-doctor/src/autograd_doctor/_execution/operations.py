@@ -38,6 +38,7 @@ def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]
 
 # --------------------------------------------------------------------------------------------------
 # The operations that a block of code runs, and the operations that contribute to a result.
+#
 # Operations are counted and not timed, because the count is the same on every machine.
 # --------------------------------------------------------------------------------------------------
 
@@ -151,10 +152,12 @@ def _only_makes(func: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Can a subject put a tensor on a different device than its inputs?  The meta device would show
-# this, but the first operation on it imports ``torch._dynamo``, which takes a second. So we first
-# watch the subject on its own device. If it names no device except a tensor's device, and uses only
-# tensors that it creates from its inputs, its results are on the device of the inputs.
+# Can a subject put a tensor on a different device than its inputs?
+#
+# The meta device would show this, but the first operation on it imports ``torch._dynamo``, which
+# takes a second. So we first watch the subject on its own device. If it names no device except a
+# tensor's device, and uses only tensors that it creates from its inputs, its results are on the
+# device of the inputs.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}

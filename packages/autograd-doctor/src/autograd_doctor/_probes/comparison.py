@@ -71,10 +71,12 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 # --------------------------------------------------------------------------------------------------
 # Ask a question about the example. If the answer is a difference, repeat the question on other
-# values.  If an example contains ties, zeros or equal entries, a correct Function may give
-# different results. A maximum may choose another of its equal elements if the memory layout
-# changes. Subtracting the mean over the batch has no visible effect if all rows are equal. Such a
-# difference disappears on values without ties, but a difference that a mistake causes does not.
+# values.
+#
+# If an example contains ties, zeros or equal entries, a correct Function may give different
+# results. A maximum may choose another of its equal elements if the memory layout changes.
+# Subtracting the mean over the batch has no visible effect if all rows are equal. Such a difference
+# disappears on values without ties, but a difference that a mistake causes does not.
 # --------------------------------------------------------------------------------------------------
 
 INEXACT = 0.05  # for a solver that stops at a tolerance
@@ -266,10 +268,11 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a Function needed, or does autograd give the same result on the same forward?  The user's own
-# forward runs as ordinary code, with a stand-in for ctx that does nothing. Both calls must give the
-# same outputs, gradients and second derivatives, even where a formula overflows or has a kink. Then
-# their costs are compared.
+# Is a Function needed, or does autograd give the same result on the same forward?
+#
+# The user's own forward runs as ordinary code, with a stand-in for ctx that does nothing. Both
+# calls must give the same outputs, gradients and second derivatives, even where a formula overflows
+# or has a kink. Then their costs are compared.
 # --------------------------------------------------------------------------------------------------
 
 Cotangents = Sequence[Tensor | None]

@@ -35,11 +35,12 @@ from autograd_doctor._numerics.tensors import is_float, same_bytes
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGradient
 
 # --------------------------------------------------------------------------------------------------
-# Does backward need the values that were saved for it?  When backward unpacks a saved tensor, it
-# gets another tensor instead. If every gradient stays exactly the same for all replacement values,
-# no gradient depends on the saved values. A tensor also counts as needed if it is needed in another
-# situation: for a second derivative, with a frozen input, for other inputs, or with another number
-# or flag in the call.
+# Does backward need the values that were saved for it?
+#
+# When backward unpacks a saved tensor, it gets another tensor instead. If every gradient stays
+# exactly the same for all replacement values, no gradient depends on the saved values. A tensor
+# also counts as needed if it is needed in another situation: for a second derivative, with a frozen
+# input, for other inputs, or with another number or flag in the call.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8

@@ -199,6 +199,7 @@ def _is_rounding(
 
 # --------------------------------------------------------------------------------------------------
 # Inputs for which float32 may be coarse: the example, fractions of it, and numbers far from zero.
+#
 # Formulas lose digits if large numbers cancel, or if a small number is added to a large one.
 # --------------------------------------------------------------------------------------------------
 
@@ -328,6 +329,7 @@ def _spread(tensor: Tensor) -> float:
 
 # --------------------------------------------------------------------------------------------------
 # Inputs far from the example: large numbers, small numbers, numbers far from zero, masks of -inf.
+#
 # The probe reports two kinds of calls. In the first kind, float32 returns no number or is coarser
 # than rounding explains. In the second kind, a mask causes nan.
 # --------------------------------------------------------------------------------------------------
@@ -442,9 +444,10 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------
-# Do float64 results change as smoothly as float64 allows, for a tiny step and for a larger one?  A
-# Function that computes in float32 internally returns float64 numbers that stay constant while the
-# inputs move by less than float32 resolves. Then the numbers jump.
+# Do float64 results change as smoothly as float64 allows, for a tiny step and for a larger one?
+#
+# A Function that computes in float32 internally returns float64 numbers that stay constant while
+# the inputs move by less than float32 resolves. Then the numbers jump.
 # --------------------------------------------------------------------------------------------------
 
 # relative to each number: less than 1/60 of float32's resolution, and far above float64's

@@ -142,10 +142,11 @@ def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate backward, by autograd and by finite differences.  With a weight h for every element
-# of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd differentiates it through the graph of
-# backward. Central differences of backward need no graph. They give the expected value, because the
-# first derivative is already known to be right.
+# Differentiate backward, by autograd and by finite differences.
+#
+# With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd
+# differentiates it through the graph of backward. Central differences of backward need no graph.
+# They give the expected value, because the first derivative is already known to be right.
 # --------------------------------------------------------------------------------------------------
 
 # relative to a second derivative: a missing term is larger, and the error of differences is smaller
@@ -268,12 +269,14 @@ class _Question:
 
 
 # --------------------------------------------------------------------------------------------------
-# Find where the graph is lost.  Autograd tracks saved inputs and outputs. Other saved tensors and
-# all attributes of ctx are constants for autograd. We compute these constants at moved inputs and
-# pass them to backward at the example's inputs. The resulting change of the gradient is the part of
-# the second derivative that is lost through them. They are the cause if and only if this part
-# equals the missing part. If no constant of forward is the cause, backward itself loses the graph,
-# and its source may show where.
+# Find where the graph is lost.
+#
+# Autograd tracks saved inputs and outputs. Other saved tensors and all attributes of ctx are
+# constants for autograd. We compute these constants at moved inputs and pass them to backward at
+# the example's inputs. The resulting change of the gradient is the part of the second derivative
+# that is lost through them. They are the cause if and only if this part equals the missing part. If
+# no constant of forward is the cause, backward itself loses the graph, and its source may show
+# where.
 # --------------------------------------------------------------------------------------------------
 
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")

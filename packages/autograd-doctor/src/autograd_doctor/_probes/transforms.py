@@ -167,9 +167,11 @@ def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float,
 
 # --------------------------------------------------------------------------------------------------
 # Differentiate the tangent of jvp with respect to the inputs, and compare with backward's
-# derivative.  ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are
-# equal. The evidence on second derivatives confirms the derivative of the right side. The
-# derivative of the left side uses the graph of jvp.
+# derivative.
+#
+# ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are equal. The
+# evidence on second derivatives confirms the derivative of the right side. The derivative of the
+# left side uses the graph of jvp.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -371,10 +373,12 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare torch.compile with eager mode.  The backend (``aot_eager``) only traces, so any difference
-# comes from the tracing and not from generated code. We compile our own caller, each time with a
-# new code object, because dynamo stores its results on the function's code. The user's code is
-# traced as part of the caller, so nothing is stored on it.
+# Compare torch.compile with eager mode.
+#
+# The backend (``aot_eager``) only traces, so any difference comes from the tracing and not from
+# generated code. We compile our own caller, each time with a new code object, because dynamo stores
+# its results on the function's code. The user's code is traced as part of the caller, so nothing is
+# stored on it.
 # --------------------------------------------------------------------------------------------------
 
 COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others with other rounding errors

@@ -26,8 +26,10 @@ from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_cal
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
-# The Jacobian according to backward: the results for one-hot cotangents.  It is computed only if
-# the gradient may be wrong. The report shows it next to the Jacobian by finite differences.
+# The Jacobian according to backward: the results for one-hot cotangents.
+#
+# It is computed only if the gradient may be wrong. The report shows it next to the Jacobian by
+# finite differences.
 # --------------------------------------------------------------------------------------------------
 
 MOST_OF_AN_OUTPUT = 48

@@ -220,8 +220,9 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a wrong gradient. Each predicts the result of one mistake.  A hypothesis takes a
-# mismatch and returns a sentence if it fits, or ``None``.
+# Hypotheses about a wrong gradient. Each predicts the result of one mistake.
+#
+# A hypothesis takes a mismatch and returns a sentence if it fits, or ``None``.
 # --------------------------------------------------------------------------------------------------
 
 
