@@ -1,13 +1,14 @@
 """Find out what is wrong with a custom :class:`torch.autograd.Function`.
 
 ``diagnose(fn, inputs)`` examines a Function and returns a report. ``assert_gradients(fn, inputs)``
-does the same in a test. ``declare(surrogate=…, intentional=…)`` is a decorator that declares what a
-Function does on purpose. ``recording()`` records the calls of a program. Calling ``diagnose()`` on
+does the same in a test. The decorator ``declare(surrogate=…, intentional=…)`` declares deliberate
+deviations of a Function. ``recording()`` records the calls of a program. Calling ``diagnose()`` on
 its result examines every Function. ``explain(rule)`` returns the page about a rule.
 
-``steps`` contains the five steps that find a wrong gradient by hand, and ``memory`` measures what a
-call keeps for the backward pass. ``extension`` is for tools that build on this package. Each name
-is imported when it is first used, so ``import autograd_doctor`` does not import PyTorch.
+``steps`` contains the five steps that find a wrong gradient by hand, and ``memory`` measures the
+memory that a call keeps for the backward pass. ``extension`` is for tools that build on this
+package. Each name is imported when it is first used, so ``import autograd_doctor`` does not import
+PyTorch.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ __all__ = [
     "recording",
 ]
 
-# The first two do not import PyTorch.
+# The first two modules do not import PyTorch.
 _MODULES = (
     "_declaration",
     "errors",

@@ -30,7 +30,7 @@ def checked(
     seed: int = 0,
     **options: Any,
 ) -> Diagnosis:
-    """Load a target and diagnose it. The other options are passed on to ``diagnose``.
+    """Load a target and diagnose it. All other options are passed on to ``diagnose``.
 
     Raises :class:`NotUnderstoodError` if something cannot be loaded, and
     ``CannotDiagnoseError`` if the target cannot be examined.
@@ -91,7 +91,10 @@ _PAGE = """<!doctype html>
 
 
 def as_json(diagnosis: Diagnosis) -> str:
-    """Return the diagnosis as JSON. Infinities and nan become strings, because JSON lacks them."""
+    """Return the diagnosis as JSON.
+
+    Infinities and nan become strings, because JSON has no such numbers.
+    """
     return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
 
 

@@ -1,7 +1,8 @@
-"""What a diagnosis examined beyond the usual checks, and what it could not examine.
+"""The scope of a diagnosis: what it examined beyond the usual checks, and what it could not
+examine.
 
-A ✓ means that ``diagnose`` compared the gradients with expected ones. If it could not, the report
-says why.
+A ✓ means that ``diagnose`` compared the gradients with expected gradients. If it could not, the
+report says why.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from autograd_doctor._rules import RULES
 from autograd_doctor._rules.rule import what_was_raised
 from autograd_doctor.evidence import RANDOM, Evidence, Failure
 
-# If one of these is declared, the expected gradient is a different one, but we do not know which.
+# If one of these rules is declared, the expected gradient differs from the usual one and is
+# unknown.
 LEAVES_VALUES_OPEN = (
     "gradient-mismatch",
     "extra-gradient",
     "undeclared-surrogate",
     "non-finite",
 )
-# If one of these is declared, two results cannot be compared.
+# If one of these rules is declared, two results cannot be compared.
 PREVENTS_COMPARISON = ("forward-mismatch", "nondeterministic", "rng-not-restored")
 
 
@@ -38,7 +40,7 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
-# What each probe examines. For a slow Function, there is not enough time for all probes.
+# The subject of each probe. For a slow Function, some probes are skipped.
 _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
@@ -76,7 +78,7 @@ _OF_PROBES = {
 def examined(
     level: Level, seen: Sequence[Evidence], intentional: Collection[str], missing: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return what was examined, in words; ``missing`` is the result of :func:`unexamined`."""
+    """Describe what was examined. ``missing`` is the result of :func:`unexamined`."""
     if missing and nothing_compared(seen[0], intentional):
         return (_CONTRACT, *by_design(seen[0], intentional))
     some = len(missing) < len(seen[0].wanted)
@@ -91,7 +93,7 @@ def examined(
 
 
 def without_time(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence that lists what was skipped because time ran out."""
+    """Yield a sentence that lists the probes that were skipped because time ran out."""
     if names := evidence.left_out:
         yield f"less than usual, because a pass takes long. Left out: {', '.join(_words_of(names))}"
 
@@ -104,7 +106,7 @@ def _left_out_on_a_device(evidence: Evidence) -> tuple[str, ...]:
 
 
 def without_cpu(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence about what is examined only on the CPU, if the Function needs a GPU."""
+    """Yield a sentence about checks that need the CPU, if the Function needs a GPU."""
     if names := _left_out_on_a_device(evidence):
         yield (
             f"no calls that could make an index invalid ({', '.join(_words_of(names))}), because "
@@ -128,7 +130,7 @@ def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]
 def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each part of the gradients that was not compared with expected values.
 
-    ``seen`` is the evidence on the caller's example first, followed by evidence on other inputs.
+    ``seen`` holds the evidence on the caller's example, then the evidence on other inputs.
     """
     if reason := nothing_compared(seen[0], intentional):
         yield f"values: not examined. {reason}"
@@ -149,7 +151,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Return why no gradient was compared, in sentences. Empty if some gradients were compared."""
+    """Say why no gradient was compared. Empty if some gradients were compared."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))

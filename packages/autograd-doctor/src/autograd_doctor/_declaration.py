@@ -1,4 +1,4 @@
-"""What a Function does on purpose, declared next to its definition. Does not import PyTorch."""
+"""Deliberate deviations of a Function, declared next to its definition. Does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Declaration:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is declared, in words: the names of the rules, and ``surrogate``."""
+        """The declaration in words: the names of the rules, and ``surrogate``."""
         rules = (self.intentional,) if isinstance(self.intentional, str) else self.intentional
         return (*("surrogate" for _ in [self.surrogate] if _), *map(str, rules))
 
@@ -27,11 +27,12 @@ class Declaration:
 def declare(
     *, surrogate: Callable[..., Any] | None = None, intentional: str | Collection[str] = ()
 ) -> Callable[[C], C]:
-    """Declare what a Function does on purpose, so that callers need not pass it to ``diagnose``.
+    """Declare a Function's deliberate deviations, so that callers need not pass them.
 
     The decorator stores the declaration on the class and returns the class unchanged, so it has no
     effect when the Function runs. It does not import PyTorch. ``diagnose`` uses the declaration
-    unless its caller passes ``surrogate=`` or ``intentional=``. A subclass does not inherit it.
+    unless its caller passes ``surrogate=`` or ``intentional=``. A subclass does not inherit the
+    declaration.
 
     Args:
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
@@ -64,7 +65,7 @@ def declare(
 
 
 def declaration_of(fn: Any) -> Declaration | None:
-    """Return the declaration of a Function, or of the Function whose ``apply`` this is."""
+    """Return the declaration of a Function. ``fn`` may also be the ``apply`` of a Function."""
     owner = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     found = vars(owner).get(ATTRIBUTE) if isinstance(owner, type) else None
     return found if isinstance(found, Declaration) else None

@@ -1,4 +1,4 @@
-"""The example call of ``check``, which is described as text, created by user code, or sampled.
+"""The example call of ``check``: described as text, created by user code, or drawn by a sampler.
 
 A text describes each argument, as in ``f64[3,4] i64[5]<4 0.5``.
 
@@ -81,7 +81,7 @@ class Draw:
 
     def _floats(self, rng: torch.Generator) -> Tensor:
         if self.low is not None and self.high is not None:
-            # Stay away from both ends: rounding and finite differences must not reach them.
+            # Stay away from both ends, because rounding and finite differences must not reach them.
             part = 0.01 + 0.98 * torch.rand(self.shape, generator=rng, dtype=torch.float64)
             return self.low + (self.high - self.low) * part
         z = torch.randn(self.shape, generator=rng, dtype=torch.float64)
@@ -133,7 +133,7 @@ def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
 
 
 def _asking(described: Sequence[Any]) -> Iterator[int]:
-    """Return the positions of the tensors that must require grad, because others are const."""
+    """Return the positions of the tensors that must require grad, if other tensors are const."""
     floats = {i: d for i, d in enumerate(described) if isinstance(d, Draw) and d.is_float}
     const = [i for i, draw in floats.items() if draw.const]
     if const and len(const) == len(floats):
@@ -172,7 +172,7 @@ def _torchs_name(dtype: torch.dtype) -> str:
 
 
 def _bounds(text: str, dtype: torch.dtype, written: str) -> tuple[float | None, float | None]:
-    """Return the ends of a range. Integers always have both."""
+    """Return the ends of a range. For integers, both ends are known."""
     if not written:
         return None, None
     found = _RANGE.fullmatch(written)
@@ -234,8 +234,8 @@ def example(
 ) -> tuple[Any, ...]:
     """Return the arguments from ``--inputs``, or the first ones that the sampler draws.
 
-    Raises :class:`NotUnderstoodError` if there are too few arguments, because this is not the
-    Function's fault.
+    Raises :class:`NotUnderstoodError` if there are too few arguments, because the Function is not
+    to blame for this.
     """
     if text is not None:
         made = _made(text, seed)
@@ -269,9 +269,9 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
 
 
 def left_out(fn: Any, given: int) -> list[str]:
-    """Return the required parameters that a call with ``given`` arguments leaves out.
+    """Return the required parameters that a call with ``given`` arguments omits.
 
-    The list is empty if the signature is unknown or wrong, because the doctor reports that.
+    The list is empty if the signature is unknown or wrong, because the doctor reports this.
     """
     called, skipped = fn, 0
     if isinstance(fn, type):

@@ -19,17 +19,17 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# The values that are put into an example, and the minimum number of elements for each.
+# Special values that replace elements of an example, and the minimum number of elements for each.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
-LARGE = 2**20  # inputs of this size always fit
-# for a wrong Function, measured by benchmarks/large_inputs.py; a right one needs half
+LARGE = 2**20  # inputs up to this size always fit
+# for a wrong Function, measured by benchmarks/large_inputs.py; a correct one needs half
 BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the tensors to differentiate: those that require grad, or all floating ones."""
+    """Return the positions of the tensors that require grad, or else of all floating ones."""
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise CannotDiagnoseError(
@@ -67,7 +67,7 @@ def _unfit(value: Tensor) -> str:
 
 
 def require_initialized(fn: Any) -> None:
-    """Raise an error for a module that creates its parameters at the first call."""
+    """Raise an error for a module that creates its parameters in its first call."""
     held = (*fn.parameters(), *fn.buffers()) if isinstance(fn, nn.Module) else ()
     if any(map(is_lazy, held)):
         name = type(fn).__name__
@@ -95,7 +95,7 @@ def require_room(case: Sequence[Any]) -> None:
 
 
 def _free_memory(device: torch.device) -> int:
-    """Return how many bytes are free on a GPU. For other devices, return the free RAM."""
+    """Return the number of free bytes on a GPU. For other devices, return the free RAM."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if not _MEMINFO.exists():  # only Linux has this file
@@ -116,8 +116,8 @@ def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -
     """Return the arguments of a call in float64 or complex128.
 
     If an argument is itself the dtype of one of the floating-point tensors, it also becomes
-    float64, because such a call chooses its own precision. ``own`` holds the dtypes of the caller's
-    tensors, if they differ from those of the case.
+    float64, because it selects the precision of the call. ``own`` holds the dtypes of the caller's
+    tensors, if they differ from the dtypes of the case.
     """
     doubled = [in_double(value) for value in case]
     dtypes = zip(own or own_dtypes(case), doubled, strict=True)
@@ -126,16 +126,16 @@ def all_in_double(case: Sequence[Any], own: Sequence[torch.dtype | None] = ()) -
 
 
 def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
-    """Return the dtype of each floating or complex tensor, ``None`` for everything else."""
+    """Return the dtype of each floating or complex tensor, and ``None`` for everything else."""
     return tuple(value.dtype if is_float(value) else None for value in case)
 
 
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return other inputs of the same kind, which keep the example's ranges, signs and structures.
+    """Return other inputs of the same kind, with the example's ranges, signs and structures.
 
     If one tensor lies below another of the same shape, like a lower bound, it stays below. Tensors
-    that are not differentiated keep their values, because ``backward`` may be right only for them.
-    Examples are targets that sum to one, masks, and the cosines of a rotation.
+    that are not differentiated keep their values, because ``backward`` may be right only for these
+    values. Examples are targets that sum to one, masks, and the cosines of a rotation.
     """
     places = wanted(case)
     found = [another(in_double(v), rng) if i in places else v for i, v in enumerate(case)]
@@ -152,7 +152,7 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return the example with 0, 1, -1 and two equal elements, if its range contains these values.
+    """Return the example with 0, 1, -1 and two equal elements, if its range allows them.
 
     These are the most common inputs at which a formula divides by zero.
     """
@@ -192,7 +192,7 @@ def _lies_below(low: Tensor, high: Tensor) -> bool:
 def beside(value: Any, kinks: Tensor | None, rng: torch.Generator) -> Any:
     """Move the elements at kinks away from zero, by a tenth of the typical magnitude.
 
-    A tensor with a structure stays as it is, because moving a single element would break it.
+    A tensor with a structure does not change, because moving a single element would break it.
     """
     if kinks is None or not len(kinks) or structure_of(value) is not None:
         return value

@@ -2,8 +2,8 @@
 
 While a watcher is active, the code object of ``Function.apply`` is replaced, and not the attribute.
 An alias such as ``square = Square.apply`` refers to the function with this code object, so we also
-see calls through older aliases. If ``apply`` is not written in Python, or is not what we expect,
-the attribute is replaced instead. In this case, we only see calls through aliases that are created
+see calls through older aliases. If ``apply`` is not written in Python, or is not the function we
+expect, the attribute is replaced instead. In this case, we see calls only through aliases created
 later.
 """
 
@@ -25,7 +25,7 @@ Finish = Callable[[Any], None]
 
 
 class Watcher(Protocol):
-    """Observes calls. If a watcher raises an error, the error does not reach the caller."""
+    """Observes calls. If a watcher raises an error, the caller does not see the error."""
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -46,7 +46,7 @@ _changing = threading.Lock()
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Hide the calls in a block from all watchers, because the doctor makes these calls itself."""
+    """Hide the calls in a block from all watchers, because the doctor itself makes these calls."""
     global _pauses
     _pauses += 1
     try:
@@ -56,7 +56,7 @@ def paused() -> Iterator[None]:
 
 
 def watch(watcher: Watcher) -> None:
-    """From now on, show every call to a watcher."""
+    """Show every call to a watcher from now on."""
     global _watchers
     with _changing:
         if not _watchers:
@@ -75,7 +75,7 @@ def unwatch(watcher: Watcher) -> None:
 
 
 def _forget_all() -> None:
-    """Stop watching in a forked process, because it could not report what it saw."""
+    """Stop watching in a forked process, because it could not report the calls that it saw."""
     global _watchers, _changing
     _changing = threading.Lock()
     if _watchers:
@@ -88,7 +88,7 @@ if hasattr(os, "register_at_fork"):
 
 
 # --------------------------------------------------------------------------------------------------
-# The code that runs instead of Function.apply.
+# The code that runs in place of Function.apply.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +133,7 @@ _GLOBAL = "_autograd_doctor_watched_apply"  # in the module of Function, where t
 
 
 def _replacement() -> CodeType:
-    __class__ = None  # the free variable of the original, which calls super()
+    __class__ = None  # the free variable of the original code, which calls super()
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         __class__  # noqa: B018
@@ -145,7 +145,7 @@ def _replacement() -> CodeType:
 
 _NEW = _replacement()
 _original: Callable[..., Any] = Function.apply
-_attribute: Any = None  # what Function's namespace contained, if the attribute was replaced
+_attribute: Any = None  # the old entry of Function's namespace, if the attribute was replaced
 _replaced: FunctionType | None = None  # the function whose code was replaced
 _cancel: Callable[[], None] | None = None
 
@@ -204,7 +204,7 @@ def _uninstall() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Calls that torch.compile traces. The Function then runs as part of a graph, and not by apply.
+# Calls that torch.compile traces. The Function then runs as part of a graph, not through apply.
 # --------------------------------------------------------------------------------------------------
 
 _DYNAMO = "torch._dynamo.variables.misc"

@@ -1,4 +1,4 @@
-"""Turn evidence into findings, with the most likely cause first."""
+"""Turn evidence into findings. The most likely cause comes first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ RANK = {"error": 0, "warning": 1, "info": 2}
 def judge(
     evidence: Evidence, intentional: Collection[str] = (), skip_rules: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return what the rules find, without findings that are intended or that an earlier error
-    explains.
+    """Return the findings of all rules, except intended and already explained ones.
 
-    Errors come before warnings. Findings of the same severity are in the order of the rules, so
+    Errors come before warnings. Findings of the same severity follow the order of the rules, so
     that the cause comes first. A rule in ``skip_rules`` does not run and explains nothing. An
-    ``intentional`` rule explains only two kinds of findings: those that describe the same behavior
-    under another name, and those that compare results which differ by design.
+    ``intentional`` rule explains only two kinds of findings: findings that describe the same
+    behavior under another name, and findings that compare results which differ by design.
     """
     skipped = {*skip_rules, *unjudgeable(evidence)}
     found: list[Finding] = []

@@ -16,7 +16,7 @@ from autograd_doctor.errors import UnknownRuleError
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """A page as Markdown. A notebook displays it formatted, and ``print`` shows it unchanged."""
+    """A page as Markdown. A notebook formats it, and ``print`` shows it unchanged."""
 
     markdown: str
 
@@ -38,7 +38,7 @@ def explain(rule: str = "") -> Explanation:
         The page of the rule as Markdown.
 
     Raises:
-        UnknownRuleError: There is no such rule. The message names the closest ones.
+        UnknownRuleError: No rule has this name. The message names the closest ones.
 
     Example:
         >>> from autograd_doctor import explain

@@ -1,11 +1,11 @@
 """One diagnosis, from the caller's inputs to the findings.
 
-A diagnosis first runs the user's code and stores what happened as plain data. Then it judges the
-data. No rule runs the user's code, so user code cannot disturb a rule, and another process can
-judge the data. The classroom uses this: a sandbox collects the evidence, and the judge never sees
-the code.
+A diagnosis first runs the user's code and stores the observations as plain data. Then it judges the
+data. No rule runs the user's code, so user code cannot interfere with a rule, and another process
+can judge the data. The classroom relies on this: a sandbox collects the evidence, and the judge
+never sees the code.
 
-A diagnosis takes twelve steps.
+A diagnosis takes twelve steps:
 
 1.  ``_options`` and ``_inputs`` check the arguments of ``diagnose`` before any user code runs.
 2.  ``_execution.captured_state`` finds what the Function reaches besides its arguments, and
@@ -83,7 +83,7 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, like those of the caller.
+# One forward and one backward pass, in the same way as the caller.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -109,8 +109,8 @@ def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
 
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
-SAMPLES = 2  # from the sampler, in addition to the example
-DRAWS = 2  # number of variations, because the first may lie outside the domain
+SAMPLES = 2  # sampled inputs, in addition to the example
+DRAWS = 2  # variations, because the first may lie outside the domain
 
 
 def examine_samples(
@@ -126,9 +126,10 @@ def examine_samples(
     """Return evidence on the example first, then on sampled inputs or on a variation of the
     example.
 
-    Only the example is examined by the ``extra_probes`` and in other dtypes. If ``extra_probes`` is
-    ``None``, the example is not examined. Unless ``any_output``, a nan output raises
-    :class:`CannotDiagnoseError`, because without a reference the expected gradient is then unknown.
+    The ``extra_probes`` run only on the example, which is also the only input examined in other
+    dtypes. If ``extra_probes`` is ``None``, the example is skipped. Unless ``any_output`` is set, a
+    nan output raises :class:`CannotDiagnoseError`, because without a reference the expected
+    gradient is then unknown.
     """
     example = _probe(subject, args, seed, extra_probes, intentional=intentional)
     if (failed := example.forward.failure) and failed.runs_in_own_dtype:
@@ -147,7 +148,7 @@ def examine_samples(
 
 
 def avoided_kinks(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each input in which elements that lay on a kink were replaced."""
+    """Yield a sentence for each input whose elements at a kink were replaced."""
     for position, kinks in zip(evidence.wanted, _kinks(evidence), strict=False):
         if len(kinks) and structure_of(evidence.inputs[position]) is None:
             total = evidence.inputs[position].numel()
@@ -158,7 +159,7 @@ def avoided_kinks(evidence: Evidence) -> Iterator[str]:
 
 
 def kept_structures(seen: Sequence[Evidence]) -> Iterator[str]:
-    """Yield a sentence for each input that was changed only in ways that keep its structure."""
+    """Yield a sentence for each input that was varied only in ways that keep its structure."""
     words = {name: words for each in seen for name, words in each.values.structures.items()}
     for name, structure in words.items():
         yield f"`{name}` only for changes that keep the structure of your example ({structure})"
@@ -188,9 +189,9 @@ def _probe(
     own: Sequence[torch.dtype | None] = (),
     intentional: Collection[str] = (),
 ) -> Evidence:
-    """Return evidence on one case. Without extra probes, only probes of values run.
+    """Return evidence on one case. Without extra probes, only the probes of values run.
 
-    ``own`` holds the dtypes of the caller's inputs, if they differ from those of the case.
+    ``own`` holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
     """
     own = own or own_dtypes(case)
     places = wanted(case)
@@ -238,9 +239,9 @@ def _variation(
     example: Evidence,
     intentional: Collection[str],
 ) -> list[Evidence]:
-    """Return evidence on other inputs like the example, if ``forward`` is defined for them.
+    """Return evidence on random inputs like the example, if ``forward`` is defined for them.
 
-    If ``forward`` has a kink at the example, the other inputs are close to the kink.
+    If ``forward`` has a kink at the example, the random inputs lie close to the kink.
     """
     rng = generator(seed, Stream.VARIATIONS)
     kinks = dict(zip(example.wanted, _kinks(example), strict=False))
@@ -255,7 +256,7 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on the example with zeros, ones and equal elements, if allowed."""
+    """Return evidence on the example with zeros, ones and equal elements, if these are allowed."""
     case = singular(args, generator(seed, Stream.SINGULAR))
     pairs = zip(args, case, strict=True)
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
@@ -266,7 +267,7 @@ def _singular(
 
 
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
-    """For each wanted input, yield the flat positions of kinks of ``forward``."""
+    """For each wanted input, yield the flat indices of the elements at a kink of ``forward``."""
     for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
         pairs = 2 if evidence.inputs[position].is_complex() else 1
         yield (columns.index[~columns.smooth] // pairs).unique()
@@ -283,7 +284,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
 
 
 def _nan_output(evidence: Evidence) -> str:
-    """Say where ``forward`` returned nan. Empty if it did not."""
+    """Say which output of ``forward`` contains nan. Empty if none does."""
     for k, output in enumerate(evidence.forward.outputs):
         if is_float(output) and bool(torch.isnan(output).any()):
             return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
@@ -296,8 +297,8 @@ def _nan_output(evidence: Evidence) -> str:
 
 Findings = tuple[Finding, ...]
 
-# The rules for the Functions inside a callable. The gradients of the callable decide about the
-# values, because a surrogate, a scale or a mask around a Function may make them right.
+# Rules for the Functions inside a callable. Values are judged only by the gradients of the whole
+# callable, because a surrogate, a scale or a mask around a Function may make them right.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
 VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
 
@@ -311,9 +312,9 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
     """Combine several verdicts into one. The first verdict is about the caller's example.
 
     Random inputs hide fewer wrong values than an example does. But if the example shows the same
-    error, the report shows the example's element, because the caller knows it. Causes beyond values
-    are reported only for the example. If the inputs disagree on the name of the error, the majority
-    decides, including the inputs of a second run (``again``).
+    error, the report shows an element of the example, because the caller knows it. Causes other
+    than values are reported only for the example. If the inputs disagree on the name of the error,
+    the majority decides, and the inputs of a second run (``again``) vote too.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -357,10 +358,10 @@ class Conclusion:
 
     @property
     def is_wrong_only_elsewhere(self) -> bool:
-        """Whether an error of values appears only on other inputs, in which several tensors vary.
+        """Whether a value error appears only on other inputs, in which several tensors vary.
 
-        Some of these tensors may belong together, like scores and their softmax. If the example
-        lies on kinks, the answer is no, because the example was not compared there.
+        Some of these tensors may depend on each other, like scores and their softmax. If the
+        example lies on kinks, the answer is no, because its gradients were not compared.
         """
         example = self.evidence[0]
         if any(avoided_kinks(example)):
@@ -382,11 +383,11 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Return why no gradient of the example was compared. Empty if some were compared."""
+        """Say why no gradient of the example was compared. Empty if some were compared."""
         return nothing_compared(self.evidence[0], intentional)
 
     def jacobians(self) -> Jacobians | None:
-        """Return the Jacobians that show the first finding, if it is an error of values."""
+        """Return the Jacobians that show the first finding, if it is a value error."""
         first = next(iter(self.findings), None)
         if first is None or RULES[first.rule].family not in VALUE_FAMILIES:
             return None
@@ -399,7 +400,7 @@ class Conclusion:
 def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     """Return the clearest findings. Errors are included only if a second run confirms them.
 
-    The second run draws other random inputs. If it confirms no error, the first evidence is judged
+    The second run uses other random inputs. If it confirms no error, the first evidence is judged
     again without the rules of these errors, because the errors may have hidden other findings.
 
     Args:
@@ -408,7 +409,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         second_seed: The seed of the run that confirms errors.
 
     Returns:
-        The findings, and the evidence that they rest on.
+        The findings, with the evidence for them.
     """
     evidence = examiner.collect(seed, thorough=True)
     verdicts = examiner.judge(evidence, seed)
@@ -425,7 +426,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
 
 
 def as_warning(finding: Finding) -> Finding:
-    """Turn an error that appears only on varied inputs into a warning, and say so."""
+    """Turn an error that appears only on varied inputs into a warning that says so."""
     if finding.severity != "error":
         return finding
     message = f"{finding.message} This is so on other inputs than your example. {ELSEWHERE}"
@@ -445,14 +446,14 @@ def _errors(verdicts: Sequence[Findings]) -> set[str]:
 
 
 def and_their_like(names: Collection[str]) -> set[str]:
-    """Return rules together with those that describe the same wrong gradient under another name."""
+    """Return rules, with all rules that give the same wrong gradient another name."""
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
-    """Return the findings without errors that do not appear in another run.
+    """Return the findings without the errors that another run does not show.
 
     On other random inputs, the same mistake may have another name from the same family.
     """
@@ -464,7 +465,7 @@ def combine_findings(outside: Findings, inside: Findings) -> Findings:
     """Combine the findings on a callable with the findings on the Functions inside it.
 
     The errors of each side explain findings of the other side. If both sides show an error, the
-    inner one is reported, because it has more specific names.
+    inner one is reported, because its name is more specific.
     """
     asked = (f for f in inside if RULES[f.rule].family in FAMILIES_ASKED_INSIDE)
     new = tuple(f for f in asked if not _explained(f, outside))
@@ -486,13 +487,13 @@ def _place(finding: Finding) -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A question to the doctor: what to examine, on which inputs, and what is already known.
+# A case for the doctor: the subject, the inputs, and the knowledge so far.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """The subject, the caller's example, and what the subject declares."""
+    """The subject, the caller's example, and the properties that the subject declares."""
 
     subject: Subject
     args: tuple[Any, ...]
@@ -517,7 +518,7 @@ class Case:
         return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
 
     def collect_values(self, seed: int) -> list[Evidence]:
-        """Return evidence on the example, and only on its gradients and their values."""
+        """Return evidence on the example, but only on its gradients and their values."""
         seen = _probe(self.subject, self.args, seed, intentional=self.intentional)
         return [establish(seen, self.reference, self.surrogate, seed)]
 
@@ -532,7 +533,7 @@ class Case:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, including those on inner Functions."""
+        """Return the findings on each evidence, including the findings on inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
             differences = has_error(example)
@@ -543,17 +544,17 @@ class Case:
     def _inside(
         self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
     ) -> Iterator[Finding]:
-        """Yield the findings on the Functions that a callable calls, under their names.
+        """Yield the findings on the Functions that a callable calls, with their names.
 
-        If the callable's gradients are right, the gradients of these Functions are right for the
-        gradients they receive. Finite differences would then be expensive, for example for a
-        solver, without finding anything.
+        If the callable's gradients are right, the Functions inside it are right for the gradients
+        they receive. Finite differences on them would find nothing, and they are expensive, for
+        example for a solver.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
         around = self.subject.around
         for call in list(functions_inside(session.run, around)):
-            # What an argument contains cannot be copied with it. Other reachable state is borrowed
-            # anyway.
+            # If an argument holds state, the copy may share it. All other reachable state is
+            # borrowed anyway.
             if not all(is_plain(arg) or around.covers(arg) for arg in call.args):
                 continue
             with suppress(CannotDiagnoseError):  # the doctor may be unable to examine its arguments
@@ -574,9 +575,9 @@ class Case:
                     yield _named(found, call.function.__name__)
 
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
-        """Return the dtypes that the inner Functions get when the caller makes the call.
+        """Return the dtypes that the inner Functions receive in the caller's own call.
 
-        These are known if all floating-point tensors of the caller have the same precision.
+        They are known if all floating-point tensors of the caller have the same precision.
         """
         precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
         if len(precisions) != 1:

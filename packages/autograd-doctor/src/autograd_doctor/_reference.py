@@ -32,18 +32,20 @@ from autograd_doctor.evidence import (
 from autograd_doctor.formatting import nth
 
 # --------------------------------------------------------------------------------------------------
-# A reference or a surrogate that the caller declares, differentiated by autograd.
+# A reference or a surrogate that the caller provides. Autograd differentiates it.
 # --------------------------------------------------------------------------------------------------
 
-MOST_CUTS = 12  # interior nodes of a reference that are held constant, one by one and in pairs
+MOST_CUTS = 12  # interior nodes of a reference that are held constant, one at a time and in pairs
 
 Reference = Callable[..., Any]
 
 
 class Declared:
-    """A differentiable callable that runs once on the inputs. Many backward passes use its graph.
+    """A differentiable callable that runs once on the inputs.
 
-    ``role`` is the name of the option that passed it: reference or surrogate.
+    Many backward passes use its graph.
+
+    ``role`` is the name of the option: reference or surrogate.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class Declared:
         self.floats = [out for out in self.outputs if is_float(out)]
 
     def _require_like(self, outputs: Sequence[Tensor]) -> None:
-        """Raise an error for outputs that cannot be compared with those of ``forward``."""
+        """Raise an error if the outputs cannot be compared with the outputs of ``forward``."""
         if any(out.layout is not torch.strided or out.is_meta for out in self.outputs):
             raise CannotDiagnoseError(
                 f"the {self.role} returned a sparse or meta tensor: return a dense one."
@@ -106,7 +108,7 @@ class Declared:
     def held_fixed(
         self, grad_outputs: Sequence[Tensor | None]
     ) -> Iterator[tuple[str, tuple[Tensor | None, ...]]]:
-        """Yield what the gradient would be if some intermediate results were constants."""
+        """Yield the gradients that would result if some intermediate results were constants."""
         nodes = list(self._interior())
         if len(nodes) > MOST_CUTS:
             return
@@ -157,7 +159,7 @@ _IN_WORDS = {
 
 
 def _distinguish(names: Sequence[str]) -> Iterator[str]:
-    """Yield the names. A name that occurs again becomes ``the second mean``."""
+    """Yield the names. The second occurrence of ``the mean`` becomes ``the second mean``."""
     for place, name in enumerate(names):
         again = names[:place].count(name)
         bare = re.sub("^(the|an?) ", "", name)
@@ -165,7 +167,7 @@ def _distinguish(names: Sequence[str]) -> Iterator[str]:
 
 
 def _operation(node: Any) -> str:
-    """Return a node's operation as the user wrote it: ``MeanBackward1`` becomes ``mean``."""
+    """Return a node's operation under its usual name: ``MeanBackward1`` becomes ``mean``."""
     name: str = node.name().rstrip("0123456789").removesuffix("Backward").lower()
     return _IN_WORDS.get(name, name)
 
@@ -178,13 +180,13 @@ def _operation(node: Any) -> str:
 def at_extremes(
     evidence: Evidence, reference: Reference, seed: int, *, gradients: bool
 ) -> tuple[Extreme, ...]:
-    """Return the calls with the reference's results, and ``gradients`` if we may use them."""
+    """Return the calls with the reference's outputs and, on request, its gradients."""
     asked = _Reference(reference, evidence, seed, gradients)
     return tuple(_answered(call, asked) for call in evidence.variants.extremes)
 
 
 def _answered(call: Extreme, reference: _Reference) -> Extreme:
-    """Add the expected result to a masked call, and the reference's loss to a coarse call."""
+    """Add the expected result to a masked call, and the reference's own error to a coarse call."""
     if call.masked is not None:
         takes_masks = reference.takes_masks(call.masked)
         return replace(call, right=reference.at(call)) if takes_masks else call
@@ -208,12 +210,12 @@ class _Reference:
     gradients: bool
 
     def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
-        """Return outputs and gradients. ``()`` for an error or other shapes."""
+        """Return outputs and gradients, or ``()`` for an error or for other shapes."""
         inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
             grads = declared.gradients([move(g) for g in call.grad_outputs])
-        except Exception:  # far from the example, the caller's code may raise any error
+        except Exception:  # the caller's code may raise any error far from the example
             return ()
         outputs = (out.detach() for out in declared.floats)
         right: Values = (*outputs, *(grads if self.gradients else [None for _ in grads]))
@@ -244,7 +246,7 @@ def _fits(right: Values, mine: Values) -> bool:
 
 SHORT = (torch.float16, torch.bfloat16)
 FEW_BITS = 6  # a quantizer's levels have at most this many digits, and 16-bit numbers have
-FEWEST = 3  # enough numbers to tell the two cases apart
+FEWEST = 3  # enough numbers to distinguish the two cases
 
 # Relative to a gradient's largest element: well above float64 rounding, and below any real bug.
 RELATIVE = 1e-6
@@ -266,7 +268,7 @@ def establish(
             values=replace(evidence.values, reference_outputs=right),
             variants=replace(evidence.variants, extremes=far),
         )
-    if surrogate is not None:  # the kinks of the surrogate are not those of the quantizer
+    if surrogate is not None:  # the surrogate and the quantizer have different kinks
         declared = Declared(surrogate, evidence, seed, "surrogate")
         columns = ()
     values = replace(evidence.values, surrogate=surrogate is not None)
@@ -290,7 +292,7 @@ def establish(
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether ``forward`` returns 16-bit numbers in any dtype. Slopes are then invisible."""
+    """Whether ``forward`` returns 16-bit numbers in any dtype. Its slopes are then invisible."""
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
         return True
@@ -302,7 +304,7 @@ def in_16_bits(evidence: Evidence) -> bool:
 
 
 def _fit_16_bits(values: Tensor) -> bool:
-    """Whether all values fit into a 16-bit dtype and are too fine to be a quantizer's levels."""
+    """Whether all values fit into 16 bits but are too fine for a quantizer's levels."""
     digits = torch.frexp(values[values != 0]).mantissa * 2**FEW_BITS
     if len(digits) < FEWEST or 2 * int((digits != digits.round()).sum()) <= len(digits):
         return False
@@ -312,7 +314,7 @@ def _fit_16_bits(values: Tensor) -> bool:
 def _all_expected(
     evidence: Evidence, jacobian: Sequence[JacobianColumns], declared: Declared | None
 ) -> dict[Cotangent, tuple[Expected, ...]]:
-    """Return the expected gradients of the backward passes that are compared."""
+    """Return the expected gradients for the backward passes that are compared."""
     return {
         name: tuple(_expected(evidence, jacobian, declared, vjp.grad_outputs))
         for name, vjp in evidence.values.vjps.items()
@@ -377,7 +379,7 @@ def _floor(values: Tensor) -> float:
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
-    """Add the declared gradient with its kinks and, if ours differs, what ours omits."""
+    """Add the declared gradients. If ours differ, add variants with constant parts."""
     if RANDOM not in evidence.values.vjps:
         return evidence
     cotangents = evidence.values.vjps[RANDOM].grad_outputs

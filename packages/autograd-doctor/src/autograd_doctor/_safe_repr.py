@@ -1,13 +1,13 @@
-"""Short texts for the user's values and exceptions, even if showing them raises an error."""
+"""Short texts for the user's values and exceptions, even if formatting them raises an error."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-MOST = 600  # characters of an exception, because some messages list all existing backends
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs between runs
-# A list of all signatures, each with a reason. What the caller passed comes before it.
+MOST = 600  # characters of an exception's message, because some messages list all existing backends
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # varies between runs
+# A list of all signatures, each with a reason. The text before it describes the caller's arguments.
 _SIGNATURES = re.compile(r", but expected one of:.*", re.DOTALL)
 
 

@@ -19,17 +19,17 @@ NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 def own_source(function: Any) -> tuple[list[str], int] | None:
     """Return the lines of a function's source and the number of the first, or ``None``.
 
-    Python may return the wrong text: Python 3.13 returns the text after ``python -c`` for all code
-    that ``exec`` creates. This also happens in the workers of a test run.
+    Python may return the wrong text. After ``python -c``, Python 3.13 returns the text of the
+    command for all code that ``exec`` creates. This also happens in the workers of a test run.
 
     Args:
         function: A function, which may be wrapped.
 
     Returns:
-        The lines and the number of the first.
+        The lines, and the number of the first line.
     """
     try:
-        function = inspect.unwrap(function)  # once_differentiable and custom_fwd wrap
+        function = inspect.unwrap(function)  # once_differentiable and custom_fwd wrap the function
         lines, first = inspect.getsourcelines(function)
     except NO_SOURCE:
         return None
@@ -39,17 +39,19 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
 @dataclass(frozen=True)
 class SavedArguments:
-    """The arguments of ``ctx.save_for_backward`` as they appear in the source, and the line."""
+    """The arguments of ``ctx.save_for_backward`` as written in the source, and the line."""
 
     names: tuple[str, ...]
     line: str
 
 
 def saved_arguments(function: type) -> SavedArguments | None:
-    """Return what a Function saves, or ``None`` unless its source contains exactly one such call.
+    """Return the tensors a Function saves.
+
+    ``None`` unless its source contains exactly one such call.
 
     Args:
-        function: A Function. Its ``setup_context`` and its ``forward`` are looked at.
+        function: A Function. Its ``setup_context`` and its ``forward`` are searched.
 
     Returns:
         The arguments of the call, none of which is starred.
@@ -84,7 +86,7 @@ def line_with(
 
 
 def _sources(function: type, methods: Sequence[str]) -> Iterator[str]:
-    """Yield the source of some methods, and of what they call in the same module."""
+    """Yield the source of some methods, and of the functions in the same module that they call."""
     for name in methods:
         method = inspect.unwrap(getattr(function, name))
         known = own_source(method)
@@ -126,6 +128,6 @@ def stated_design(function: type) -> str:
 
 
 def _defines(lines: list[str], name: str) -> bool:
-    """Tell whether the lines define a function of this name."""
+    """Whether the lines define a function with this name."""
     maker = "lambda" if name == "<lambda>" else rf"def\s+{re.escape(name)}"
     return re.search(rf"\b{maker}\b", "".join(lines)) is not None

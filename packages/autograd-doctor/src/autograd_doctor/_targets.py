@@ -32,7 +32,7 @@ def meant(name: str, known: Iterable[str], suffix: str = "") -> str:
 
 
 def raised(what: str, error: BaseException) -> NotUnderstoodError:
-    """Return an error that says what the user's own code raised and on which line."""
+    """Return an error with the exception that the user's own code raised, and its line."""
     said = error.msg if isinstance(error, SyntaxError) else first_line(error)
     did = f"raised {type(error).__name__}: {said}"
     if isinstance(error, SystemExit):
@@ -64,7 +64,7 @@ def is_target(text: str) -> bool:
 def load(target: str) -> Any:
     """Import the module of a target and return the object. The current folder is searched first.
 
-    Raises :class:`NotUnderstoodError` if there is no such module, file or attribute, or if the
+    Raises :class:`NotUnderstoodError` if the module, file or attribute does not exist, or if the
     import fails.
     """
     split = _TARGET.fullmatch(target)
@@ -118,7 +118,7 @@ def _imported(name: str, shown: str) -> ModuleType:
 
 
 def _modules_beside(name: str) -> Iterator[str]:
-    """Yield the modules in the folder where the missing module should be."""
+    """Yield the modules in the folder that should contain the missing module."""
     parent, dot, _ = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", ["."] if not parent else [])
     for folder in map(Path, folders):

@@ -3,7 +3,7 @@
 The caller computes inputs, cotangents and expected gradients itself and never takes them from the
 other process. :func:`vet_evidence` checks the type of every part, and checks that every count,
 position, shape and dtype fits the question. No rule therefore receives data that this package could
-not have created. :func:`recheck_gradients` compares the gradients with expected ones, for
+not have created. :func:`recheck_gradients` compares the gradients with expected gradients, for
 cotangents that the other process did not choose.
 """
 
@@ -49,18 +49,18 @@ _MOST = 3  # pieces of evidence: the example and its variations
 def vet_evidence(
     actual: Any, inputs: Sequence[Any], reference: Callable[..., Any]
 ) -> tuple[Evidence, ...]:
-    """Return evidence on these inputs if it is what :func:`collect_evidence` could have returned.
+    """Return evidence on these inputs if :func:`collect_evidence` could have returned it.
 
     Args:
-        actual: What the other process sent.
-        inputs: The arguments of the example call that it was asked about.
+        actual: The data that the other process sent.
+        inputs: The arguments of the example call that the question was about.
         reference: A differentiable callable with the same arguments and outputs.
 
     Returns:
-        The same evidence, each part of which has the type, shape and dtype that rules rely on.
+        The same evidence. Each part has the type, shape and dtype that rules rely on.
 
     Raises:
-        UnfitEvidenceError: It is not evidence, or is not about these inputs.
+        UnfitEvidenceError: The data is not evidence, or does not belong to these inputs.
     """
     if not conforms(actual, tuple[Evidence, ...]) or not 1 <= len(actual) <= _MOST:
         raise UnfitEvidenceError("is no evidence")
@@ -79,7 +79,7 @@ def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
 
 
 def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
-    """Whether outputs are complex where the reference's are."""
+    """Whether exactly those outputs are complex that are complex in the reference."""
     pairs = zip(seen.forward.outputs, kinds, strict=False)
     return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
@@ -96,7 +96,7 @@ def conforms(value: Any, hint: Any) -> bool:
     return _check(hint)(value)
 
 
-@cache  # an answer contains a thousand values of a few dozen types
+@cache  # an answer contains a thousand values of only a few dozen types
 def _check(hint: Hashable) -> Check:
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -154,7 +154,7 @@ def _checks(record: Any) -> tuple[tuple[str, Check], ...]:
 
 
 def _plain(hint: Any) -> Check:
-    """Return a check for a single value. A bool is not accepted as an integer, unlike in Python."""
+    """Return a check for a single value. Unlike in Python, a bool does not count as an integer."""
     if hint is bool:
         return lambda value: isinstance(value, bool)
     known: Any = {None: NoneType, float: (int, float)}.get(hint, hint)
@@ -167,12 +167,12 @@ def _plain(hint: Any) -> Check:
 
 _DOUBLE = (torch.float64, torch.complex128)
 # ``backward`` may return tensors of any dtype, and ``forward`` may save them. All other tensors
-# contain numbers.
+# hold numbers.
 _NUMBERS = {
     *_DOUBLE, torch.float32, torch.complex64, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
 }  # fmt: skip
-_LONGEST = 10_000  # entries of a list, and characters of a text
+_LONGEST = 10_000  # entries of a list, and characters of a string
 
 Tensors = Sequence[Tensor | None]
 
@@ -180,7 +180,7 @@ Tensors = Sequence[Tensor | None]
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
     """Whether evidence fits inputs in double precision, some of which are differentiated.
 
-    Only the variation that the doctor drew may have other values for differentiated inputs.
+    Only in the doctor's own variation may differentiated inputs have other values.
     """
     return all(_facts(seen, asked, tuple(wanted)))
 
@@ -190,7 +190,7 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
     yield _is_short(seen)
     yield seen.wanted == wanted and len(seen.parameters) == len(asked)
     yield _are_inputs(seen.inputs, asked, wanted)
-    # The other process must not provide what only the caller knows.
+    # The other process must not provide facts that only the caller can know.
     yield not (seen.values.expected or seen.values.held_fixed or seen.values.surrogate)
     yield seen.values.reference_outputs is None and seen.values.reference_grads is None
     yield _forward_fits(seen)
@@ -213,7 +213,7 @@ def _facts(seen: Evidence, asked: Sequence[Any], wanted: tuple[int, ...]) -> Ite
 
 
 def _is_short(value: Any) -> bool:
-    """Whether every list and text in evidence with checked types has a reasonable size."""
+    """Whether every list and string in evidence with checked types has a reasonable size."""
     if isinstance(value, str | tuple | dict) and len(value) > _LONGEST:
         return False
     if isinstance(value, tuple):
@@ -239,7 +239,10 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 
 
 def _is_like(one: Any, right: Tensor) -> bool:
-    """Whether a tensor has the shape and dtype of another, and numbers if that has some."""
+    """Whether a tensor has the shape and dtype of another.
+
+    It must hold numbers if the other does.
+    """
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
     return bool(torch.isfinite(one).all()) or not bool(torch.isfinite(right).all())
@@ -298,7 +301,7 @@ def _vjp_fits(vjp: VjpResult, seen: Evidence, floats: Sequence[Tensor]) -> bool:
 
 
 def _agree(actual: Tensors, likes: Sequence[Tensor]) -> bool:
-    """Whether there is a tensor with the same shape and dtype for each, or none at all."""
+    """Whether each tensor is missing or has the same shape and dtype as its counterpart."""
     return len(actual) == len(likes) and all(
         one is None or (one.shape == like.shape and one.dtype == like.dtype)
         for one, like in zip(actual, likes, strict=True)
@@ -363,7 +366,7 @@ def _is_block(matrix: Tensor, error: Tensor, smooth: Tensor, shape: Sequence[int
 
 
 def _is_index(index: Tensor, size: int) -> bool:
-    """Whether a tensor contains positions among this many elements."""
+    """Whether a tensor contains valid positions for this many elements."""
     return (
         index.ndim == 1
         and index.dtype == torch.int64
@@ -433,7 +436,7 @@ def _real(tensor: Tensor) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The values, for cotangents that the caller chose.
+# Check the values, for cotangents that the caller chose.
 # --------------------------------------------------------------------------------------------------
 
 _NEEDED = {RANDOM, OTHER, SUM, ONES}  # cotangents of ordinary magnitude
@@ -446,9 +449,10 @@ def recheck_gradients(
     *,
     seed: int,
 ) -> Finding | None:
-    """Compare the gradients in evidence with expected ones, for cotangents that the caller chose.
+    """Compare the gradients in evidence with expected ones, for cotangents that the caller
+    chose.
 
-    Statements of the other process about itself do not count here, such as where it has a kink or
+    The other process's statements about itself do not count here, such as where it has a kink or
     which gradients agree.
 
     Args:
@@ -480,8 +484,8 @@ def recheck_gradients(
 def _with_own_cotangents(example: Evidence, reference: Callable[..., Any], seed: int) -> Evidence:
     """Return the evidence with the caller's cotangents.
 
-    Cotangents that any correct formula can handle must be present. A huge cotangent may raise an
-    error, for example if an iteration does not converge. The rules judge this case.
+    The cotangents that any correct formula can handle must be present. A huge cotangent may raise
+    an error, for example if an iteration does not converge. The rules judge this case.
     """
     outputs = [out for out in as_tuple(reference(*example.inputs)) if is_float(out)]
     rng = generator(seed)
@@ -499,7 +503,7 @@ def _smooth(
     surrogate: Callable[..., Any] | None,
     seed: int,
 ) -> tuple[JacobianColumns, ...]:
-    """Return where the reference has kinks, if the other process reported any."""
+    """Find the kinks of the reference, if the other process reported any."""
     if surrogate or not example.values.jacobian:
         return ()
     return Declared(reference, example, seed).jacobian()

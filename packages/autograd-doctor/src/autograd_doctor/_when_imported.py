@@ -18,7 +18,10 @@ Cancel = Callable[[], None]
 
 
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
-    """Call ``act`` when ``name`` is imported, or now. Return a callable that cancels this."""
+    """Call ``act`` when ``name`` is imported, or now if it already is.
+
+    Return a callable that cancels this.
+    """
     module = sys.modules.get(name)
     if module is not None and not _still_importing(module):
         act()
@@ -33,7 +36,7 @@ def _still_importing(module: ModuleType) -> bool:
 
 
 class _Finder:
-    """Finds one module like the other finders, and acts after the module has run."""
+    """Finds one module as the other finders do, and calls a function after the module has run."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         self._name, self._act = name, act

@@ -1,4 +1,4 @@
-"""``diagnose`` and ``assert_gradients``: examine a Function and name what is wrong with it."""
+"""``diagnose`` and ``assert_gradients``: examine a Function and name its mistakes."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Repair
 
 Examinable = type[Function] | Callable[..., Any]
-"""What ``diagnose`` examines: a Function class, or a callable that calls Functions."""
+"""The first argument of ``diagnose``: a Function class, or a callable that calls Functions."""
 
 Inputs = Tensor | Sequence[Any]
-"""The arguments of one call; a tensor that is the only argument can stand alone."""
+"""The arguments of one call. A tensor that is the only argument needs no tuple."""
 
 
 def diagnose(
@@ -84,54 +84,56 @@ def diagnose(
     time_limit: float = 30.0,
     repair: bool = True,
 ) -> Diagnosis:
-    """Examine a custom autograd Function and name what is wrong with it.
+    """Examine a custom autograd Function and name its mistakes.
 
     The expected gradient for an upstream gradient ``g`` is the vector-Jacobian product ``Jᵀ g``,
     where ``J`` is the Jacobian of ``forward`` (its conjugate transpose for complex inputs). It
     comes from central differences in float64 with Richardson extrapolation, or from autograd on
     ``reference`` or ``surrogate``. ``diagnose`` reports an error only if a second run on new random
-    inputs shows it again.
+    inputs shows the error again.
 
     ``diagnose`` works on float64 copies. It restores the caller's tensors, random state, default
     dtype and grad mode. It also restores everything else that ``fn`` can reach: modules with their
-    buffers, captured tensors, attributes and containers. It shows what ``fn`` prints in one forward
-    and one backward pass on ``inputs``.
+    buffers, captured tensors, attributes and containers. It shows the output that ``fn`` prints in
+    one forward and one backward pass on ``inputs``.
 
-    A correct Function with one input needs about 90 forward and 70 backward passes at level
-    ``"standard"``, whatever its size, and about 120 and 80 at ``"full"``. A wrong one is also
-    examined column by column. This takes about 420 forward passes for 12 elements, and 4,300 for
-    1,200 or more.
+    A correct Function with one input of any size needs about 90 forward and 70 backward passes at
+    level ``"standard"``, and about 120 and 80 at ``"full"``. A wrong Function is also examined
+    column by column. This takes about 420 forward passes for 12 elements, and 4,300 for 1,200 or
+    more.
 
     Args:
-        fn: A :class:`torch.autograd.Function` subclass, whose ``apply`` is used, or any callable
-            that calls such Functions.
+        fn: A :class:`torch.autograd.Function` subclass, which is called through ``apply``, or any
+            callable that calls such Functions.
         inputs: The arguments of one example call: tensors of any shape and other values, as for
-            :func:`torch.autograd.gradcheck`. A single tensor can stand alone. Floating-point and
-            complex tensors are differentiated; if some of them require grad, only those.
-        reference: A differentiable callable with the same arguments. Its outputs and its gradients
-            are the expected ones.
+            :func:`torch.autograd.gradcheck`. A single tensor needs no tuple. ``diagnose``
+            differentiates all floating-point and complex tensors. If some of them require grad, it
+            differentiates only those.
+        reference: A differentiable callable with the same arguments. It returns the expected
+            outputs, and its gradients are the expected gradients.
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
             return its gradient, as for a straight-through estimator.
-        intentional: Names of rules that ``fn`` breaks by design. They are turned off, and nothing
-            else is. Without this and ``surrogate``, what :func:`declare` says of ``fn`` holds.
-        double_backward: ``True`` if second derivatives must work; then it is an error if they do
-            not. ``False`` skips them. By default they are examined, and what does not work is a
-            note.
-        sampler: Draws other inputs from a :class:`torch.Generator`. By default the example is
-            varied where it is differentiated.
+        intentional: Names of rules that ``fn`` breaks by design. Only these rules are turned off.
+            Without this and ``surrogate``, ``diagnose`` uses the declaration made by
+            :func:`declare`.
+        double_backward: ``True`` if second derivatives must work. A failure is then an error.
+            ``False`` skips them. By default they are examined, and a failure is only a note.
+        sampler: Draws other inputs from a :class:`torch.Generator`. By default, ``diagnose`` varies
+            the differentiated inputs of the example.
         seed: The seed of all random numbers that ``diagnose`` draws.
-        level: ``"full"`` also examines what takes longer or is only worth knowing, such as
-            ``torch.compile`` and autocast.
-        time_limit: The longest time in seconds that one pass of ``fn`` may take; 0 means no limit.
+        level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
+            results are only informative.
+        time_limit: The time limit in seconds for one pass of ``fn``. 0 means no limit.
         repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you look at it.
 
     Returns:
         The diagnosis. Its ``ok`` is ``True``, ``False``, or ``None`` if gradients could not be
-        examined; ``unexamined`` says why. Its ``findings`` name the bugs, the cause first.
+        examined. In this case, ``unexamined`` says why. Its ``findings`` name the bugs, starting
+        with the root cause.
 
     Raises:
-        CannotDiagnoseError: The arguments cannot be examined, or a pass takes longer than
-            ``time_limit`` or needs more memory than there is.
+        CannotDiagnoseError: The arguments cannot be examined, or a pass exceeds ``time_limit`` or
+            the available memory.
 
     Example:
         >>> import torch
@@ -210,7 +212,7 @@ def _repaired(
     finding: Finding,
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
-    """Search for a repair in the environment of a diagnosis, and hide what the code prints."""
+    """Search for a repair in the environment of a diagnosis, and hide the output of the code."""
     try:
         with (
             paused(),
@@ -245,9 +247,9 @@ def assert_gradients(
     It also fails if ``diagnose`` could not examine the gradients. It takes as long as ``diagnose``.
 
     Args:
-        fn: A Function class, or a callable that calls some.
-        inputs: The arguments of one example call; a single tensor can stand alone.
-        warnings: Whether a warning fails, too.
+        fn: A Function class, or a callable that calls Functions.
+        inputs: The arguments of one example call. A single tensor needs no tuple.
+        warnings: Whether a warning also counts as a failure.
         reference: As for ``diagnose``.
         surrogate: As for ``diagnose``.
         intentional: As for ``diagnose``.
@@ -258,11 +260,12 @@ def assert_gradients(
         time_limit: As for ``diagnose``.
 
     Returns:
-        The diagnosis, whose ``ok`` is ``True``.
+        The diagnosis. Its ``ok`` is ``True``.
 
     Raises:
-        WrongGradientError: Something is wrong, or gradients could not be examined. It is an
-            ``AssertionError``, its message is the report, and its ``diagnosis`` is the diagnosis.
+        WrongGradientError: The Function is wrong, or its gradients could not be examined. This is
+            an ``AssertionError`` whose message is the report. Its ``diagnosis`` attribute is the
+            diagnosis.
         CannotDiagnoseError: The arguments cannot be examined.
 
     Example:
@@ -309,7 +312,7 @@ def collect_evidence(
     seed: int = 0,
     time_limit: float = 30.0,
 ) -> list[Evidence]:
-    """Run a Function as :func:`diagnose` does, and return what happened without judging it.
+    """Run a Function as :func:`diagnose` does, and return the observations without judging them.
 
     Args:
         fn: As for :func:`diagnose`.
@@ -320,8 +323,9 @@ def collect_evidence(
         time_limit: As for :func:`diagnose`.
 
     Returns:
-        Evidence on the example first, then on variations of it. The expected gradients are missing:
-        only a reference or finite differences establish them, when the evidence is judged.
+        Evidence on the example first, then on variations of it. It does not contain the expected
+        gradients. They are added from a reference or finite differences when the evidence is
+        judged.
 
     Raises:
         CannotDiagnoseError: As for :func:`diagnose`.
@@ -342,14 +346,14 @@ def run_edits(
 
     Args:
         fn: A Function.
-        edits: For each try, methods by name as the source of their ``def``; none for the Function
-            as it is.
-        question: The inputs, which of them are differentiated, and the cotangents.
+        edits: For each try, the source of each changed method's ``def``, by name. An empty mapping
+            leaves the Function unchanged.
+        question: The inputs, the inputs to differentiate, and the cotangents.
         seed: The seed of all random numbers.
 
     Returns:
-        For each try, what ``backward`` returned for each cotangent. If the question has none, what
-        ``forward`` returned. ``None`` stands for what raised.
+        For each try, the values that ``backward`` returned for each cotangent. If the question has
+        no cotangents, the values that ``forward`` returned. ``None`` means that the code raised.
     """
     with _report_own_faults(), paused():
         prepare()
@@ -362,15 +366,15 @@ def run_edits(
 def is_right_for(
     fn: type[Function], inputs: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> bool:
-    """Tell whether the gradients for these cotangents are right. Other cotangents are not examined.
+    """Whether the gradients for these cotangents are right. Other cotangents are not examined.
 
     Args:
         fn: A Function.
         inputs: The arguments of one call.
-        grad_outputs: One for each tensor that the call returns.
+        grad_outputs: One cotangent for each tensor that the call returns.
 
     Returns:
-        Whether they agree with finite differences of ``forward``.
+        Whether the gradients agree with finite differences of ``forward``.
     """
     with _report_own_faults(), paused():
         prepare()
@@ -392,7 +396,7 @@ def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subje
 
 @contextmanager
 def _report_own_faults() -> Iterator[None]:
-    """Turn an error in the doctor itself into a sentence, so that it is never a verdict."""
+    """Report an error in the doctor itself as a sentence, so that it is never a verdict."""
     try:
         yield
     except CannotDiagnoseError:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WIDTH = 88
 LABEL = 9
-# Stripe colors with a contrast of at least 3:1 on both backgrounds of JupyterLab.
+# Stripe colors with a contrast of at least 3:1 on both of JupyterLab's backgrounds.
 _STRIPE = {
     "passed": "#2a9d57",
     "wrong": "#d9534f",
@@ -28,7 +28,7 @@ _STRIPE = {
     "not examined": "#c77d0a",
     "hint": "#3b82c4",
 }
-# In a terminal: names from the user's own palette, which the user can read.
+# In a terminal, use color names from the user's own palette, because these are readable.
 _INK = {
     "passed": "green",
     "wrong": "red",
@@ -44,7 +44,7 @@ _LOOK = {
     BEFORE: "background: #d9534f40; text-decoration: line-through",
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
-_NAMES = {"with": "input", "at": "line"}  # of labels that no row follows
+_NAMES = {"with": "input", "at": "line"}  # names of labels without a row below them
 _COLUMN = "max-width: 52em"  # the number of columns that are easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
@@ -54,7 +54,7 @@ Spans = tuple[tuple[int, int], ...]
 
 
 class Link(str):
-    """A text that HTML shows as a link to ``address``, if there is one."""
+    """A text with an optional ``address``. If it has one, HTML shows a link."""
 
     __slots__ = ("address",)
     address: str
@@ -67,15 +67,17 @@ class Link(str):
 
 
 class Heading(Link):
-    """A label at the beginning of its row's text instead of the left column, such as a rule."""
+    """A label at the start of the row's text instead of in the left column, such as a rule."""
 
     __slots__ = ()
 
 
 class Comparison(str):
-    """A sentence about two numbers that differ at a ``place``. HTML shows the numbers side by side.
+    """A sentence about two numbers that differ at a ``place``.
 
-    ``numbers`` contains each number with its label.
+    HTML shows the numbers side by side.
+
+    ``numbers`` holds each number with its label.
     """
 
     __slots__ = ("numbers", "place")
@@ -103,7 +105,7 @@ class Code(str):
 
 
 def as_text(headline: str, *sections: Rows) -> str:
-    """Return the headline, followed by all rows that have a text, with their labels on the left."""
+    """Return the headline, followed by all rows with text. The labels are on the left."""
     blocks = [[_text_row(label, text) for label, text in rows if text] for rows in sections]
     return headline + "\n" + "\n\n".join("\n".join(block) for block in blocks if block)
 
@@ -140,7 +142,7 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 
     row = Text(_text_row(label, text, width))
     style = "dim"
-    if isinstance(label, Heading):  # it names the severity, unless this is an error
+    if isinstance(label, Heading):  # the heading names the severity, unless this is an error
         style = f"bold {_INK.get(label.partition(',')[0], _INK[kind])}"
     elif label in _CODE or isinstance(text, Code):
         row.stylize("cyan", 2 + LABEL)
@@ -152,7 +154,7 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
     """Return the same content as an HTML block with a colored stripe. All text is escaped.
 
     ``figure`` is HTML that follows the first section. The rows in ``folded`` are at the end. The
-    user can unfold them with a click on their labels.
+    user unfolds them with a click on their labels.
     """
     blocks = [_html_rows(rows) for rows in sections]
     blocks[:1] = [block + figure for block in blocks[:1]]
@@ -165,7 +167,10 @@ def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded:
 
 
 def _html_details(rows: Rows) -> str:
-    """Return rows below a line with their names, which unfolds them."""
+    """Return rows that are folded below a line with their labels.
+
+    A click on the line unfolds them.
+    """
     shown = [(label, text) for label, text in rows if text]
     if not shown:
         return ""
@@ -233,7 +238,7 @@ def _changed(code: Code, look: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a sentence as HTML, and format text in backticks as code."""
+    """Return a sentence as HTML, with text in backticks formatted as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -241,7 +246,7 @@ def _marked(text: str) -> str:
 # The rows of a finding.
 # --------------------------------------------------------------------------------------------------
 
-# Rules whose hint says how to search for the mistake. A repair makes this hint unnecessary.
+# Rules whose hint explains how to search for the mistake. A repair makes this hint unnecessary.
 SAYS_HOW_TO_SEARCH = ("gradient-mismatch", "missing-dependency")
 
 # How to declare that a deviation is intended. Learners do not see this in an exercise.
@@ -312,9 +317,7 @@ def finding_details(finding: Finding) -> Iterator[tuple[str, str]]:
 
 
 def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
-    """Yield the lines that a repair changes, before and after, and the inputs on which it was
-    tested.
-    """
+    """Yield the lines that a repair changes, before and after, and the tested inputs."""
     for change in repair.changes:
         yield "repair", f"change line {change.line} of {repair.where}"
         for label, text, marks in zip((BEFORE, AFTER), *change.compared(), strict=True):
@@ -323,7 +326,7 @@ def repair_rows(repair: Repair) -> Iterator[tuple[str, str]]:
 
 
 def _signed(value: Any) -> str:
-    """Return a number. -0.0 keeps its sign, because ``forward`` may depend on it."""
+    """Format a number. -0.0 keeps its sign, because ``forward`` may depend on it."""
     return "-0.0" if value == 0 and math.copysign(1.0, value) < 0 else number(value)
 
 
@@ -347,7 +350,7 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
 
 
 def _difference(actual: Any, expected: Any) -> str:
-    """Return the difference of two real numbers, or nothing if it is not a number."""
+    """Format the difference of two real numbers. Empty if it is not a number."""
     if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
         return ""
     difference = float(actual) - float(expected)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """The exit code of a command. Scripts may rely on these."""
+    """The exit code of a command. Scripts may rely on these codes."""
 
     DONE = 0
     NOT_SO = 1
@@ -39,7 +39,7 @@ class Exit(IntEnum):
 
 
 def end(message: str, code: Exit = Exit.NOT_SO) -> NoReturn:
-    """Print why the command ends, and end it."""
+    """Print the reason, and end the command."""
     typer.echo(message, err=True)
     raise typer.Exit(code)
 
@@ -51,7 +51,7 @@ def _rules_beginning_with(incomplete: str) -> list[str]:
 
 
 class Level(StrEnum):
-    """How much ``diagnose`` checks."""
+    """The levels of ``diagnose``."""
 
     standard = "standard"
     full = "full"
@@ -216,7 +216,7 @@ def _exit(diagnosis: Diagnosis, strict: bool) -> Exit:
 
 
 def _diagnosed(target: str, inputs: str | None, **options: Any) -> Diagnosis:
-    """Return the diagnosis, or print why there is none and end the command."""
+    """Return the diagnosis, or print why it is impossible and end the command."""
     with _without_garbage_collection():
         from autograd_doctor import CannotDiagnoseError
         from autograd_doctor._check import checked
@@ -274,7 +274,7 @@ def own_stdout() -> TextIO:
     out.flush()
     try:
         shared = out.fileno() == 1
-    except io.UnsupportedOperation:  # a test replaced it
+    except io.UnsupportedOperation:  # a test has replaced standard output
         shared = False
     if shared:
         out = os.fdopen(os.dup(1), "w", encoding=out.encoding, errors="replace")

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class Diagnosis:
     """The doctor's answer for one Function.
 
-    ``subject`` is the name of the Function. ``findings`` are sorted, with the most likely cause
-    first. ``examined`` lists in words what was checked, and ``unexamined`` lists what could not be
+    ``subject`` is the name of the Function. ``findings`` starts with the most likely cause.
+    ``examined`` lists in words what was checked, and ``unexamined`` lists what could not be
     checked. ``print`` shows a plain-text report, a notebook shows HTML, and rich shows the same
     text in color. ``jacobians`` contains the Jacobians of ``forward`` and ``backward``, which the
-    HTML report draws if values are wrong. ``limits`` are the entries of ``examined`` that describe
-    restricted inputs. At ``level`` ``"standard"``, the report lists findings of severity ``"info"``
-    in one line. ``print(diagnosis.steps)`` explains the same example in the five steps of
-    :func:`~autograd_doctor.five_steps`.
+    HTML report draws if values are wrong. ``limits`` holds the entries of ``examined`` that
+    describe restricted inputs. At ``level`` ``"standard"``, the report lists findings of severity
+    ``"info"`` in one line. ``print(diagnosis.steps)`` explains the same example in the five steps
+    of :func:`~autograd_doctor.five_steps`.
     """
 
     subject: str
@@ -43,7 +43,7 @@ class Diagnosis:
     def ok(self) -> bool | None:
         """``True`` if the gradients were examined and no finding has severity ``"error"``.
 
-        ``False`` if a finding has this severity. ``None`` if no finding has it, but ``diagnose``
+        ``False`` if a finding is an error. ``None`` if no finding is an error but ``diagnose``
         could not examine all gradients.
         """
         if any(finding.severity == "error" for finding in self.findings):
@@ -72,12 +72,15 @@ class Diagnosis:
         }
 
     def passes(self, *, warnings: bool = False) -> bool:
-        """Whether :attr:`ok` is true and, if ``warnings`` count as well, there is no warning."""
+        """Whether :attr:`ok` is true.
+
+        If ``warnings`` is set, a warning also counts as a failure.
+        """
         warned = any(finding.severity == "warning" for finding in self.findings)
         return self.ok is True and not (warnings and warned)
 
     def raise_if_wrong(self, *, warnings: bool = False) -> None:
-        """Raise :class:`WrongGradientError` with the report, unless this :meth:`passes`."""
+        """Raise :class:`WrongGradientError` with the report if :meth:`passes` is false."""
         __tracebackhide__ = True  # pytest shows the caller's line
         if self.passes(warnings=warnings):
             return
@@ -107,7 +110,7 @@ class Diagnosis:
         from autograd_doctor._report.report import repair_card
 
         if not any(finding.search for finding in self.findings):
-            raise NotImplementedError  # so that IPython displays it like any other object
+            raise NotImplementedError  # so that IPython displays it as any other object
         verdict = replace(self, findings=without_search(self.findings))
         show: Any = display.display
         show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)

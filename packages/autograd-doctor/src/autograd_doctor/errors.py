@@ -15,7 +15,7 @@ class AutogradDoctorError(Exception):
 
 
 class CannotDiagnoseError(AutogradDoctorError):
-    """``diagnose`` could not examine the Function, because of bad arguments or a bug in the doctor.
+    """``diagnose`` could not examine the Function: the arguments are bad, or the doctor has a bug.
 
     This exception is never a verdict on the Function.
     """
@@ -24,7 +24,10 @@ class CannotDiagnoseError(AutogradDoctorError):
 
 
 class WrongGradientError(AutogradDoctorError, AssertionError):
-    """Raised by :meth:`Diagnosis.raise_if_wrong`; carries the diagnosis as ``.diagnosis``."""
+    """Raised by :meth:`Diagnosis.raise_if_wrong`.
+
+    Its ``diagnosis`` attribute holds the diagnosis.
+    """
 
     __module__ = "autograd_doctor"
 
@@ -34,7 +37,7 @@ class WrongGradientError(AutogradDoctorError, AssertionError):
 
 
 class UnknownRuleError(AutogradDoctorError, LookupError):
-    """There is no rule with this name. The message suggests the closest names."""
+    """No rule has this name. The message suggests the closest names."""
 
     __module__ = "autograd_doctor"
 

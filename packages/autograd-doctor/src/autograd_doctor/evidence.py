@@ -1,6 +1,6 @@
-"""The evidence that probes collect: plain data, on which the rules base their verdicts.
+"""The evidence that probes collect: plain data on which the rules base their verdicts.
 
-Nothing in this module runs the user's code, and nothing contains a graph, a node or a callable.
+Nothing in this module runs the user's code, and no class contains a graph, a node or a callable.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-LARGE_FACTOR = 1000.0  # a cotangent this much larger triggers clipping that others do not
+LARGE_FACTOR = 1000.0  # large enough to trigger clipping that smaller cotangents do not trigger
 PLAIN_AUTOGRAD = "plain autograd"  # the kind of paired run without the Function
 DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 
@@ -21,9 +21,9 @@ DIM_NAMES = ("dim", "axis")  # arguments that select a dim
 class Cotangent:
     """Identifies the ``grad_output`` of a backward pass.
 
-    ``random`` and ``other`` are drawn at random. ``sum`` is their sum; ``double``, ``negative``,
+    ``random`` and ``other`` are drawn at random. ``sum`` is their sum. ``double``, ``negative``,
     ``large`` and ``zero`` are multiples of ``random``. ``ones`` is 1 in every element. ``single``
-    is ``random`` for one output, whose position is ``output``, and None for all others.
+    is ``random`` for the output at position ``output``, and None for all others.
     """
 
     kind: Literal["random", "other", "sum", "double", "negative", "large", "zero", "ones", "single"]
@@ -31,7 +31,10 @@ class Cotangent:
 
     @property
     def is_compared(self) -> bool:
-        """Whether its gradients are compared with expected ones. Others only test linearity."""
+        """Whether the gradients are compared with expected ones.
+
+        Other cotangents only test linearity.
+        """
         return self.kind in ("random", "other", "ones", "single")
 
 
@@ -49,8 +52,8 @@ ONES = Cotangent("ones")
 class Failure:
     """An error in the user's code: the type, the text, and the user's line that caused it.
 
-    If ``runs_in_own_dtype``, the call raised an error on float64 copies or in another dtype that
-    the doctor tried. The same call in the dtype of the caller's inputs does not raise an error.
+    If ``runs_in_own_dtype`` is true, the call raised an error on float64 copies or in another dtype
+    that the doctor tried, but not in the dtype of the caller's inputs.
     """
 
     kind: str
@@ -61,9 +64,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class OwnDtype:
-    """The call in the dtype of the caller's inputs, and how ``forward`` or ``backward`` raised
-    there.
-    """
+    """The call in the dtype of the caller's inputs, and the error it raised."""
 
     dtype: str
     stage: str  # "forward" or "backward"
@@ -74,7 +75,7 @@ class OwnDtype:
 class Forward:
     """One forward pass.
 
-    ``outputs`` are detached copies, and ``kinds`` contains the type name of each returned value.
+    ``outputs`` holds detached copies, and ``kinds`` holds the type name of each returned value.
     ``changed`` and ``dirty`` are positions among the arguments of the call. ``views`` and
     ``non_differentiable`` are positions among its outputs.
     """
@@ -83,13 +84,14 @@ class Forward:
     kinds: tuple[str, ...] = ()
     requires_grad: tuple[bool, ...] = ()
     custom_node: bool = False
-    # The subject is a Function, and its outputs come directly from its own node in the graph.
+    # Whether the subject is a Function and its outputs come directly from its own node in the
+    # graph.
     whole: bool = False
     changed: tuple[int, ...] = ()
     dirty: tuple[int, ...] = ()
     written: tuple[int, ...] = ()  # an operation writes to these, even if the values stay the same
     changing_line: str = ""  # the user's line that changed an argument
-    versions_moved: tuple[int, ...] = ()  # arguments that autograd knows to be changed
+    versions_moved: tuple[int, ...] = ()  # arguments whose change autograd has noticed
     # (output, input) pairs that share memory without being marked as dirty
     views: tuple[tuple[int, int], ...] = ()
     marked_non_differentiable: tuple[int, ...] = ()
@@ -112,13 +114,13 @@ class DirectBackward:
     # After ``backward`` changed its own saved tensors, the next call "returns the same" or
     # "raises".
     again: str = ""
-    sparse: bool = False  # at least one gradient was sparse; ``grads`` are dense
+    sparse: bool = False  # whether a gradient was sparse; ``grads`` are dense
     failure: Failure | None = None
 
 
 @dataclass(frozen=True)
 class VjpResult:
-    """A backward pass through the engine, from cotangents to a gradient for each wanted input."""
+    """A backward pass through the engine. It holds a gradient for each wanted input."""
 
     grad_outputs: tuple[Tensor | None, ...]
     grads: tuple[Tensor | None, ...] = ()
@@ -137,7 +139,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """A call that was made in two ways, which must agree. Contains both results.
+    """The results of a call that was made in two ways, which must agree.
 
     ``kind`` groups comparisons that ask the same question. ``how`` describes the difference in
     words, so that "the gradient of x changes" + how is a sentence. ``names`` describes each tensor
@@ -161,10 +163,12 @@ class Comparison:
 
 @dataclass(frozen=True)
 class DirectionalDerivatives:
-    """Derivatives of all outputs along random directions, by differences: one column for each.
+    """Derivatives of all outputs along random directions, by finite differences.
 
-    ``vectors`` holds, for each wanted input, its part of every direction as a column. Complex
-    tensors count as pairs of reals.
+    One column each.
+
+    ``vectors`` holds one matrix for each wanted input. Its columns are the input's part of every
+    direction. Complex tensors count as pairs of reals.
     """
 
     vectors: tuple[Tensor, ...]
@@ -177,9 +181,9 @@ class DirectionalDerivatives:
 class JacobianColumns:
     """Columns of the Jacobian of all outputs with respect to one input, by finite differences.
 
-    A complex tensor counts as pairs of real numbers. ``index`` contains the flat positions that
-    were examined. For each of them, ``matrix`` contains a column and ``error`` its estimated error.
-    ``smooth`` tells whether the differences look like those of a differentiable function.
+    A complex tensor counts as pairs of real numbers. ``index`` holds the examined flat positions.
+    For each position, ``matrix`` holds a column and ``error`` its estimated error. ``smooth`` says
+    whether the finite differences suggest a differentiable function.
     """
 
     index: Tensor
@@ -193,8 +197,8 @@ class JacobianRows:
     """Rows of the Jacobian of all outputs according to ``backward``, one for each one-hot
     cotangent.
 
-    ``index`` contains flat positions in the outputs, and ``matrices`` contains one matrix for each
-    wanted input. A complex tensor counts as pairs of real numbers.
+    ``index`` holds flat positions in the outputs, and ``matrices`` holds one matrix for each wanted
+    input. A complex tensor counts as pairs of real numbers.
     """
 
     index: Tensor
@@ -203,9 +207,9 @@ class JacobianRows:
 
 @dataclass(frozen=True)
 class Resized:
-    """The call with another length or number, with the arguments and the outputs of that call.
+    """A call with another length or number, with its arguments and outputs.
 
-    For each wanted input, ``ratios`` contains the actual gradient divided by the expected one along
+    For each wanted input, ``ratios`` holds the actual gradient divided by the expected one along
     one direction, or ``None`` if this ratio is unknown.
     """
 
@@ -217,8 +221,7 @@ class Resized:
 
 @dataclass(frozen=True)
 class WastedGradient:
-    """The operations that ``backward`` ran only for the gradient of an input that does not need
-    one.
+    """Operations that ``backward`` ran only for the gradient of an input that does not need one.
 
     All other inputs needed their gradients.
     """
@@ -231,8 +234,8 @@ class WastedGradient:
 class Kept:
     """Saved tensors that share memory, and whether ``backward`` reads them.
 
-    ``size`` is in bytes. ``unpacked`` tells whether ``backward`` unpacked them again. ``used``
-    tells whether a gradient depends on their values, and is also true if this is unknown.
+    ``size`` is in bytes. ``unpacked`` says whether ``backward`` unpacked the tensors. ``used`` says
+    whether a gradient depends on their values, and is also true if this is unknown.
     """
 
     names: tuple[str, ...]
@@ -243,9 +246,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Cost:
-    """The operations of a call and its backward pass, and the memory that is alive between the two.
+    """The operations of a call and its backward pass, and the memory alive between the two.
 
-    ``sizes`` contains the size of each piece of memory in bytes, in ascending order.
+    ``sizes`` holds the size of each piece of memory in bytes, in ascending order.
     """
 
     sizes: tuple[int, ...]
@@ -269,8 +272,8 @@ class OnCtx:
     """A tensor that a Function stores as an attribute of ``ctx``.
 
     ``role`` is ``"input"`` or ``"output"`` if the tensor shares memory with an input or an output,
-    and ``owner`` is the name of this input or output. ``edited`` contains the gradients after an
-    in-place change of this memory between forward and backward, next to the unchanged gradients.
+    and ``owner`` is the name of this input or output. ``edited`` compares the gradients after an
+    in-place change of this memory between forward and backward with the original gradients.
     """
 
     name: str
@@ -305,8 +308,9 @@ class SecondDerivative:
 
     @property
     def wrong(self) -> bool:
-        """Whether the result is wrong. A missing result counts as zero, and ``nan`` is always
-        wrong.
+        """Whether the result is wrong.
+
+        A missing result counts as zero, and ``nan`` is always wrong.
         """
         known = math.isfinite(self.expected) and math.isfinite(self.error)
         return known and not abs((self.actual or 0.0) - self.expected) <= self.error
@@ -314,10 +318,10 @@ class SecondDerivative:
 
 @dataclass(frozen=True)
 class LostGraph:
-    """What a gradient depends on without a graph that autograd can follow.
+    """The values without a graph on which a gradient depends.
 
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
-    ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` contains their names,
+    ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds their names,
     from the source if possible, and ``line`` is the line of source that causes the problem.
     """
 
@@ -331,9 +335,9 @@ class SecondOrder:
     """The second derivatives of a Function.
 
     ``failure`` is the error that ``backward`` raised for a ``grad_output`` that requires grad, as
-    it does inside a network. After such an error, the derivatives are those for a ``grad_output``
-    that does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong
-    derivative, if it was found.
+    it does inside a network. After such an error, the derivatives belong to a ``grad_output`` that
+    does not require grad, as after ``.sum()``. ``lost`` is the cause of the first wrong derivative,
+    if it was found.
     """
 
     derivatives: tuple[SecondDerivative, ...] = ()
@@ -343,16 +347,17 @@ class SecondOrder:
 
 @dataclass(frozen=True, eq=False)
 class Extreme:
-    """A call in which float32 or a mask of -inf spoils the result. It may be far from the example.
+    """A call in which float32 or a mask of -inf spoils the result.
 
-    ``how`` says in words where this happens ("once |x| reaches 100"). ``inputs`` contains all
-    arguments. Floating-point tensors are in float64, with values that float32 can represent.
-    ``names`` describes each tensor: the outputs, then the gradients for ``grad_outputs``.
-    ``single`` and ``double`` are the results in the two precisions. ``error`` is the actual
-    rounding error, and ``noise`` is the expected one. Both are empty if they are unknown.
-    ``masked`` is the position of an input that contains -inf; in this case, ``single`` is empty.
-    ``right`` is the result of the reference in float64. It is empty or ``None`` if the reference
-    does not help.
+    It may be far from the example.
+
+    ``how`` describes the inputs in words ("once |x| reaches 100"). ``inputs`` holds all arguments.
+    Floating-point tensors are in float64, with values that float32 can represent. ``names``
+    describes each tensor: the outputs, then the gradients for ``grad_outputs``. ``single`` and
+    ``double`` are the results in the two precisions. ``error`` is the actual rounding error, and
+    ``noise`` is the expected rounding error. Both are empty if they are unknown. ``masked`` is the
+    position of an input that contains -inf. In this case, ``single`` is empty. ``right`` is the
+    result of the reference in float64. It is empty or ``None`` if the reference does not help.
     """
 
     how: str
@@ -370,7 +375,7 @@ class Extreme:
 
 @dataclass(frozen=True, eq=False)
 class Float32Steps:
-    """A call in float64, with a tiny change of every number, and with a larger change.
+    """A float64 call with a tiny change of every number, and with a larger change.
 
     ``names`` describes each tensor: the outputs, then the gradients. Both changes have the same
     direction, and ``ratio`` is the ratio of the smaller change to the larger one.
@@ -389,9 +394,9 @@ class Contract:
 
     ``stated_design`` is the design of the gradient that the source mentions, in words. ``own`` is
     set only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's
-    error about the number of gradients. All other evidence was collected with the right number.
-    ``own_views`` are outputs that are views of a tensor that ``forward`` created, and ``old_style``
-    are the Functions whose ``forward`` takes ``ctx``.
+    error about a wrong number of gradients. All other evidence was collected with the right number.
+    ``own_views`` holds the outputs that are views of a tensor created in ``forward``, and
+    ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
     """
 
     instance_methods: tuple[str, ...] = ()
@@ -408,14 +413,14 @@ class Contract:
 class Values:
     """The gradients and their expected values.
 
-    ``piecewise`` are the positions of inputs for which ``forward`` is piecewise constant.
+    ``piecewise`` holds the positions of inputs for which ``forward`` is piecewise constant.
     ``structures`` maps the name of an input to a structure, if the gradient is right only for
     changes that keep this structure. ``inexact`` is the relative error of the gradient if
     ``forward`` is too inexact for a better statement, and 0 otherwise. ``cotangent_range``
-    describes the cotangents that were used, if not all cotangents are suitable; ``None`` says that
-    ``backward`` is not linear for any. ``jacobian`` exists only if the slopes do not settle the
-    matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted input,
-    ``unused`` contains the positions of the arguments that affect its expected gradient but not the
+    describes the cotangents that were used, if not all cotangents are suitable. ``None`` says that
+    ``backward`` is linear for no cotangents. ``jacobian`` exists only if the slopes do not settle
+    the matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted input,
+    ``unused`` holds the positions of the arguments that affect its expected gradient but not the
     result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
     input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``, and the latter
     includes its convention at kinks.
@@ -440,11 +445,11 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What a call keeps and costs, and what it can reach besides its arguments.
+    """The memory and operations of a call, and reachable state besides its arguments.
 
-    ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` is how often one
-    backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only the
-    garbage collector frees a ``ctx``.
+    ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` counts how often
+    one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only
+    the garbage collector frees a ``ctx``.
     """
 
     kept: tuple[Kept, ...] = ()
@@ -460,8 +465,8 @@ class Memory:
 class Variants:
     """The same call, made in other ways.
 
-    ``dtypes`` contains other dtypes and devices. ``interleaved`` is ``RANDOM`` again, but with
-    another forward pass in between.
+    ``dtypes`` holds the variants in other dtypes and on other devices. ``interleaved`` repeats
+    ``RANDOM`` with another forward pass in between.
     """
 
     dtypes: tuple[Variant, ...] = ()
@@ -475,9 +480,9 @@ class Variants:
 class Evidence:
     """All evidence about one Function on one set of inputs.
 
-    The first fields describe the call and its forward pass. ``omitted`` are inputs that the call
+    The first fields describe the call and its forward pass. ``omitted`` holds inputs that the call
     leaves at their defaults. ``second_order`` is ``None`` if it was not examined. ``left_out``
-    contains the names of the probes that were skipped because time ran out.
+    holds the names of the probes that were skipped because time ran out.
     """
 
     subject: str
@@ -494,12 +499,12 @@ class Evidence:
     second_order_required: bool = False  # double_backward=True
     variants: Variants = field(default_factory=Variants)
     left_out: tuple[str, ...] = ()
-    needs_device: bool = False  # it does not run on CPU copies of its inputs
+    needs_device: bool = False  # whether it fails on CPU copies of its inputs
 
     def name(self, position: int) -> str:
         """Return the name of the argument at a position."""
         return self.parameters[position]
 
     def gradient_name(self, position: int) -> str:
-        """Return the name of an input's gradient for a message."""
+        """Return the name of an input's gradient for use in a message."""
         return f"the gradient of `{self.name(position)}`"

@@ -5,11 +5,10 @@ A diagnosis consists of two parts. The first part runs the user's code and retur
 run any code. A tool can separate the two, for example in two processes, if it implements
 :class:`Examiner` and calls :func:`conclude`.
 
-All names here are typed and stay compatible within a minor version. The same is true for several
-public modules: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians
-and their picture), ``card`` and ``formatting`` (the look of reports). ``repair`` (a repair as data)
-and ``repair_search`` (the search for a repair) are also stable. Other modules of this package may
-change at any time.
+All names here are typed and stay compatible within a minor version. So do several public modules:
+``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians and their
+picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (a repair as data) and
+``repair_search`` (the search for a repair). Other modules of this package may change at any time.
 """
 
 from __future__ import annotations
@@ -63,15 +62,15 @@ def judge_evidence(
     """Judge evidence: add the expected gradients and apply all rules.
 
     Args:
-        evidence: What :func:`collect_evidence` returned for one call.
+        evidence: The result of :func:`collect_evidence` for one call.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         intentional: As for :func:`~autograd_doctor.diagnose`.
-        skip_rules: Names of rules that are not asked.
+        skip_rules: Names of rules to skip.
         seed: The seed with which the evidence was collected.
 
     Returns:
-        The findings, the cause first. They are not confirmed by a second run; see
+        The findings, starting with the root cause. No second run has confirmed them; see
         :func:`conclude`.
 
     Raises:

@@ -15,13 +15,13 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong or worth knowing, with evidence.
+    """A mistake or a remark, with evidence.
 
     ``rule`` is the name of a rule (``autograd-course explain RULE``). ``message`` describes the
-    problem. ``evidence`` contains an example (input, index, expected, actual, line of code …) as
-    plain data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson
-    about this problem. ``search`` finds the :attr:`repair`. It accepts other calls for which the
-    repair must be right, as a mapping from names to arguments. By default, it varies the example.
+    problem. ``evidence`` holds an example (input, index, expected, actual, line of code …) as plain
+    data. ``hint`` says what to change or where to look. ``lesson`` is the name of the lesson about
+    this problem. ``search`` finds the :attr:`repair`. Its argument is a mapping from names to the
+    arguments of other calls for which the repair must be right. By default, it varies the example.
     """
 
     rule: str
@@ -34,7 +34,7 @@ class Finding:
 
     @cached_property
     def repair(self) -> Repair | None:
-        """The change of the Function's own code that removes this error, if the search finds one.
+        """The change to the Function's code that removes this error, if the search finds one.
 
         The first access starts the search, which takes at most a second. The search tries small
         edits of ``backward`` and ``forward``, and verifies an edit on other inputs and shapes. It
@@ -43,7 +43,7 @@ class Finding:
         return self.search() if self.search else None
 
     def __getstate__(self) -> dict[str, Any]:
-        # the callable that it would call stays in this process
+        # the callable behind the search stays in this process
         return {**self.__dict__, "search": None}
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,5 +60,5 @@ class Finding:
 
 
 def without_search(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings that have no repair and no references to the process that created them."""
+    """Return findings without a repair and without references to the process that created them."""
     return tuple(replace(finding, search=None) for finding in findings)

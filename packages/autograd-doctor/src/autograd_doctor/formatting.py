@@ -27,7 +27,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def distinguish(one: Any, other: Any) -> tuple[str, str]:
-    """Return two different numbers, with enough digits to see the difference."""
+    """Format two different numbers with enough digits to show the difference."""
     for digits in (4, 6, 8, 10, 12):
         first, second = number(one, digits), number(other, digits)
         if first != second:
@@ -53,7 +53,7 @@ def sentence(text: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Return a message with several sentences, which starts like a message with one sentence."""
+    """Join several sentences to a message that starts like a message with one sentence."""
     first, *others = sentences
     return " ".join(f"{text}." for text in (first, *map(sentence, others)))
 
@@ -77,12 +77,12 @@ def nth(k: int) -> str:
 
 
 def quoted(names: Iterable[str]) -> list[str]:
-    """Return names from the user's code in backticks, as a sentence shows them."""
+    """Return names from the user's code in backticks, as messages show them."""
     return [f"`{name}`" for name in names]
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names as a list in words. A long list is replaced by a count."""
+    """Return names as a list in words. A count replaces a long list."""
     if len(names) > most:
         names = [*names[: most - 1], f"{len(names) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -31,10 +31,10 @@ from autograd_doctor.evidence import Evidence, Failure, JacobianColumns, Jacobia
 from autograd_doctor.formatting import element, number, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Both Jacobians, by finite differences of forward and from backward, as data for a picture.
+# Both Jacobians, from finite differences of forward and from backward, as data for a picture.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 48  # the number of rows and columns that the picture shows
+MOST = 48  # rows and columns in the picture
 RELATIVE = 1e-6  # relative to the largest entry: smaller differences are ignored
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -44,8 +44,9 @@ Matrix = tuple[tuple[float, ...], ...]
 class Axis:
     """The elements of a tensor that the rows or columns of a matrix represent.
 
-    ``places`` contains their flat positions. An element of a complex tensor (``pairs``) has two
-    places, for its real and its imaginary part. ``shape`` is the shape of the tensor itself.
+    ``places`` holds the flat positions of the elements. An element of a complex tensor (``pairs``)
+    has two places, for its real and its imaginary part. ``shape`` is the shape of the tensor
+    itself.
     """
 
     name: str
@@ -67,8 +68,8 @@ class Jacobians:
 
     ``off`` is ``backward`` minus ``differences``, or 0 where they agree. Entries are NaN where
     ``forward`` is not differentiable. ``whole`` is the size of the whole Jacobian. The matrices
-    contain only its first rows and columns, which ``rows`` and ``columns`` describe. A complex
-    element counts as two, for its real and its imaginary part.
+    hold only its first rows and columns, which ``rows`` and ``columns`` describe. A complex element
+    counts as two, for its real and its imaginary part.
     """
 
     output: str
@@ -156,7 +157,7 @@ def _blocks(
 
 
 def disagreement(backward: Tensor, differences: Tensor, error: Tensor) -> Tensor:
-    """Return ``backward - differences``, with 0 where rounding and their ``error`` explain it."""
+    """Return ``backward - differences``. Entries are 0 if rounding and ``error`` explain them."""
     rounding = (RELATIVE + resolution(backward)) * max(size(differences), size(backward))
     off = backward - differences
     return torch.where(off.abs() <= 3 * error + rounding, 0.0, off)
@@ -170,7 +171,7 @@ def _plain(matrix: Tensor) -> Matrix:
 # Both Jacobians of a callable, entry by entry.
 # --------------------------------------------------------------------------------------------------
 
-MOST_ELEMENTS = 512  # elements of an input or an output, each of which needs a pass
+MOST_ELEMENTS = 512  # elements of an input or an output, because each needs a pass
 _SECONDS = 30.0  # the time limit for one pass
 _SEED = 0
 T = TypeVar("T")
@@ -191,22 +192,22 @@ def compute_jacobians(
     output: int | None = None,
     reference: Callable[..., Any] | None = None,
 ) -> ComputedJacobians:
-    """Compute both Jacobians of each output with respect to each input that is differentiated.
+    """Compute both Jacobians of each output with respect to each differentiated input.
 
-    Row ``i`` of ``backward`` is what a backward pass returns for a ``grad_output`` that is 1 at
+    Row ``i`` of ``backward`` is the result of a backward pass for a ``grad_output`` that is 1 at
     element ``i`` and 0 elsewhere. Column ``j`` of ``differences`` is a central difference of
-    forward, or, with a ``reference``, its derivative by autograd. Everything runs on float64
-    copies, and the caller's tensors and global state are left as they were.
+    forward, or, with a ``reference``, its derivative by autograd. All passes use float64 copies,
+    and the caller's tensors and global state do not change.
 
     Args:
-        fn: A Function class, or a callable that calls some.
-        inputs: The arguments of one call. An input that is differentiated and a floating-point
-            output may have up to 512 elements.
-        output: The position of one output among those that are floating-point; by default all.
+        fn: A Function class, or a callable that calls Functions.
+        inputs: The arguments of one call. A differentiated input and a floating-point output may
+            have up to 512 elements.
+        output: The position of one output among the floating-point outputs. By default, all.
         reference: A differentiable callable with the same arguments and outputs.
 
     Returns:
-        The pairs in the order of outputs within inputs. This takes one backward pass for each
+        The pairs, ordered by input and then by output. This takes one backward pass for each
         element of the outputs and a few forward passes for each element of the inputs.
 
     Raises:
@@ -307,7 +308,10 @@ def _pairs(
 
 
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
-    """For each leaf, return a row of the Jacobian per output, from one-hot cotangents."""
+    """Return a Jacobian for each leaf, from one-hot cotangents.
+
+    It has one row per output element.
+    """
     count = sum(as_real(out).numel() for out in run.floats)
     found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
     return tuple(torch.stack(rows).cpu() for rows in zip(*found, strict=True))
@@ -339,7 +343,7 @@ def _by_differences(session: Session, place: int) -> tuple[Tensor, Tensor]:
 
 
 def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
-    """Return the result of the user's code. If it raises, raise an error that says so."""
+    """Return the result of the user's code. If it raises, raise an error with an explanation."""
     result = attempt(call)
     if isinstance(result, Failure):
         first = (result.text.splitlines() or [""])[0].rstrip(".")
@@ -358,13 +362,14 @@ def _done(call: Callable[[], T], subject: Subject, what: str) -> T:
 
 TITLES = ("finite differences of forward", "backward", "backward − finite differences")
 SHADES = 8  # shades for each sign
-UNKNOWN = 2 * SHADES + 1  # the last color in the palette means that there is no derivative
-# Okabe and Ito's blue and vermilion, which everybody can distinguish, on white and on black.
+UNKNOWN = 2 * SHADES + 1  # the last color of the palette, for entries without a derivative
+# Okabe and Ito's blue and vermilion, which color-blind readers can distinguish, on white and on
+# black.
 NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
-_EXTENT, _CELL = 336, 28  # maximum size on the page in pixels, of a map and of one of its entries
+_EXTENT, _CELL = 336, 28  # maximum size in pixels on the page, of a map and of one of its entries
 _BORDER = "border: 1px solid #8a8f98"
-# pixels per entry in the picture, so that entries keep their edges if a page scales it
+# pixels per entry in the picture, so that entries keep sharp edges if a page scales it
 _PIXELS = 48
 
 
@@ -427,7 +432,7 @@ def shade(entry: float, largest: float) -> int:
         return UNKNOWN
     if abs(entry) <= NEGLIGIBLE * largest:
         return SHADES
-    # Round twice, because at a half the last digits differ between machines.
+    # Round twice, because the last digits near one half differ between machines.
     share = round(min(abs(entry) / largest, 1.0) * SHADES, 6) if largest else SHADES
     return SHADES + int(math.copysign(max(1, round(share)), entry))
 
@@ -438,7 +443,7 @@ def largest_of(matrix: Matrix) -> float:
 
 
 def heading(pair: Jacobians) -> str:
-    """Say which Jacobian this is, and which part of it is shown."""
+    """Name the Jacobian and the part of it that is shown."""
     rows, columns = len(pair.off), len(pair.off[0])
     part = "" if (rows, columns) == pair.whole else f" (the first {rows} × {columns} entries)"
     height, width = pair.whole
@@ -460,7 +465,7 @@ def _map(pair: Jacobians, matrix: Matrix, largest: float, title: str) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Say where a matrix is nonzero, and how large it is there."""
+    """Say where a matrix is nonzero, and how large its entries are."""
     largest = largest_of(matrix)
     entries = {(i, j): v for i, row in enumerate(matrix) for j, v in enumerate(row)}
     filled = {at for at, v in entries.items() if abs(v) > NEGLIGIBLE * largest}

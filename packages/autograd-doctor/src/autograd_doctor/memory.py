@@ -60,7 +60,7 @@ def storages(tensor: Tensor) -> list[torch.UntypedStorage]:
 def iter_tensors(value: Any, inside: frozenset[int] = frozenset()) -> Iterator[Tensor]:
     """Yield all tensors in a value, including those in lists, tuples, sets and dicts.
 
-    ``inside`` are the ids of the enclosing containers, because a container may contain itself.
+    ``inside`` holds the ids of the enclosing containers, because a container may contain itself.
     """
     if isinstance(value, Tensor):
         yield value
@@ -95,8 +95,8 @@ class DispatchMode(TorchDispatchMode):
     """A mode for eager code. Its subclasses are cheap to create, and it leaves no traces.
 
     PyTorch wraps a mode's ``__torch_dispatch__`` so that torch.compile does not trace it. The first
-    such call imports ``torch._dynamo``, which would delay a widget's first picture by two seconds.
-    Here the method itself is marked instead.
+    such wrapping imports ``torch._dynamo``, which would delay a widget's first picture by two
+    seconds. This class marks the method itself instead.
     """
 
     # torch.cond is one operation, no matter which branch it runs
@@ -139,8 +139,8 @@ def operation_name(operation: Any) -> str:
 def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
-    If PyTorch meets a function under any mode, it notes that the function must never be compiled.
-    This includes FlopCounterMode. ``torch.cond`` compiles itself, so it would then raise an error
+    If PyTorch meets a function under any mode, including FlopCounterMode, it notes that the
+    function must never be compiled. ``torch.cond`` compiles itself, so it would then raise an error
     until the process ends.
     """
     if "torch._dynamo" in sys.modules:
@@ -153,7 +153,7 @@ def _compiled_later() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which storages a call creates, and which of them are still alive.
+# The storages that a call creates, and the storages that are still alive.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +172,7 @@ class LiveStorages(DispatchMode):
     ``bytes`` counts the storages that are alive now, and ``high`` is the maximum so far. If an
     operation reads a storage before any operation has created it, the storage is older and does not
     count. Examples are inputs, parameters and buffers. Temporary memory inside a kernel is not
-    visible. ``known`` contains the keys of further storages that are older.
+    visible. ``known`` holds the keys of further storages that are older.
     """
 
     supports_higher_order_operators = True
@@ -236,8 +236,8 @@ class LiveStorages(DispatchMode):
 def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
     """Copy the arguments. Tensors that can have a gradient become new leaves that require grad.
 
-    If some of the caller's tensors require grad, only the copies of these do. A tensor that is
-    passed twice is copied once, so its gradient collects both uses.
+    If some of the caller's tensors require grad, only their copies do. A tensor that is passed
+    twice is copied once, so its gradient collects both uses.
     """
     eligible = [x for x in inputs if isinstance(x, Tensor) and differentiable(x)]
     chosen = {id(x) for x in eligible if x.requires_grad} or {id(x) for x in eligible}
@@ -255,8 +255,9 @@ def differentiable(tensor: Tensor) -> bool:
 
 
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors with a graph in ``fn(*inputs)``. A Function class is called via
-    ``.apply``.
+    """Return the tensors with a graph in ``fn(*inputs)``.
+
+    A Function class is called via ``.apply``.
 
     Raises ``TypeError`` if ``fn`` cannot be called and ``ValueError`` if its result has no graph.
     """
@@ -286,9 +287,7 @@ def preserve_random_state() -> Iterator[None]:
 
 @contextmanager
 def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
-    """Empty the ``.grad`` of all leaves behind some tensors during a block, and restore it
-    afterwards.
-    """
+    """Empty ``.grad`` of the leaves behind some tensors during a block, then restore it."""
     before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
@@ -321,9 +320,9 @@ def find_leaves(roots: Iterable[Tensor]) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Kept:
-    """A storage that is kept. ``shape`` and ``dtype`` are those of a tensor in this storage.
+    """A storage that is kept. ``shape`` and ``dtype`` describe a tensor in this storage.
 
-    ``anyway`` tells whether the storage existed before the call, like inputs and parameters.
+    ``anyway`` says whether the storage existed before the call, like inputs and parameters.
     """
 
     bytes: int
@@ -333,22 +332,24 @@ class Kept:
 
 
 def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> int:
-    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass. Each storage counts once.
+    """Return how many bytes ``fn(*inputs)`` keeps for its backward pass.
+
+    Each storage counts once.
 
     ``fn`` is called with copies of ``inputs``. Then its results are deleted, so that only the graph
     remains. The number covers memory that the call has created and that the graph keeps alive:
-    saved tensors, attributes of a ``ctx``, what a checkpoint needs, and an output if ``backward``
-    needs it.
+    saved tensors, attributes of a ``ctx``, the inputs of a checkpoint, and an output if
+    ``backward`` needs it.
 
     Whole storages count, so a saved slice counts as much as the tensor it was cut from. Sizes are
-    those that tensors request, before an allocator rounds them up. Memory that no operation creates
-    is not visible, such as a copy of the random state (about 5 KB). The call is real, so it updates
-    a module's buffers. PyTorch's random state is restored.
+    the requested sizes, before an allocator rounds them up. Memory that no operation creates is not
+    visible, such as a copy of the random state (about 5 KB). The call is real, so it updates a
+    module's buffers. PyTorch's random state is restored.
 
     Args:
-        fn: A Function class, whose ``apply`` is called, a module, or any callable.
-        inputs: The arguments of the call. The copies require grad as these tensors do, or all
-            floating-point ones do if none of these does.
+        fn: A Function class (called through ``apply``), a module, or any callable.
+        inputs: The arguments of the call. If some of these tensors require grad, only their copies
+            do. Otherwise, all floating-point copies do.
         anyway: Whether memory that existed before the call (inputs, parameters) also counts if it
             is saved.
 
@@ -376,7 +377,7 @@ def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
         inputs: As for :func:`kept_bytes`.
 
     Returns:
-        Each storage with its size, and the shape and dtype of a tensor on it.
+        The storages, each with its size and with the shape and dtype of a tensor in it.
 
     Raises:
         TypeError: ``fn`` cannot be called.
@@ -412,7 +413,7 @@ def _made_before(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
     looks = {key: (tuple(tensor.shape), tensor.dtype) for key, tensor in saved.items()}
-    saved.clear()  # from here on, only the graph keeps what was saved
+    saved.clear()  # from here on, only the graph keeps saved tensors alive
     return [
         Kept(made.bytes, *looks.get(key, (made.shape, made.dtype)), False)
         for key, made in alive.made.items()
@@ -449,18 +450,18 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
     and do not count.
 
     On the CPU, each storage counts from the operation that creates it until its last tensor is
-    gone. Temporary memory inside a kernel is not visible, and neither are process-wide caches. On
-    CUDA, the allocator reports the requested bytes before rounding, which include the workspaces of
-    kernels. The call runs once before the measurement, so that memory which libraries allocate at
-    first use does not count.
+    gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the
+    allocator reports the requested bytes before rounding, which include the workspaces of kernels.
+    The call runs once before the measurement, so that memory which libraries allocate at first use
+    does not count.
 
     Args:
         fn: As for :func:`kept_bytes`.
         inputs: As for :func:`kept_bytes`.
-        backward: ``False`` runs forward alone, which still records a graph.
+        backward: ``False`` runs only forward, which still records a graph.
 
     Returns:
-        The number of bytes. This takes one forward and one backward pass, on CUDA two.
+        The number of bytes. This takes one forward and one backward pass (two each on CUDA).
 
     Raises:
         TypeError: ``fn`` cannot be called.
@@ -503,12 +504,12 @@ def _requested(device: torch.device, run: Callable[[], None]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The largest tensor that is created.
+# The largest tensor that a call creates.
 # --------------------------------------------------------------------------------------------------
 
 
 class Largest(DispatchMode):
-    """A block that counts operations and remembers the largest tensor that they return.
+    """Counts operations in a block, and remembers the largest tensor that they return.
 
     ``elements`` is the largest number of elements of any tensor. ``bytes`` is the size of the
     largest storage, so a view counts as much as its whole storage. ``shape`` and ``operation``
@@ -524,7 +525,7 @@ class Largest(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run an operation and measure what it returns."""
+        """Run an operation and measure its results."""
         result = func(*args, **(kwargs or {}))
         self.operations += 1
         for tensor in iter_tensors(result):

@@ -1,4 +1,4 @@
-"""The results for a program: one verdict for each Function that it called, as a table.
+"""The results for a program: a table with one verdict for each Function that it called.
 
 This module does not import PyTorch, because the process that prints the table may not need it.
 """
@@ -26,12 +26,12 @@ class FunctionVerdict:
     """One row of the table: a Function, its calls, and the findings of ``diagnose``.
 
     ``module`` and ``name`` belong to the class, and ``where`` is the file and line of its
-    definition. ``calls`` counts all calls, and ``differentiated`` tells whether autograd recorded
-    one of them. ``examined`` counts the calls that were diagnosed, and ``left_out`` counts the
-    other recorded calls. ``findings`` come from all diagnosed calls, with errors first, and
-    ``report`` is about the call that shows the first finding. ``declared`` says what the Function
-    does by design, and ``why_not`` says why no call was examined. ``known`` contains the rules that
-    the baseline lists for this Function.
+    definition. ``calls`` counts all calls, and ``differentiated`` says whether autograd recorded
+    one of them. ``examined`` counts the diagnosed calls, and ``left_out`` counts the other recorded
+    calls. ``findings`` come from all diagnosed calls, with errors first, and ``report`` is about
+    the call that shows the first finding. ``declared`` lists the declared deviations, and
+    ``why_not`` says why no call was examined. ``known`` holds the rules that the baseline lists for
+    this Function.
     """
 
     module: str
@@ -112,10 +112,12 @@ class FunctionVerdict:
 
 @dataclass(frozen=True)
 class ProgramDiagnosis:
-    """The verdicts on all Functions of a program. Printing shows a table and the reports of errors.
+    """The verdicts on all Functions of a program.
 
-    ``rows`` contains one verdict for each Function. ``notes`` contains further sentences, for
-    example about what was left out.
+    Printing it shows a table and the reports of errors.
+
+    ``rows`` holds one verdict for each Function. ``notes`` holds further sentences, for example
+    about calls that were left out.
     """
 
     rows: tuple[FunctionVerdict, ...] = ()
@@ -135,7 +137,7 @@ class ProgramDiagnosis:
         return tuple((row.function, rule) for row in self.rows for rule in row.new)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON-compatible data."""
+        """Return the whole diagnosis as JSON-compatible data."""
         return {
             "version": FORMAT,
             "ok": self.ok,
@@ -144,7 +146,7 @@ class ProgramDiagnosis:
         }
 
     def to_json(self) -> str:
-        """Return everything as JSON."""
+        """Return the whole diagnosis as JSON."""
         return json.dumps(self.to_dict(), indent=2, allow_nan=False, ensure_ascii=False)
 
     def compared(self, baseline: Collection[tuple[str, str]]) -> ProgramDiagnosis:
@@ -195,7 +197,10 @@ def _short(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON-compatible data. Infinities and nan become strings, because JSON lacks them."""
+    """Return JSON-compatible data.
+
+    Infinities and nan become strings, because JSON has no such numbers.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -211,7 +216,7 @@ def packed(diagnosis: ProgramDiagnosis) -> str:
 
 
 def unpacked(text: str) -> ProgramDiagnosis:
-    """Return the diagnosis from a text of :func:`packed`."""
+    """Return the diagnosis from the text that :func:`packed` returned."""
     data = json.loads(text)
     rows = tuple(_row(**row) for row in data["rows"])
     return ProgramDiagnosis(rows, tuple(data["notes"]))

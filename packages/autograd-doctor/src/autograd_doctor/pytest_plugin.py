@@ -25,7 +25,7 @@ _STASH = pytest.StashKey["Doctor"]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("autograd-doctor", "custom autograd Functions")
-    # Two options, because an option with an optional value would swallow a path that follows it.
+    # These are two options, because an option with an optional value would swallow a path after it.
     group.addoption(
         "--doctor",
         action="store_const",
@@ -124,7 +124,7 @@ class Doctor:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker where the workers claim Functions."""
+        """Tell a worker the folder in which workers claim Functions."""
         self._has_workers = True
         if self._claims is None:
             self._claims = Path(tempfile.mkdtemp(prefix="autograd-doctor-"))

@@ -1,4 +1,4 @@
-"""A change of the author's own code that makes every gradient right."""
+"""A change to the author's code that makes every gradient right."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """Lines of a file before and after a change; ``line`` is the number of the first line."""
+    """Lines of a file before and after a change. ``line`` is the number of the first line."""
 
     line: int
     before: tuple[str, ...]
@@ -52,23 +52,23 @@ def _spans(words: Sequence[str], ranges: Sequence[tuple[int, int]]) -> Spans:
 
 @dataclass(frozen=True)
 class Repair:
-    """Changes of one file that were tested: after them, ``diagnose`` finds no error.
+    """Tested changes to one file. With these changes, ``diagnose`` finds no error.
 
     Attributes:
-        file: The path of the file, or what Python calls a notebook cell.
-        changes: One change, or two that are needed together.
-        checked_on: In words, the inputs on which every gradient was right afterwards.
+        file: The path of the file, or Python's name for a notebook cell.
+        changes: One change, or two changes that are needed together.
+        checked_on: In words, the inputs on which every gradient was right with the changes.
         removes: The rule of the finding that the changes remove, if it is a warning or one of
             several errors; else ``""``.
-        summary: What the changes replace by what, in words that fit the same mistake in other code.
-        kinds: What is wrong in the lines that are changed, such as "a sign is wrong".
-        holds: What is right on these inputs, as the beginning of a sentence.
-        left: What is still wrong after the changes, in a sentence; ``""`` if nothing is.
-        right: The inputs whose gradients are right after the changes, where others are still wrong.
+        summary: The old and the new code, in words that fit the same mistake in other code.
+        kinds: The mistake in each changed line, such as "a sign is wrong".
+        holds: The results that are right on these inputs, as the beginning of a sentence.
+        left: The remaining error, in a sentence. ``""`` if no error remains.
+        right: The inputs whose gradients are right with the changes, if others are still wrong.
         compute: Computes :attr:`jacobians`.
-        made: What the code defines after the changes. Like ``compute``, it is lost when a repair
+        made: The object that the changed code defines. Like ``compute``, it is lost when a repair
             goes to another process.
-        signatures: What finds the same edits in other code.
+        signatures: Keys that find the same edits in other code.
     """
 
     file: str
@@ -101,7 +101,7 @@ class Repair:
 
     @property
     def reason(self) -> str:
-        """A sentence that says on which inputs the changes were tested."""
+        """A sentence that names the inputs on which the changes were tested."""
         changes = "these changes" if len(self.changes) > 1 else "this change"
         holds = f"{self.holds} on {_listed(self.checked_on)}" if self.checked_on else ""
         removed = f"`{self.removes}` is gone" if self.removes else ""
@@ -137,7 +137,7 @@ class Repair:
         """Write the changes to the file.
 
         Raises:
-            ValueError: The file no longer holds the lines that are to be changed.
+            ValueError: The file no longer contains the lines to change.
             OSError: The file cannot be read or written.
         """
         path = Path(self.file)

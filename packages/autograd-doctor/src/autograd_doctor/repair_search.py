@@ -1,4 +1,4 @@
-"""Search for the repair of code that another tool judges, or that another process runs.
+"""Search for a repair of code that another tool judges, or that another process runs.
 
 ``diagnose`` uses its own search: see :attr:`~autograd_doctor.finding.Finding.repair`.
 """
@@ -31,19 +31,19 @@ def search_repair(
     is_right: Callable[[Any], bool],
     passes: Callable[[Any], Repair | None],
 ) -> Repair | None:
-    """Search for an edit of some code after which it passes your own test.
+    """Search for an edit with which some code passes your own test.
 
     Args:
-        code: A Function class, or a plain function, whose source Python knows.
-        finding: What is wrong. For ``forward-mismatch``, all edits are tried; for a rule of a
-            contract, what its page advises.
-        is_right: Whether edited code returns what it should for some inputs. It is called for
+        code: A Function class or a plain function. Its source must be known.
+        finding: The finding to repair. For ``forward-mismatch``, the search tries all edits. For a
+            rule about the contract, it tries the changes that the rule's page recommends.
+        is_right: Whether edited code returns the right result for some inputs. It is called for
             every edit, so it should be fast.
-        passes: Tries edited code on more, and returns a repair that says on what it is right;
-            ``None`` if it is wrong there.
+        passes: Tests edited code on more inputs. It returns a repair that names the inputs on which
+            the code is right, or ``None`` if it is wrong on some.
 
     Returns:
-        The likeliest repair, ``None`` if none is found within a second of computing.
+        The most likely repair, or ``None`` if none is found within a second of computing time.
     """
     with suppress(TimeUp), time_limit(SECONDS):
         return search(ByOutcome(code, is_right, passes), finding)
@@ -65,27 +65,29 @@ def search_repair_elsewhere(
     seconds: float = 0.6,
     known: Collection[Any] = (),
 ) -> Repair | None:
-    """Search for the repair of a Function that another process runs.
+    """Search for a repair of a Function that runs in another process.
 
     This process edits the source and compares the results. The other process runs the edited code
     with :func:`run_edits`.
 
     Args:
-        cells: The source of the module, in parts that Python knows as ``<cell 1>`` and so on.
+        cells: The source of the module, as notebook cells. Python knows them as ``<cell 1>`` and so
+            on.
         name: The name of the class.
-        finding: What is wrong.
-        evidence: What the other process sent of the Function as it is.
+        finding: The finding to repair.
+        evidence: The evidence that the other process sent about the unchanged Function.
         ask: Sends edits and a question to the other process, and returns its answers.
-        verified: Tells on what the class with other methods (name to source) is right.
-        computes: For ``forward-mismatch``: the inputs of a call, and whether its outputs are right.
+        verified: Returns a repair with the inputs on which the class with edited methods (source
+            by name) is right.
+        computes: For ``forward-mismatch``: the inputs of a call, and a check of its outputs.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
         seed: The seed with which the evidence was collected.
-        seconds: How long edits are tried.
-        known: The ``signatures`` of repairs of the same exercise, which are tried first.
+        seconds: How long to try edits.
+        known: The ``signatures`` of repairs of the same exercise. They are tried first.
 
     Returns:
-        The likeliest repair, ``None`` if none is found in time.
+        The most likely repair, or ``None`` if none is found in time.
     """
     with preserve_global_state(seed):
         seen = [establish(each, reference, surrogate, seed) for each in evidence]
@@ -94,14 +96,13 @@ def search_repair_elsewhere(
 
 
 def edited(function: Any, sources: Mapping[str, str]) -> Any:
-    """Return a subclass of a Function with methods from other source, or the Function if none
-    changes.
+    """Return a subclass with methods from other source, or the Function if none changes.
 
     Args:
         function: A Function.
-        sources: Methods by name, each as the source of its ``def``.
+        sources: The source of each method's ``def``, by name.
 
     Returns:
-        The subclass. The Function itself and its file stay as they are.
+        The subclass. The Function itself and its file do not change.
     """
     return (with_sources(function, sources) or function) if sources else function

@@ -29,10 +29,12 @@ _MARK = {True: "✓", False: "✗", None: "–"}
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one step: ``parts`` contain observations, and ``means`` their interpretation.
+    """The result of one step.
 
-    ``ok`` is ``None`` if there was nothing to compare; ``parts`` then contain the reason. ``stops``
-    marks a step that raised an error, so no later step can run.
+    ``parts`` holds observations, and ``means`` holds their interpretation.
+
+    ``ok`` is ``None`` if the step had nothing to compare. ``parts`` then holds the reason.
+    ``stops`` marks a step that raised an error, so no later step can run.
     """
 
     title: str
@@ -62,8 +64,9 @@ class Step:
     __repr__ = __str__
 
     def lines(self, *, explained: bool = True) -> Iterator[str]:
-        """Yield the step as wrapped lines of text. Unless ``explained``, leave out the
-        interpretation.
+        """Yield the step as wrapped lines of text.
+
+        Without ``explained``, omit the interpretation.
         """
         head = f"  {self.number} {self.title:<12}{self.mark} "
         *before, last = self.parts
@@ -87,7 +90,7 @@ class Steps:
 
     @property
     def first_broken(self) -> Step | None:
-        """The first step that failed. Usually it is the reason for the later failures."""
+        """The first step that failed. It is usually the reason for the later failures."""
         return next((step for step in self.steps if step.ok is False), None)
 
     @property
@@ -128,9 +131,9 @@ EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 
 class Call:
     """``fn`` and copies of its inputs: floats in float64, with leaves for differentiated inputs.
 
-    As in ``diagnose``, all floating-point tensors are differentiated, or only those that require
-    grad, if any do. ``L = Σ g·y`` over all floating-point outputs, with a random ``g`` that is
-    always the same.
+    As in ``diagnose``, all floating-point tensors are differentiated. If some require grad, only
+    those are. The loss is ``L = Σ g·y`` over all floating-point outputs, with a random ``g`` that
+    is always the same.
     """
 
     def __init__(self, fn: Any, inputs: Any) -> None:
@@ -248,7 +251,7 @@ READ_THE_ENTRIES = (
 
 
 def describe_forward(outputs: Sequence[Tensor], right: Sequence[Tensor] | None) -> Step:
-    """Compare the outputs of ``forward`` with those of the reference (``right``), if any."""
+    """Compare the outputs of ``forward`` with the reference's (``right``), if any."""
     if right is None:
         return Step("forward", None, ("no reference given, so `forward` is assumed to be correct",))
     if len(outputs) != len(right):
@@ -373,7 +376,7 @@ def describe_element(
 ) -> Step:
     """Show the difference quotient of one element and the gradient from ``backward``.
 
-    ``how`` describes the computation of the quotient, if it was made in this call.
+    ``how`` describes how this call computed the quotient, if it did.
     """
     fine = _agree(actual, quotient)
     slope = f"{how} = {_number(quotient)}" if how else f"{truth} {_number(quotient)}"
@@ -384,8 +387,8 @@ def describe_element(
 def furthest(grads: Sequence[Tensor | None], truths: Sequence[Tensor]) -> tuple[int, int]:
     """Return the tensor and the flat index at which the gradient is furthest from the expected one.
 
-    If they agree, rounding must not decide, so the position of the largest gradient is used. Raises
-    ``ValueError`` if no expected value is known.
+    If they agree, the result is the position of the largest gradient, so that rounding does not
+    decide. Raises ``ValueError`` if no expected value is known.
     """
     worst, largest = (0.0, (-1, -1)), (-1.0, (-1, -1))
     for slot, (grad, right) in enumerate(zip(grads, truths, strict=True)):
@@ -410,7 +413,7 @@ def _top(values: Tensor, slot: int) -> tuple[float, tuple[int, int]]:
 
 
 def describe_gradcheck(message: str) -> Step:
-    """Show the result of ``gradcheck``: ``message`` is the first line of its error, or empty."""
+    """Show the result of ``gradcheck``. ``message`` is the first line of its error, or empty."""
     if not message:
         return Step("gradcheck", True, ("passes",))
     return Step("gradcheck", False, (message.rstrip(",:. "),), READ_THE_ENTRIES)
@@ -421,7 +424,7 @@ def _agree(one: complex, other: complex) -> bool:
 
 
 def _agreeing(ones: Tensor, others: Tensor) -> Tensor:
-    """For each pair, tell whether both are finite and agree up to the error of a 1e-5 step."""
+    """For each pair, return whether both are finite and agree up to the error of a 1e-5 step."""
     near = (ones - others).abs() <= RELATIVE * torch.maximum(ones.abs(), others.abs()) + 1e-7
     return near & torch.isfinite(ones) & torch.isfinite(others)
 
@@ -441,15 +444,15 @@ def _counted(count: int, noun: str) -> str:
 
 
 def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Step:
-    """Step 1: are the outputs those of the reference?
+    """Step 1: do the outputs agree with the reference?
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        reference: A callable with the same arguments and the right values.
+        reference: A callable with the same arguments that returns the right values.
 
     Returns:
-        What the step saw. Printed, it is one or two lines.
+        The result of the step. It prints as one or two lines.
 
     Example:
         >>> import torch
@@ -465,17 +468,17 @@ def compare_forward(fn: Any, inputs: Any, reference: Callable[..., Any] | None =
 
 
 def run_backward(fn: Any, inputs: Any) -> Step:
-    """Step 2: does backward run, and return what its contract asks for?
+    """Step 2: does ``backward`` run, and does its result satisfy the contract?
 
     A Function's ``backward`` is called directly on the graph node, before the engine sums, casts or
     fills in anything. For any other callable, only the engine's result is visible.
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
 
     Returns:
-        What the step saw. Printed, it is one or two lines.
+        The result of the step. It prints as one or two lines.
 
     Example:
         >>> import torch
@@ -498,18 +501,18 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 
 
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
-    """Step 3: does each gradient have the norm that central differences give?
+    """Step 3: does each gradient have the same norm as its central differences?
 
-    The gradient is that of ``L = Σ g·y`` with a random ``g``. This takes 2n calls of ``forward``
-    for n elements.
+    The gradient of ``L = Σ g·y`` is compared, with a random ``g``. This takes 2n calls of
+    ``forward`` for n elements.
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        eps: The step of the differences.
+        eps: The step size of the finite differences.
 
     Returns:
-        What the step saw. Printed, it is one or two lines.
+        The result of the step. It prints as one or two lines.
 
     Example:
         >>> import torch
@@ -525,20 +528,21 @@ def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
 def check_element(
     fn: Any, inputs: Any, place: tuple[int, int] | None = None, eps: float = EPS
 ) -> Step:
-    """Step 4: all numbers of one element.
+    """Step 4: show all numbers for one element.
 
     Shows ``L = Σ g·y`` with a random ``g`` at ``x + eps`` and ``x − eps``, their difference
     quotient, and the gradient from ``backward``.
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        place: The element, as ``(argument, flat index)``. Without it, the element where the two
-            numbers are furthest apart, or where the gradient is largest if they agree everywhere.
-        eps: The step of the differences.
+        place: The element, as ``(argument, flat index)``. By default, the element with the largest
+            difference between the two numbers, or the element with the largest gradient if they
+            agree everywhere.
+        eps: The step size of the finite differences.
 
     Returns:
-        What the step saw. Printed, it is one or two lines.
+        The result of the step. It prints as one or two lines.
 
     Example:
         >>> import torch
@@ -564,11 +568,11 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
     """Step 5: what does :func:`torch.autograd.gradcheck` say, with its own tolerances?
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
 
     Returns:
-        What the step saw. Printed, it is one or two lines.
+        The result of the step. It prints as one or two lines.
 
     Example:
         >>> import torch
@@ -585,17 +589,17 @@ def run_gradcheck(fn: Any, inputs: Any) -> Step:
 
 
 def five_steps(fn: Any, inputs: Any, reference: Callable[..., Any] | None = None) -> Steps:
-    """Take all five steps in order. Printing explains only the first one that fails.
+    """Take all five steps in order. Printing the result explains only the first step that fails.
 
-    A step that raises an error fails, and later steps that would raise the same error do not run.
+    A step that raises an error fails. Later steps that would raise the same error do not run.
 
     Args:
-        fn: A ``torch.autograd.Function``, or a callable built on some.
+        fn: A ``torch.autograd.Function``, or a callable built on such Functions.
         inputs: The arguments of one call.
-        reference: A callable with the same arguments and the right values.
+        reference: A callable with the same arguments that returns the right values.
 
     Returns:
-        The five steps. Printed, they are a table.
+        The five steps. They print as a table.
 
     Raises:
         TypeError: An input is complex.

@@ -1,1 +1,1 @@
-"""Runs the user's code and restores everything afterwards."""
+"""Run the user's code, and restore everything afterwards."""

@@ -30,8 +30,8 @@ _OURS_OR_TORCHS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[
 _STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 
-# Errors that the user's code may raise. A student's sys.exit() must not end the grader, but an
-# interrupt must.
+# Errors that the user's code may raise. A student's sys.exit() must not end the grader, but a
+# keyboard interrupt must.
 USERS = (Exception, SystemExit, GeneratorExit)
 
 _seconds: ContextVar[float] = ContextVar("seconds a pass of the user's code may take", default=0.0)
@@ -49,14 +49,17 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Let PyTorch start its engine now, because a time limit should not interrupt this."""
+    """Start PyTorch's engine now, because a time limit should not interrupt the start."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one)
 
 
 def prepare_meta() -> None:
-    """Import what PyTorch's meta device needs. This takes longer and is usually not needed."""
+    """Import the modules that PyTorch's meta device needs.
+
+    This takes longer and is usually unnecessary.
+    """
     with untimed():
         torch.empty(1, device="meta") * 2
 
@@ -64,7 +67,7 @@ def prepare_meta() -> None:
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return the result of the call, or a :class:`Failure` if the user's code raises.
 
-    Too little time or memory says nothing about the code, and raises :class:`CannotDiagnoseError`.
+    A lack of time or memory says nothing about the code, so it raises :class:`CannotDiagnoseError`.
     """
     own_limit = False
     try:
@@ -85,14 +88,14 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 def describe_error(error: BaseException) -> Failure:
     """Return an exception as data: its type, its text, and the user's line that raised it.
 
-    The text is safe to show. It is empty if ``__str__`` raises, contains no memory addresses, and
-    is shortened if it is too long.
+    The text is safe to show. It contains no memory addresses and is shortened if it is too long. It
+    is empty if ``__str__`` raises.
 
     Args:
         error: An exception that user code raised.
 
     Returns:
-        The ``kind`` (the name of its class), the ``text``, and the ``line``, ``""`` if unknown.
+        The ``kind`` (the name of its class), the ``text``, and the ``line`` (``""`` if unknown).
     """
     if type(error).__module__.startswith("torch._dynamo"):
         return describe_compile_error(error)
@@ -104,7 +107,7 @@ def describe_compile_error(error: BaseException) -> Failure:
     lines = [line.strip() for line in said(error, most=None).splitlines() if line.strip()]
     why = [line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")]
     text = re.sub(r"\b0x[0-9a-fA-F]+", "0x…", ": ".join([*lines[:1], *why[:1]]))
-    traced = getattr(error, "real_stack", None)  # the traced code never ran
+    traced = getattr(error, "real_stack", None)  # set if the traced code never ran
     line = users_last(traced) if traced else users_line(error)
     return Failure(type(error).__name__, shorten(text, LONGEST, placeholder=" …"), line)
 
@@ -129,7 +132,7 @@ def users_line(error: BaseException) -> str:
 
 
 def users_last(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return the innermost line of the user's own code among the frames of a stack."""
+    """Return the innermost line of the user's own code in a stack."""
     own = [frame for frame in frames if frame.line and _is_the_users(frame.filename)]
     return f"{own[-1].name}: {own[-1].line}" if own else ""
 
@@ -140,18 +143,17 @@ def _is_the_users(filename: str) -> bool:
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` itself takes ``ctx`` (the old style), and not ``setup_context`` (the new
-    one).
-    """
+    """Whether ``forward`` takes ``ctx`` (the old style). Otherwise, ``setup_context`` takes it."""
     return function.setup_context is Function.setup_context
 
 
 def fresh(
     inputs: Sequence[Any], wanted: Sequence[int], move: Callable[[Tensor], Tensor] = lambda t: t
 ) -> tuple[list[Tensor], list[Any]]:
-    """Return new leaves for the wanted inputs, and the arguments of a call with these leaves.
+    """Return new leaves for the wanted inputs, and the arguments of a call that uses them.
 
-    The arguments are clones, not the leaves themselves: an in-place Function may change a clone.
+    The arguments are clones of the leaves, because an in-place Function may change a clone but not
+    a leaf.
     """
     leaves, args = [], []
     for position, value in enumerate(inputs):

@@ -20,18 +20,18 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 
 # --------------------------------------------------------------------------------------------------
-# What a callable can reach besides its arguments: closures, modules, attributes, globals.
+# State that a callable can reach besides its arguments: closures, modules, attributes, globals.
 #
-# Nothing is called here, and no attribute is computed. We see only what is already in a namespace.
+# Nothing is called here, and no attribute is computed. We see only the contents of namespaces.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 2000  # number of objects: a callable that reaches a whole library is not searched completely
+MOST = 2000  # objects; if a callable can reach a whole library, the search stops here
 
 Named = tuple[str, Any]  # an object, and its name in the user's code
 
 Generators = torch.Generator | random.Random | np.random.Generator | np.random.RandomState
 
-# Containers with the user's objects, even if the container's type belongs to a package.
+# Containers may hold the user's objects even if a package defines the container's type.
 _HOLDERS: tuple[Any, ...] = (
     Tensor, *get_args(Generators), nn.Module, list, tuple, set, frozenset, deque, dict,
     functools.partial, MethodType, BuiltinMethodType,
@@ -42,11 +42,12 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def walk_reachable(*roots: Named) -> Iterator[Named]:
-    """Yield the roots and everything that they can reach, without repetitions, nearest first.
+    """Yield the roots and everything that they can reach, without duplicates.
 
-    Objects of PyTorch, NumPy, the standard library or another installed package are skipped.
-    Exceptions are tensors, modules, generators and containers, because these contain the user's
-    data.
+    Near objects come first.
+
+    The search skips objects of PyTorch, NumPy, the standard library or another installed package.
+    Exceptions are tensors, modules, generators and containers, because they hold the user's data.
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
@@ -88,8 +89,9 @@ def _inside(name: str, thing: Any, home: set[str]) -> Iterator[Named]:
 def _inside_method(name: str, method: MethodType | BuiltinMethodType) -> Iterator[Named]:
     """Yield the object that a method is bound to, and the underlying function.
 
-    A method written in C has no such function: ``seen.append``, or a Function's ``apply`` from
-    PyTorch 2.14 on. A function written in C, such as ``math.sin``, is "bound" to its module.
+    A method written in C has no underlying Python function. Examples are ``seen.append``, and a
+    Function's ``apply`` from PyTorch 2.14 on. A function written in C, such as ``math.sin``, is
+    "bound" to its module.
     """
     owner = method.__self__
     if not isinstance(owner, ModuleType):
@@ -107,7 +109,7 @@ def _inside_module(name: str, module: nn.Module) -> Iterator[Named]:
 
 
 def _inside_function(function: FunctionType, home: set[str]) -> Iterator[Named]:
-    """Yield what a function's closure, defaults and code refer to."""
+    """Yield the objects to which a function's closure, defaults and code refer."""
     yield from ((name, cell.cell_contents) for name, cell in cells(function))
     code = function.__code__
     defaults = function.__defaults__ or ()
@@ -177,7 +179,7 @@ def _is_installed(package: str) -> bool:
 # --------------------------------------------------------------------------------------------------
 # Record the state of an object, so that it can be restored: bindings, contents, generators.
 #
-# Each function returns a callable that restores its object, and does nothing if nothing changed.
+# Each function returns a callable that restores its object. It does nothing if nothing changed.
 # --------------------------------------------------------------------------------------------------
 
 PutBack = Callable[[], None]
@@ -292,7 +294,7 @@ def _cell(cell: Any) -> PutBack:
 
 
 # --------------------------------------------------------------------------------------------------
-# A tensor that does not belong to the doctor: it borrows other memory, and gets its own back.
+# A tensor that does not belong to the doctor. It uses separate memory and later gets its own back.
 # --------------------------------------------------------------------------------------------------
 
 DOUBLE = torch.float64
@@ -305,18 +307,19 @@ class TensorState:
         self.name, self.tensor = name, tensor
         self.parameter, self.buffer = parameter, buffer
         self.data, self.grad, self.asks = tensor.data, tensor.grad, tensor.requires_grad
-        self._version = -1  # the version of the tensor after it got its values
+        self._version = -1  # the version of the tensor after it received its values
 
     def begin(self, precision: torch.dtype | None) -> None:
         """Give the tensor its original values in separate memory, and no gradient.
 
-        ``precision`` is that of the arguments of the call. With ``None``, the tensor keeps its own.
+        ``precision`` is the precision of the call's arguments. With ``None``, the tensor keeps its
+        own dtype.
         """
         tensor = self.tensor
         self._be_leaf()
         dtype = self._dtype(precision) if precision else self.data.dtype
         tensor.grad = None
-        # Code may change a buffer through .data without a new version number.
+        # Code may change a buffer through .data without increasing its version number.
         changed = tensor.dtype != dtype or tensor._version != self._version
         if changed or (self.buffer and not same_bytes(tensor.data, self.data.to(dtype))):
             tensor.data = self.data.to(dtype, copy=True)
@@ -324,7 +327,7 @@ class TensorState:
             self._version = tensor._version
 
     def pass_in(self, value: Tensor) -> None:
-        """Use an argument's value in this call, and require grad like the argument."""
+        """Use an argument's value in this call, and require grad if the argument does."""
         self.tensor.data = value.detach()
         self.tensor.requires_grad_(value.requires_grad)
         self._version = -1
@@ -340,17 +343,17 @@ class TensorState:
             self.data, self._version = own, -1
 
     def _be_leaf(self) -> None:
-        """Remove the tensor from a graph. A Function that returned it has made it part of the
-        graph.
-        """
+        """Detach the tensor from any graph. A Function that returned it made it part of a graph."""
         if not self.tensor.is_leaf:
             self.tensor.detach_()
 
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
-        """Return the dtype for a tensor next to arguments of a precision; the doctor uses float64.
+        """Return the dtype for a tensor that is used with arguments of a precision.
 
-        A module changes its dtype like its arguments, as with ``module.to(dtype)``. Other tensors
-        do not.
+        The doctor uses float64.
+
+        A module converts its tensors to the precision of the arguments, as ``module.to(dtype)``
+        does. Other tensors keep their dtype.
         """
         own = self.data.dtype
         if not is_float(self.data) or not (self.parameter or self.buffer or precision is DOUBLE):
@@ -379,7 +382,7 @@ def can_be_borrowed(thing: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The objects that a subject can reach besides its arguments, which the doctor borrows.
+# The objects that a subject can reach besides its arguments. The doctor borrows them.
 #
 # Examples are a captured weight, a module's buffers and a global table. While borrowed, tensors are
 # in float64 and in separate memory, and every call starts from the same values. Afterwards,
@@ -400,7 +403,7 @@ class CapturedState:
         self._modules = [(name, it) for name, it in self.things if isinstance(it, nn.Module)]
         self.held = tuple(_held(self.things))
         self._draws: list[PutBack] = []
-        self._registered: list[PutBack] = []  # the tensors that are buffers of a module
+        self._registered: list[PutBack] = []  # tensors that are buffers of a module
 
     @property
     def buffers(self) -> dict[str, Tensor]:
@@ -419,9 +422,9 @@ class CapturedState:
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return, by position, the arguments that are also reachable otherwise and require grad.
+        """Return, by position, the arguments that require grad and are also reachable otherwise.
 
-        A checkpoint is called in this way, with a module and its parameters, so a tensor occurs
+        An example is a checkpoint call with a module and its parameters, in which a tensor occurs
         twice.
         """
         known = {
@@ -458,7 +461,7 @@ class CapturedState:
     ) -> None:
         """Reset everything to the start of a call, in the precision of the call's arguments.
 
-        ``passed`` contains the tensors that take an argument's value, by its position.
+        ``passed`` holds the tensors that take the value of an argument, by the argument's position.
         """
         for put_back in self._registered:
             put_back()
@@ -484,13 +487,13 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
     tensors = [(name, thing) for name, thing in things if can_be_borrowed(thing)]
     uses = Counter(tensor.untyped_storage().data_ptr() for _, tensor in tensors)
     for name, tensor in tensors:
-        # Two tensors that share memory would become separate, so they keep their memory.
+        # Two tensors that share memory would be separated, so they keep their memory.
         if uses[tensor.untyped_storage().data_ptr()] == 1 or not tensor.numel():
             known = id(tensor)
             yield TensorState(name, tensor, parameter=known in parameters, buffer=known in buffers)
 
 
 def _precision(args: Sequence[Any]) -> torch.dtype:
-    """Return the floating-point dtype of a call's arguments, or float64 if there are several."""
+    """Return the floating-point dtype of a call's arguments, or float64 if they have several."""
     found = {value.dtype.to_real() for value in args if is_float(value)}
     return found.pop() if len(found) == 1 else DOUBLE

@@ -29,8 +29,8 @@ from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype
 # --------------------------------------------------------------------------------------------------
 # The caller's own call: the same inputs, in their own dtypes.
 #
-# Everything else is examined on float64 copies. If a Function accepts only float32, its behavior on
-# float64 copies does not count against it. It may also fail only on the caller's inputs.
+# All other probes use float64 copies. If a Function accepts only float32, its behavior on float64
+# copies does not count against it. It may also fail only on the caller's inputs.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -54,7 +54,7 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 
 
 def _backward(run: Run, whole: bool, seed: int) -> None:
-    """Send a cotangent directly into a Function's backward, or else through autograd."""
+    """Send a cotangent directly into a Function's backward, or through autograd for a callable."""
     gs = sample_cotangents(run.floats, generator(seed))
     (call_backward if whole else gradients)(run, gs)
 
@@ -62,7 +62,7 @@ def _backward(run: Run, whole: bool, seed: int) -> None:
 def _with(
     session: Session, found: Evidence, inputs: Sequence[Any], stage: str, failure: Failure
 ) -> Evidence:
-    """Record the failure, unless mixed dtypes or a module may be its cause."""
+    """Record the failure, unless mixed dtypes or a module may have caused it."""
     dtypes = {str(v.dtype).removeprefix("torch.") for v in inputs if is_float(v)}
     if len(dtypes) > 1 or session.subject.around.held:
         return found
@@ -84,15 +84,16 @@ def variants(
 ) -> tuple[Variant, ...]:
     """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
 
-    If an argument contains tensors, like a module with its weights, these would not be converted.
-    In this case, neither is done.
+    An argument may contain tensors, as a module contains its weights. They would not be converted,
+    so in this case neither repetition runs.
     """
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)
     dtypes: dict[str, Move] = {
         "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
     }
-    # There are no complex numbers in bfloat16. Next to others, a real gradient has their precision.
+    # There are no complex numbers in bfloat16. A real gradient in the same call has the complex
+    # precision.
     if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
         dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
@@ -111,7 +112,7 @@ def _with_own_dtype(
     raw: DirectBackward,
     found: Sequence[Variant | None],
 ) -> list[Variant | None]:
-    """Mark the failures of variants, if the call works in the dtypes of the caller's inputs."""
+    """Mark the failures of variants if the call works in the dtypes of the caller's inputs."""
     if not any(variant and variant.failure for variant in found):
         return list(found)
     own = session.in_own_dtypes()
@@ -125,7 +126,7 @@ def _with_own_dtype(
 
 
 def _may_place(session: Session, grad_outputs: Sequence[Tensor]) -> bool:
-    """Whether forward or backward might put a tensor on another device than that of its inputs."""
+    """Whether forward or backward may put a tensor on a different device than its inputs."""
 
     def both() -> Any:
         return call_backward(session.run(watched=False), grad_outputs)
@@ -147,12 +148,12 @@ def _moved(
 ) -> Variant | None:
     """Return a description of the raw gradients.
 
-    ``None`` if ``forward`` fails in this dtype, or returns other shapes than in float64.
+    Return ``None`` if ``forward`` fails in this dtype, or returns other shapes than in float64.
     """
     try:
         with passes_within(PATIENCE):
             run = attempt(lambda: session.run(move))
-    except CannotDiagnoseError:  # with so few digits, a solver may not reach its tolerance
+    except CannotDiagnoseError:  # with such low precision, a solver may not reach its tolerance
         return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs
@@ -173,7 +174,7 @@ def _variant(
 ) -> Variant:
     """Describe the raw gradients and their inputs.
 
-    ``given`` contains the dtypes of the cotangents. If ``forward`` itself changes the dtype, a
+    ``given`` holds the dtypes of the cotangents. If ``forward`` itself changes the dtype, a
     gradient may keep the dtype of its cotangent.
     """
     if isinstance(raw, Failure) or raw.failure:

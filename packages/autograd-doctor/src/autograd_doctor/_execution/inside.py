@@ -1,7 +1,7 @@
 """The Functions inside a callable, each with the arguments of its first call.
 
-A callable is judged by its outputs and gradients. If the engine corrects a gradient with a wrong
-shape, dtype or device, this is visible only at the Functions themselves.
+A callable is judged by its outputs and gradients. But if a gradient has a wrong shape, dtype or
+device, the engine corrects it, so only the Functions themselves reveal the mistake.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from autograd_doctor.evidence import Failure
 
 @dataclass(frozen=True)
 class InnerCall:
-    """A Function with the arguments of a call; ``passed`` are those that it can also reach
-    otherwise.
+    """A Function with the arguments of a call.
+
+    ``passed`` holds those that can be reached in another way.
     """
 
     function: type[Function]
@@ -35,7 +36,10 @@ class InnerCall:
 
 
 def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
-    """Run a callable twice: first find the Functions in its graph, then record their arguments."""
+    """Run a callable twice.
+
+    The first run finds the Functions in its graph, the second their arguments.
+    """
     first = attempt(run)
     if isinstance(first, Failure):
         return
@@ -55,9 +59,10 @@ def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[
 
 @contextmanager
 def _note_calls(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
-    """Temporarily replace the class's ``forward`` with one that records its arguments.
+    """Temporarily replace the class's ``forward`` by one that records its arguments.
 
-    ``sys.setprofile`` is no alternative: after torch.compile ran in the process, it can hang.
+    ``sys.setprofile`` is no alternative, because it can hang after torch.compile ran in the
+    process.
     """
     own, forward = vars(function).get("forward"), function.forward
 

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 
 # --------------------------------------------------------------------------------------------------
-# The doctor's own random numbers, which are the same in every run.
+# The doctor's own random numbers. They are the same in every run.
 # --------------------------------------------------------------------------------------------------
 
-# Callers often draw their example after manual_seed(0). With this seed, our cotangents would be
-# equal to the inputs, so a Function could use x instead of grad_output unnoticed.
+# Callers often draw their example after manual_seed(0). If we used the same seed, our cotangents
+# would equal the inputs, and we would not notice a Function that uses x instead of grad_output.
 _OWN = 0x5EED_C0DE
 _APART = 7919
 
 
 class Stream(IntEnum):
-    """The purpose of random numbers. The numbers for different purposes are independent."""
+    """The purpose of random numbers. Numbers for different purposes are independent."""
 
     COTANGENTS = 0
     DIRECTIONS = 1
@@ -87,11 +87,11 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")  # devices that may be under autocast
 def preserve_global_state(seed: int) -> Iterator[None]:
     """Run a block as in a fresh process: grad mode on, no autocast, no inference mode, seeded.
 
-    Afterwards, the block restores the random states of PyTorch (CPU and CUDA), Python and NumPy,
-    the default dtype, these modes and the thread count. Warnings inside the block are not shown.
+    Afterwards, restore the random states of PyTorch (CPU and CUDA), Python and NumPy, the default
+    dtype, these modes and the thread count. Warnings inside the block are not shown.
 
     Args:
-        seed: Seeds the generators that user code draws from.
+        seed: The seed of the generators that user code draws from.
 
     Yields:
         Nothing.
@@ -117,10 +117,9 @@ FEW_ELEMENTS = 10_000
 
 @contextmanager
 def one_thread_if_small(inputs: Sequence[Any], *, all_known: bool) -> Iterator[None]:
-    """Run a block in one thread if its tensors are small and there are no others.
+    """Run a block in one thread if its tensors are small and no other tensors are involved.
 
-    For small tensors, several threads would wait longer than they compute, especially on a busy
-    machine.
+    For small tensors, threads wait longer than they compute, especially on a busy machine.
     """
     threads = torch.get_num_threads()
     elements = sum(it.numel() for it in inputs if isinstance(it, torch.Tensor))
@@ -147,15 +146,15 @@ def _plain_modes() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The output of user code under examination, which would otherwise appear once for every call.
+# Output of the examined user code. Without this, it would appear once for every call.
 # --------------------------------------------------------------------------------------------------
 
-MOST = 2000  # characters that are kept
+MOST = 2000  # characters to keep
 LONG = 2.0  # seconds
 
 
 class Bounded(io.TextIOBase):
-    """A stream that keeps the first characters and counts the others."""
+    """A stream that keeps the first characters and counts the rest."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most, self._kept, self._left_out = most, "", 0
@@ -173,13 +172,13 @@ class Bounded(io.TextIOBase):
 
     @property
     def text(self) -> str:
-        """The kept text, and a note on how much is left out."""
+        """The kept text, with a note on the number of omitted characters."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self._kept + rest
 
 
 class _Aside(Bounded):
-    """A limited stream for one thread. A debugger and other threads still print as before."""
+    """A limited stream for one thread. A debugger and other threads still print normally."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -188,7 +187,7 @@ class _Aside(Bounded):
         self._others = {thread.ident for thread in threading.enumerate()} - {here}
 
     def write(self, text: str) -> int:
-        """Keep what fits. Forward everything that the examined code did not print."""
+        """Keep the characters that fit. Forward the output of all other code."""
         if threading.get_ident() in self._others or _debugging():
             return self._out.write(text)
         return super().write(text)

@@ -1,6 +1,6 @@
-"""Find the user's line that changed a tensor, or at which two runs start to differ.
+"""Find the user's line that changed a tensor, or the line at which two runs start to differ.
 
-An exception contains its line, but an in-place change of a tensor does not. So the pass runs again,
+An exception records its line, but an in-place change of a tensor does not. So the pass runs again,
 and each operation is recorded with the line that called it.
 """
 
@@ -19,7 +19,7 @@ from autograd_doctor._execution.calls import attempt, users_last
 from autograd_doctor._numerics.tensors import changed, is_float, same_bytes
 from autograd_doctor.memory import DispatchMode, iter_tensors, operation_name
 
-MOST_NUMBERS = 2**16  # elements of an operation's result: larger ones are not compared
+MOST_NUMBERS = 2**16  # elements in an operation's result; larger results are not compared
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Step:
 
 
 class _Steps(DispatchMode):
-    """A block that records operations, and the first line that changes a tensor."""
+    """A context manager that records operations, and the first line that changes a tensor."""
 
     def __init__(self, watched: Sequence[Tensor] = (), *, keep_results: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ class _Steps(DispatchMode):
 
 
 def line_that_changes(call: Callable[[], object], watched: Sequence[Tensor]) -> str:
-    """Return the line of a call after which a tensor has other values, or ``""`` if unknown."""
+    """Return the line of a call that changes the values of a tensor, or ``""`` if unknown."""
     with _Steps(watched) as seen:
         attempt(call)
     return seen.changing_line
@@ -107,7 +107,7 @@ def _near(one: Tensor, other: Tensor) -> bool:
 
 
 def _line() -> str:
-    """Return the user's line that runs now, without the lines that called the diagnosis."""
+    """Return the user's line that is running, without the lines that called the diagnosis."""
     frames = traceback.extract_stack()
     ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
     return users_last(frames[ours[-1] :] if ours else frames)

@@ -1,4 +1,4 @@
-"""What runs inside a pass: graph nodes, operations, and the devices of tensors."""
+"""The events inside a pass: graph nodes, operations, and the devices of tensors."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def graph_nodes(outputs: Sequence[Tensor], depth: int = 10_000) -> Iterator[Any]
 
 
 # --------------------------------------------------------------------------------------------------
-# The operations that a block of code runs, and those that contribute to a result.
+# The operations that a block of code runs, and the operations that contribute to a result.
 #
-# Operations are counted and not timed, because a count is the same on every machine.
+# Operations are counted and not timed, because the count is the same on every machine.
 # --------------------------------------------------------------------------------------------------
 
 # compared by identity; kept alive, so that no id is reused
@@ -56,17 +56,16 @@ class Operation:
 
 
 class OperationRecorder(DispatchMode):
-    """A block that records every operation on tensors.
+    """A context manager that records every operation on tensors.
 
-    Some operations do not count: views (``transpose``, ``detach``), and new tensors that do not
-    depend on the values of others (``zeros_like``, ``empty``). A fused kernel counts as one
-    operation.
+    Some operations do not count: views (``transpose``, ``detach``), and new tensors whose values
+    depend on no other tensor (``zeros_like``, ``empty``). A fused kernel counts as one operation.
     """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
-        # .item() and ==: where their results go is invisible
+        # read by .item() and ==, whose further use is invisible
         self._read_by_python: Memory = frozenset()
 
     def __torch_dispatch__(
@@ -99,9 +98,9 @@ class OperationRecorder(DispatchMode):
 
 
 class OneDevice(DispatchMode):
-    """A block in which no tensor may be filled from a tensor on another device.
+    """A context manager that forbids filling a tensor from a tensor on another device.
 
-    Between real devices, PyTorch silently copies the values, and the mistake shows elsewhere.
+    Between real devices, PyTorch silently copies the values, so the mistake appears elsewhere.
     """
 
     def __init__(self) -> None:
@@ -122,9 +121,9 @@ class OneDevice(DispatchMode):
 
 
 def memory(values: Iterable[Any]) -> Memory:
-    """Return the memory of all tensors among values, and in lists and dictionaries of values.
+    """Return the memory of all tensors among some values, including lists and dictionaries.
 
-    A sparse tensor has no memory of its own, but its indices and values have.
+    A sparse tensor has no memory of its own. Its indices and values have.
     """
     return frozenset(
         tensor.untyped_storage()
@@ -153,25 +152,25 @@ def _only_makes(func: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Can a subject put a tensor on another device than that of its inputs?
+# Can a subject put a tensor on a different device than its inputs?
 #
-# The meta device would show this, but the first operation there imports ``torch._dynamo``, which
-# takes a second. So we first watch the subject on its own device. If it names no device except that
-# of a tensor, and uses only tensors that it creates from its inputs, its results are on the device
-# of the inputs.
+# The meta device would show this, but the first operation on it imports ``torch._dynamo``, which
+# takes a second. So we first watch the subject on its own device. If it names no device except a
+# tensor's device, and uses only tensors that it creates from its inputs, its results are on the
+# device of the inputs.
 # --------------------------------------------------------------------------------------------------
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
 _DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
-# The device that a CPU tensor reports while it is watched. For PyTorch, both are the same device,
-# but a literal in the user's code has no index.
+# A CPU tensor reports this device while it is watched. For PyTorch it equals the CPU, but a literal
+# in the user's code has no index.
 _OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
-    """A block that records tensors that were not created from the ``given`` tensors.
+    """A context manager that records tensors not created from the ``given`` tensors.
 
-    A number without dims may be on the CPU next to tensors on another device.
+    A 0-dim number may be on the CPU even if the other tensors are on another device.
     """
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -205,9 +204,9 @@ class Strangers(DispatchMode):
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A block that records calls which name a device other than that of a tensor.
+    """A context manager that records calls which name a device other than a tensor's device.
 
-    ``to`` and ``cpu`` do nothing if a tensor is already there, so no operation would show them.
+    ``to`` and ``cpu`` do nothing if a tensor is already on the device, so no operation shows them.
     """
 
     def __init__(self, strangers: Strangers) -> None:

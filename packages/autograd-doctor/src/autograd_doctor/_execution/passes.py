@@ -30,7 +30,7 @@ class Pass:
     outputs: tuple[Tensor, ...] = ()  # the floating-point outputs
     grads: tuple[Tensor | None, ...] = ()
     failure: Failure | None = None
-    stage: str = ""  # "forward" or "backward", the stage that failed
+    stage: str = ""  # the stage that failed, "forward" or "backward"
 
 
 Cotangents = Sequence[Tensor | None] | Callable[[Sequence[Tensor]], Sequence[Tensor | None]]
@@ -50,10 +50,10 @@ def both_ways(
 
     An output whose cotangent is ``None`` is not used. ``cotangents`` may be a function of the
     outputs, whose result is used directly. A sequence of tensors is copied first. ``between`` is
-    called with the run after forward and before backward.
+    called with the run, after forward and before backward.
 
-    If this raises on float64 copies, the same call is made in the dtypes of the caller's inputs.
-    The failure says whether the call works there.
+    If the call raises on float64 copies, it is repeated in the dtypes of the caller's inputs. The
+    failure says whether that call works.
     """
     done = _both_ways(session, cotangents, move, inputs, wanted, arrange, between)
     own = session.in_own_dtypes(inputs) if done.failure and move is stay else None
@@ -65,7 +65,7 @@ def both_ways(
 
 
 def runs_in_own_dtype(failure: Failure) -> Failure:
-    """Return the failure of a call that works in the dtypes of the caller's inputs."""
+    """Return a failure that says whether the call works in the dtypes of the caller's inputs."""
     return replace(failure, runs_in_own_dtype=True)
 
 
@@ -117,7 +117,7 @@ def gradients(
     except RuntimeError as error:
         if ".grad()" not in str(error):
             raise
-        # A checkpoint that runs backward inside backward must be called in this way.
+        # A checkpoint runs backward inside backward, which works only in this way.
         torch.autograd.backward(outputs, gs, kept, create_graph)
         return _taken_from(run.leaves)
     return tuple(map(dense, grads))
@@ -132,7 +132,10 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 
 def dense(grad: Tensor | None) -> Tensor | None:
-    """Return a sparse gradient, for example of an embedding, as a dense one; others unchanged."""
+    """Return a sparse gradient (of an embedding, for example) as a dense one.
+
+    Others are unchanged.
+    """
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
 
@@ -141,7 +144,7 @@ def fitting(
 ) -> list[Tensor | None]:
     """Return copies of cotangents with the dtypes and devices of the outputs.
 
-    If an output has another shape than its cotangent, a new cotangent is drawn for it.
+    If the shapes of an output and its cotangent differ, a new cotangent is drawn.
     """
     fresh = sample_cotangents(outputs, torch.Generator().manual_seed(0))
     return [
@@ -157,7 +160,7 @@ def like(cotangent: Tensor, output: Tensor) -> Tensor:
 
 
 def copies(tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-    """Return copies, so that a backward that changes ``grad_output`` changes only copies."""
+    """Return copies. A backward that changes ``grad_output`` then changes only the copies."""
     return tuple(None if t is None else t.clone() for t in tensors)
 
 
@@ -170,8 +173,8 @@ def backward_pass(
 ) -> VjpResult:
     """Send cotangents through the engine and record the gradients.
 
-    ``interleaved`` runs forward again on other values before backward runs. If forward stores
-    numbers on its class or in a global variable, it runs with another number or length.
+    With ``interleaved``, forward runs again on other values before backward runs. A Function that
+    stores numbers on its class or in a global variable then gets another number or length.
     """
 
     def again(run: Run) -> None:
@@ -183,7 +186,7 @@ def backward_pass(
             ):
                 return
         other = session.other()
-        # Integers in reverse order may be invalid, which a GPU would not survive.
+        # Integers in reverse order may be invalid indices, and a GPU would fail permanently.
         safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
         if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
             attempt(other.run)
@@ -200,7 +203,7 @@ def sample_cotangents(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[
 
 
 # --------------------------------------------------------------------------------------------------
-# A direct call of backward, like the engine's, but without the engine's corrections.
+# A direct call of backward, like the engine's call but without the engine's corrections.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -316,15 +319,14 @@ def own_node(run: Run) -> Any:
 def handed_over(
     returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """Yield what autograd passes to ``backward``: a cotangent, zeros for integers, None for the
-    rest.
+    """Yield autograd's arguments for ``backward``: cotangents, zeros for integers, else None.
 
-    A cotangent has the dtype and the device of its output, whatever the dtypes of the inputs.
+    A cotangent has the dtype and the device of its output, regardless of the dtypes of the inputs.
     """
     given = iter(grad_outputs)
     for output in returned:
         if is_float(output):
-            g = next(given, None)  # an edited forward may return more of them
+            g = next(given, None)  # an edited forward may return more outputs
             yield g if g is None else like(g, output)
         else:
             yield torch.zeros_like(output) if isinstance(output, Tensor) else None

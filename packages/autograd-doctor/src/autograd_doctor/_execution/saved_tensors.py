@@ -17,17 +17,17 @@ from autograd_doctor._execution.session import Run, Session
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# A call whose saved tensors are packed until backward, so that they can be exchanged.
+# A call whose saved tensors stay packed until backward, so that they can be exchanged.
 # --------------------------------------------------------------------------------------------------
 
 Exchange = Callable[[Tensor], Tensor]
 Derivatives = tuple[Tensor | None, ...]
 
-_LARGE = 1e6  # beyond any threshold that an example may be below
+_LARGE = 1e6  # above any threshold that the example may not reach
 
 
 class SavedTensorSwapper:
-    """Numbers the tensors that are saved inside ``hooks``, and records which are unpacked again."""
+    """Numbers the tensors saved inside ``hooks``, and records which of them are unpacked."""
 
     def __init__(self) -> None:
         self.saved: list[Tensor] = []
@@ -35,7 +35,7 @@ class SavedTensorSwapper:
         self._instead: dict[int, Tensor] = {}
 
     def hooks(self) -> Any:
-        """Return a block that redirects everything saved for backward to this object."""
+        """Return a context manager that redirects everything saved for backward to this object."""
         return saved_tensors_hooks(self._pack, self._unpack)
 
     def numbers_of(self, node: Any) -> list[int]:
@@ -70,7 +70,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Call:
-    """A forward pass; ``numbers`` are those of the node's saved tensors in the swapper."""
+    """A forward pass. ``numbers`` identifies the node's saved tensors in the swapper."""
 
     run: Run
     node: Any
@@ -93,7 +93,7 @@ class Call:
 
 
 def called(session: Session, setting: Setting) -> Call:
-    """Run forward with its saved tensors in a swapper."""
+    """Run forward, and store its saved tensors in a swapper."""
     swapper = SavedTensorSwapper()
     with swapper.hooks():
         run = session.run(inputs=setting.inputs, wanted=setting.wanted)
@@ -119,10 +119,10 @@ def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivative
 
 
 def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
-    """Return ways to give a tensor other values, with the most careful one first.
+    """Return ways to give a tensor other values. The most careful one comes first.
 
-    An index in any form is exchanged for another index in the same range. Integers are never
-    exchanged, because compiled code trusts them and would access memory out of bounds.
+    An index in any form is replaced by another index in the same range. Integers are never
+    exchanged, because compiled code does not check them and would access memory out of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)
@@ -140,17 +140,17 @@ def _filled(value: float) -> Exchange:
 
 
 # --------------------------------------------------------------------------------------------------
-# The tensors that a call saved for backward: which of them share memory, and what they are.
+# The tensors that a call saved for backward: their descriptions, and which of them share memory.
 # --------------------------------------------------------------------------------------------------
 
-Group = tuple[int, ...]  # positions, among the saved tensors, of those that share memory
+Group = tuple[int, ...]  # positions of saved tensors that share memory
 
 
 def groups_in(call: Call) -> list[Group]:
     """Return the saved tensors, grouped by the memory that they keep alive.
 
-    The result does not contain tensors that backward may use without unpacking them, or unpack for
-    another purpose: tensors with their own graph, and memory that an attribute of ctx also keeps.
+    The result omits tensors that backward may use without unpacking them, or may unpack for another
+    purpose: tensors with their own graph, and memory that an attribute of ctx also keeps.
     """
     by_memory: dict[torch.UntypedStorage, list[int]] = {}
     for place, tensor in enumerate(call.saved):

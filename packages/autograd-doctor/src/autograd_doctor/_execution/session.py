@@ -39,10 +39,10 @@ class Subject:
     parameters: tuple[str, ...]
     function: type[Function] | None
     omitted: tuple[str, ...] = ()  # parameters of forward that the call leaves at their defaults
-    # By position, the arguments that it can also reach in another way.
+    # By position, the arguments that the subject can also reach in another way.
     passed: Mapping[int, TensorState] = field(default_factory=dict)
     around: CapturedState = field(default_factory=CapturedState)
-    in_float64: bool = True  # its reachable state is in float64 if the arguments are
+    in_float64: bool = True  # whether its reachable state is in float64 when the arguments are
 
     def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
         """Reset its reachable state to the start of a call."""
@@ -63,7 +63,7 @@ class Subject:
 
     @property
     def backward_source(self) -> str:
-        """The source of ``backward``, or ``""`` if Python does not know it."""
+        """The source of ``backward``, or ``""`` if it is unknown."""
         if self.function is None:
             return ""
         known = own_source(self.function.backward)
@@ -92,7 +92,7 @@ class Subject:
 
     @cached_property
     def stated_design(self) -> str:
-        """The design of the gradient that its source mentions, or ``""``."""
+        """The design of the gradient that the source mentions, or ``""``."""
         return stated_design(self.function) if self.function else ""
 
 
@@ -124,7 +124,7 @@ def subject_of(fn: Any, count: int) -> Subject:
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:
     """Return the names of a callable's positional parameters, as far as its signature is known.
 
-    With ``count`` arguments, the names for ``*weights`` are weights[0], weights[1] …
+    With ``count`` arguments, ``*weights`` becomes weights[0], weights[1] …
     """
     try:
         parameters = list(inspect.signature(call).parameters.values())[skip:]
@@ -154,9 +154,9 @@ def _describe(thing: Any) -> str:
 def with_right_arity(subject: Subject) -> Subject:
     """Return the subject with a ``backward`` that returns one value for each argument.
 
-    Missing values become None, and values beyond the arguments are removed. In this way, other
-    mistakes can be examined, too. With a setup_context, arguments that have their defaults count.
-    Without one, PyTorch ignores their None.
+    Missing values become None, and surplus values are removed, so that other mistakes can be
+    examined too. With a setup_context, arguments left at their defaults count. Without one, PyTorch
+    ignores the None for them.
     """
     function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
@@ -181,7 +181,7 @@ _SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
 
 @dataclass
 class CtxLog:
-    """What one forward pass passed to its ctx."""
+    """The data that one forward pass passed to its ctx."""
 
     dirty: list[Tensor] = field(default_factory=list)
     non_differentiable: list[Tensor] = field(default_factory=list)
@@ -190,7 +190,7 @@ class CtxLog:
 
 
 class Watched:
-    """A subclass of the Function whose ctx keeps a :class:`CtxLog` of each forward pass.
+    """A subclass of the Function. Its ctx keeps a :class:`CtxLog` of each forward pass.
 
     The subclass inherits the user's forward, backward and class attributes. Only its own backward
     node type gets the recording methods, so the user's class does not change.
@@ -244,7 +244,7 @@ class Watched:
 
 
 # --------------------------------------------------------------------------------------------------
-# A subject on one set of inputs, which can run many times in the same way.
+# A subject on one set of inputs. It can run many times in the same way.
 # --------------------------------------------------------------------------------------------------
 
 Move = Callable[[Tensor], Tensor]
@@ -278,7 +278,7 @@ class Run:
 class Session:
     """Runs a subject. Every run gets new copies of the inputs and the same random numbers.
 
-    At the start of each run, the rest of the reachable state is as the caller left it.
+    At the start of each run, all other reachable state is as the caller left it.
     """
 
     def __init__(
@@ -303,10 +303,10 @@ class Session:
         arrange: Arrange | None = None,
         watched: bool = True,
     ) -> Run:
-        """Call the subject on new copies of the inputs (its own, unless given), after moving each.
+        """Move copies of the inputs (its own, unless given), and call the subject on them.
 
         ``arrange`` may change the layout of the arguments, by operations that autograd records.
-        Other reachable tensors are passed as they are, because a checkpoint recognizes them by
+        Other reachable tensors are passed unchanged, because a checkpoint recognizes them by
         identity.
         """
         inputs = self.inputs if inputs is None else inputs
@@ -334,13 +334,16 @@ class Session:
     def _called(self, args: Sequence[Any], watched: bool) -> tuple[Any, ...]:
         call = self._watched if self._watched and watched else self.subject.call
         returned = call(*self._with_their_dtypes(args))
-        # If a Function returns a list, it has returned one value that is not a tensor. A callable
-        # may return a list.
+        # If a Function returns a list, the list counts as one value that is not a tensor. A
+        # callable may return a list.
         whole = self.subject.function is not None and isinstance(returned, list)
         return (returned,) if whole else as_tuple(returned)
 
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
-        """Return the arguments. An argument that is the dtype of a tensor follows this tensor."""
+        """Return the arguments.
+
+        If one is the dtype of a tensor among them, it follows this tensor.
+        """
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
         tensors = [(one, arg) for one, arg in zip(self.inputs, args, strict=True) if is_float(one)]
@@ -348,10 +351,12 @@ class Session:
         return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
-        """Return a session with other values and other draws. The other reachable state is shared.
+        """Return a session with other values and other draws.
 
-        Values are halved and in reverse order, because a mask or a maximum would survive scaling
-        alone.
+        It shares the other reachable state.
+
+        Values are halved and in reverse order, because scaling alone would not change a mask or the
+        position of a maximum.
         """
         inputs = [
             0.5 * value.flip(tuple(range(value.dim())))
@@ -389,11 +394,12 @@ class Session:
             yield other.with_inputs({position: value})
 
     def on_cpu(self) -> Session:
-        """Return a session on CPU copies of the inputs, or this one if the CPU makes no difference.
+        """Return a session on CPU copies of the inputs, or this one if the CPU makes no
+        difference.
 
-        Other shapes and extreme values can make an index invalid. On the CPU, this raises an error.
-        On a GPU, it makes every later use of the GPU in this process fail. If the subject needs a
-        GPU, it raises an error on the CPU, and such a call remains unexamined.
+        Other shapes and extreme values can make an index invalid. On the CPU, an invalid index
+        raises an error. On a GPU, it makes every later GPU call of this process fail. If the
+        subject needs a GPU, it raises an error on the CPU, and such a call is not examined.
         """
         if all(on_cpu(value) is value for value in self.inputs):
             return self
@@ -408,7 +414,7 @@ class Session:
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
         """Return inputs (the session's, unless given) in the dtypes of the caller's inputs.
 
-        ``None`` if they already have these dtypes, or if it is unknown which dtype each has.
+        Return ``None`` if they already have these dtypes, or if their original dtypes are unknown.
         """
         inputs = self.inputs if inputs is None else inputs
         if len(inputs) != len(self.own_dtypes):
@@ -425,5 +431,5 @@ class Session:
 
     @property
     def log(self) -> CtxLog:
-        """What the last recorded run passed to its ctx; empty for a callable."""
+        """The data that the last recorded run passed to its ctx. Empty for a callable."""
         return self._watched.log if self._watched else CtxLog()

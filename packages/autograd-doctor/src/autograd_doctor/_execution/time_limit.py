@@ -1,7 +1,7 @@
 """A soft time limit: an exception interrupts Python code that runs too long.
 
-The limit applies to the computing time of the process. On a busy machine, the clock alone would
-blame code that hardly ran. Code that waits is interrupted by the clock.
+The limit applies to the computing time of the process. On a busy machine, wall-clock time would
+blame code that hardly ran. Wall-clock time only limits code that waits.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from types import FrameType
 
 # .limited: this thread is already inside a limit; .listening: the signal handler is set.
 _running = threading.local()
-_AGAIN = 1.0  # seconds; code that swallowed the exception is interrupted again
-_SOON = 0.005  # seconds; for a moment at which Python would swallow the exception
-_PATIENCE = 4.0  # multiple of the limit, on the clock, for code that waits or hardly gets to run
-_NEARLY = 0.8  # share of the limit: other programs take some of the time even on an idle machine
+_AGAIN = 1.0  # seconds until code that swallowed the exception is interrupted again
+_SOON = 0.005  # seconds to wait if Python would swallow the exception now
+_PATIENCE = 4.0  # multiple of the limit, in wall-clock time, for code that waits
+_NEARLY = 0.8  # share of the limit that counts, because other programs take some time
 
 
 class TimeUp(BaseException):
-    """The time limit was reached. ``except Exception`` does not catch it, because it is not one."""
+    """The time limit was reached.
+
+    This is not an ``Exception``, so ``except Exception`` misses it.
+    """
 
 
 @contextmanager
@@ -32,16 +35,16 @@ def time_limit(seconds: float, patience: float = _PATIENCE) -> Iterator[bool]:
     """Raise :class:`TimeUp` in a block after a certain computing time.
 
     In the main thread, a timer signal interrupts the block. In other threads and on Windows, a
-    watchdog thread does. In both cases, only Python code is interrupted, so a long call into
-    compiled code ends first. An existing signal handler and timer are restored. Inside another
+    watchdog thread interrupts it. In both cases, only Python code is interrupted, so a long call
+    into compiled code ends first. An existing signal handler and timer are restored. Inside another
     limit, this one has no effect, because the outer one applies.
 
     Args:
         seconds: The limit; 0 means no limit.
-        patience: How many times the limit may pass on the clock.
+        patience: The limit on the wall-clock time, as a multiple of ``seconds``.
 
     Yields:
-        Whether this limit is the one that holds.
+        Whether this limit is the one in force.
     """
     if not seconds or getattr(_running, "limited", False):
         yield False
@@ -99,7 +102,10 @@ def untimed() -> Iterator[None]:
 
 @contextmanager
 def _listening() -> Iterator[None]:
-    """Set the signal handler unless it is set, and restore the previous one with its timer."""
+    """Set the signal handler unless it is already set.
+
+    Afterwards, restore the old handler and timer.
+    """
     if getattr(_running, "listening", False):
         yield
         return
@@ -108,7 +114,7 @@ def _listening() -> Iterator[None]:
     _running.listening = True
     try:
         yield
-    finally:  # also if the signal came at the moment of leaving the block
+    finally:  # even if the signal arrived while leaving the block
         _running.listening = False
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, signal.SIG_DFL if handler is None else handler)
@@ -124,7 +130,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _swallows(frame: FrameType | None) -> bool:
-    """Tell whether Python would only print an exception raised there, as in a finalizer."""
+    """Whether Python would only print an exception raised now, as in a finalizer."""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "__del__" or code.co_filename == weakref.__file__:
@@ -134,7 +140,7 @@ def _swallows(frame: FrameType | None) -> bool:
 
 
 class _Stopwatch:
-    """Computing time and clock time in seconds, since this object was created."""
+    """Computing time and wall-clock time in seconds, since this object was created."""
 
     def __init__(self, limit: float, patience: float) -> None:
         self.limit, self._patience = limit, patience
@@ -195,10 +201,10 @@ def _raise_in(thread: int) -> None:
 
 
 def _let_come(thread: int) -> None:
-    """Cancel an exception that is already sent to this thread and would appear after the block.
+    """Cancel an exception that was already sent to this thread and would appear after the block.
 
     We send another exception, which arrives at once. Sending none would leave a flag set in CPython
-    3.11. Code that is traced, for example for coverage, would then hang.
+    3.11, and traced code (for example under coverage) would then hang.
     """
     with suppress(TimeUp):
         _raise_in(thread)

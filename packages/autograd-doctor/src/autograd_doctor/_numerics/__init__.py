@@ -1,1 +1,1 @@
-"""Numbers: finite differences, comparisons, projections. Nothing here runs the user's code."""
+"""Numbers: finite differences, comparisons, projections. This code never runs the user's code."""

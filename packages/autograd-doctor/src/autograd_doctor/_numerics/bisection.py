@@ -1,4 +1,4 @@
-"""Find where a gradient is wrong, if there are too many elements to differentiate one by one.
+"""Find where a gradient is wrong if it has too many elements to differentiate one by one.
 
 ⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. If the sums differ, they also
 differ for one half of these elements. Repeated halving finds one element among a million in twenty
@@ -28,11 +28,11 @@ from autograd_doctor._numerics.finite_differences import (
 from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
-RELATIVE = 1e-6  # relative to the sum: where both are right, they agree much better
+RELATIVE = 1e-6  # relative to the sum: right values agree much better
 NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer for many outputs
-CLEAR = 10.0  # times the estimated error of the differences
+CLEAR = 10.0  # times the estimated error of the finite differences
 
-Part = tuple[int, int, int]  # the input's position, and a range within it, flat and real
+Part = tuple[int, int, int]  # the input's position, and a range of its flat real elements
 
 
 def bisect_columns(
@@ -41,9 +41,10 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Return the evidence, and add columns of the Jacobian at which the gradient may be wrong.
+    """Return the evidence with more columns of the Jacobian, where the gradient may be wrong.
 
-    Nothing is searched if all columns are known, or if the known columns show a mistake.
+    The search does not run if all columns are known, or if the known columns already show a
+    mistake.
     """
     counts = [as_real(inputs[position]).numel() for position in wanted]
     known = [len(columns.index) for columns in evidence.values.jacobian]
@@ -80,7 +81,7 @@ def _shown(evidence: Evidence) -> bool:
 
 
 def _joined(columns: JacobianColumns, more: JacobianColumns) -> JacobianColumns:
-    """Return the columns of both, without repetitions, in the order of their positions."""
+    """Return the columns of both, without duplicates, ordered by position."""
     new = ~torch.isin(more.index, columns.index)
     index, order = torch.cat([columns.index, more.index[new]]).sort()
     return JacobianColumns(
@@ -96,8 +97,8 @@ def _suspects(
 ) -> tuple[Tensor, ...]:
     """For each wanted input, return flat positions at which the gradient seems to be wrong.
 
-    There is at most one for each direction, and one between it and a right element in value. The
-    column of each position decides.
+    For each direction, the search finds at most one wrong element, and a few elements with
+    values between it and right elements. The Jacobian's columns then decide.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
@@ -113,7 +114,7 @@ def _suspects(
 
 
 def _halved(compared: _Compared, part: Part) -> int:
-    """Return the element to which repeated halving leads, following the larger difference."""
+    """Return the element that repeated halving finds by following the larger difference."""
     (slot, start, end), whole = part, compared.off(part)
     while end - start > 1:
         middle = (start + end) // 2
@@ -128,7 +129,7 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements between a wrong one and the next right ones in value, to find the boundary."""
+    """Yield elements with values between a wrong one and the nearest right ones."""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -149,7 +150,7 @@ def _between(
 
 
 class _Compared:
-    """The gradient and the slope along one direction, any part of which may move alone."""
+    """The gradient and the slope along one direction. Any part of the direction can move alone."""
 
     def __init__(
         self,
@@ -172,11 +173,11 @@ class _Compared:
         self.outputs = self._center.numel()
 
     def off(self, part: Part) -> float:
-        """Return the gradient minus the slope, by differences with one step."""
+        """Return the gradient minus the slope, by finite differences with one step."""
         return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
-        """Whether the two differ by more than the differences with two steps do."""
+        """Whether gradient and slope differ more than the finite differences with two steps do."""
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
@@ -190,8 +191,9 @@ class _Compared:
         return (self._moved(part, h) - self._moved(part, -h)) / (2 * h)
 
     def _moved(self, part: Part, h: float) -> float:
-        """Return the change of the weighted outputs. Outputs that do not move add no rounding
-        error.
+        """Return the change of the weighted outputs.
+
+        Outputs that do not move add no rounding error.
         """
         slot, start, end = part
         offsets = [torch.zeros_like(vector) for vector in self._vectors]

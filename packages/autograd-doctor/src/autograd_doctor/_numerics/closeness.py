@@ -18,7 +18,7 @@ CANCELLATION = 1e-12
 
 
 def within(actual: Tensor, expected: Expected) -> Tensor:
-    """Return where two gradients agree within the tolerance of the expected one."""
+    """Return a mask of the elements that agree within the tolerance of the expected gradient."""
     return (actual - expected.value).abs() <= expected.tolerance
 
 
@@ -26,9 +26,10 @@ def resolution(grad: Tensor) -> float:
     """Return the relative precision in which a float64 gradient was actually computed.
 
     A backward that uses a shorter dtype internally returns numbers that this dtype can represent
-    exactly. Another rule reports this, so its rounding errors must not look like a wrong value.
+    exactly. Another rule reports this, so the rounding errors of the shorter dtype must not look
+    like a wrong value.
     """
-    # it contains all numbers of the shorter dtype
+    # float32 contains all numbers of the shorter dtypes
     if grad.is_complex() or not _holds(torch.float32, grad):
         return 0.0
     return next((p for dtype, p in _SHORTER.items() if _holds(dtype, grad)), _SINGLE)

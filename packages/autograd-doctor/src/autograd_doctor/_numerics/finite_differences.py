@@ -4,8 +4,8 @@ Richardson's extrapolation combines two step sizes into a fourth-order value and
 error. The same four points distinguish a kink or a jump from a smooth function: at a smooth point,
 the second difference shrinks with the step, but at a kink it does not.
 
-A derivative along a few random directions takes a handful of evaluations and detects a wrong
-gradient anywhere. The whole Jacobian, column by column, shows where it is wrong.
+Derivatives along a few random directions take a handful of evaluations and detect a wrong gradient
+anywhere. The whole Jacobian, column by column, shows where it is wrong.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STEP = 1e-3  # relative to an element: h⁴ and the rounding error ε/h are then
 TINY = 3e-7  # relative to an element: some units in the last place of float32
 PEEKS = 5  # at this distance and its multiples, because one may show nothing by chance
 DIRECTIONS = 2
-AT_ONCE = 32  # number of columns that are computed from their four points at a time
-MOST_COLUMNS = 256  # elements of an input; if there are more, a sample is taken,
-MOST_ENTRIES = 2**22  # and fewer if there are many outputs: 32 MB for a matrix
+AT_ONCE = 32  # columns that are computed from their four points at a time
+MOST_COLUMNS = 256  # elements of an input; larger inputs are sampled,
+MOST_ENTRIES = 2**22  # with fewer elements if there are many outputs: 32 MB for a matrix
 
 Values = Callable[[Sequence[Any]], Tensor]  # maps arguments to all outputs, flat and real
 
 
-# maps a position and a direction to one that keeps a structure
+# maps a position and a direction to a direction that keeps a structure
 Keep = Callable[[int, Tensor], Tensor]
 
 
@@ -42,10 +42,10 @@ def slopes(
     keep: Keep | None = None,
     step: float = STEP,
 ) -> DirectionalDerivatives:
-    """Differentiate along random directions, each of which moves every wanted element.
+    """Differentiate along random directions. Each direction moves every wanted element.
 
     ``keep`` may change a direction so that an input keeps its structure. ``step`` is relative to
-    the size of an element.
+    the magnitude of an element.
     """
     center = values(copied(inputs))
     scales = [_scale(_real(inputs[position])) for position in wanted]
@@ -89,12 +89,12 @@ def jacobian(
 
 
 def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
-    """Return how many rows or columns with this many entries each are taken, at least one."""
+    """Return the number of rows or columns to compute, given the entries in each. At least one."""
     return max(1, min(most, in_all // max(1, entries)))
 
 
 def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Tensor:
-    """Return the flat positions of an input that are examined: all, unless there are too many.
+    """Return the flat positions of an input to examine: all, unless there are too many.
 
     An element of a symmetric matrix is examined only together with its mirror image.
     """
@@ -111,12 +111,12 @@ def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Ten
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
-    """Return how much each of forward's values jumps while the inputs hardly move.
+    """Return the size of the jumps in each value of forward while the inputs hardly move.
 
     The values jump if forward computes in float32, or iterates until it is close enough. Values
-    that float32 can represent are separated from other values, because outputs of both kinds may
-    occur together. For each kind, the median is used, because a kink or a step at one element is
-    not noise.
+    that float32 can represent are treated separately, because outputs of both kinds may occur
+    together. The result for each kind is the median, because a kink or a step at one element is not
+    noise.
     """
     bends, rises, moved = [], [], [center]
     for k in range(1, PEEKS + 1):
@@ -141,7 +141,7 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
             continue
         jump = float(known.median())
         if kind is in_float32 and bool((every[:, kind] != center[kind]).any()):
-            jump = max(jump, torch.finfo(torch.float32).eps)  # also if there was none
+            jump = max(jump, torch.finfo(torch.float32).eps)  # even if no jump was found
         found[kind] = jump * float(center[kind].abs().max())
     return found
 
@@ -197,7 +197,7 @@ def _columns(
 def derivative(
     at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0: the value, its estimated error, and whether it is smooth there."""
+    """Differentiate at offset 0: the value, its estimated error, and smoothness."""
     value, error, smooth = derivatives(
         points(at, h)[None], torch.tensor(h, dtype=torch.float64), center, 1.0
     )
@@ -205,17 +205,17 @@ def derivative(
 
 
 def points(at: Callable[[float], Tensor], h: float) -> Tensor:
-    """Return the four values from which a derivative at offset 0 is computed, one for each row."""
+    """Return the four values that determine a derivative at offset 0, one per row."""
     return torch.stack([at(h), at(-h), at(h / 2), at(-h / 2)])
 
 
 def derivatives(
     points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiate along each direction: the value, its estimated error, whether it is smooth.
+    """Differentiate along each direction: the value, its estimated error, and smoothness.
 
-    ``points`` has shape (directions, 4, outputs), and ``h`` contains one step for each direction or
-    for all. ``noise`` is the known size of the jumps of each value.
+    ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
+    for all. ``noise`` is the known size of the jumps in each value.
     """
     above, below, near_above, near_below = points.unbind(1)
     h = h.to(points.device).reshape(-1, 1)
@@ -224,18 +224,18 @@ def derivatives(
     size = center.abs().max().item() if center.numel() else 0.0
     rounding = 8 * torch.finfo(torch.float64).eps * size / h
     error = (value - narrow).abs() + rounding + 4 * noise / h
-    # An output that never changes does not depend on the moved inputs. If no output changes, each
-    # may change by less than float32 shows.
+    # An output that never changes does not depend on the moved inputs. But if no output changes,
+    # the changes may be too small for float32.
     unchanged = (points == center).all(1)
     coarse = unchanged.all(1, keepdim=True) & (center == center.float().double())
     error[unchanged & ~coarse] = 0.0
-    # A jump or a kink close by changes the difference when the step is halved. Changes that are
-    # small relative to the function's usual slope are left to the error estimate …
+    # A jump or a kink nearby changes the difference when the step is halved. If the change is small
+    # relative to the function's usual slope, only the error estimate covers it …
     slope = torch.maximum(wide.abs(), narrow.abs()).clamp_min(0.1 * size / (typical or 1.0))
     chance = 1e3 * rounding + 8 * noise / h
     moved = (wide - narrow).abs() > 1e-2 * slope + chance
-    # … A kink at the point itself does not, but its second difference does not shrink with the
-    # step.
+    # … A kink at the point itself does not change the difference, but its second difference does
+    # not shrink with the step.
     bend, near_bend = (
         (above - 2 * center + below) / h,
         2 * (near_above - 2 * center + near_below) / h,
@@ -249,7 +249,7 @@ def derivatives(
 
 
 def _turned(rows: Tensor) -> Tensor:
-    """Return rows as columns in a new tensor, because sums depend on the layout."""
+    """Return rows as columns in a new tensor, because the rounding of sums depends on layout."""
     return rows.T.clone(memory_format=torch.contiguous_format)
 
 
@@ -262,9 +262,7 @@ def _typical(real: Tensor) -> float:
 
 
 def _scale(real: Tensor) -> Tensor:
-    """Return how far each element may move: its own size, but never much less than the typical
-    size.
-    """
+    """Return each element's scale: its magnitude, or 1/20 of the typical one if larger."""
     return real.abs().clamp_min(0.05 * _typical(real) or 1.0)
 
 
@@ -275,7 +273,7 @@ def _signed(like: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def moved_by(inputs: Sequence[Any], wanted: Sequence[int], offsets: Sequence[Tensor]) -> list[Any]:
-    """Return copies of the inputs, with the wanted ones moved by flat real offsets."""
+    """Return copies of the inputs. The wanted ones are moved by flat real offsets."""
     copies = copied(inputs)
     for position, offset in zip(wanted, offsets, strict=True):
         as_real(copies[position]).view(-1).add_(offset)

@@ -15,19 +15,22 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
-COARSE = 1e-4  # relative to the largest: differences of a float64 forward are much more accurate
-LEFT = 0.25  # relative to the error: an explanation must not leave more than this unexplained
+COARSE = 1e-4  # relative to the largest element: differences of float64 are more accurate
+LEFT = 0.25  # relative to the error: an explanation must leave less than this unexplained
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An input whose gradient is wrong; ``known`` marks where the expected gradient is known."""
+    """An input whose gradient is wrong.
+
+    ``known`` marks the elements with a known expected gradient.
+    """
 
     evidence: Evidence
-    slot: int  # among the wanted inputs
+    slot: int  # index among the wanted inputs
     actual: Tensor
     expected: Expected
-    returned: bool  # False if the engine got no gradient at all
+    returned: bool  # False if the engine received no gradient at all
 
     @property
     def position(self) -> int:
@@ -62,7 +65,7 @@ class Mismatch:
 
     @property
     def coarse(self) -> bool:
-        """Whether only a few digits are known, as from differences of a float32 forward."""
+        """Whether only a few digits are known, as with finite differences of a float32 forward."""
         tolerance = self.expected.tolerance.expand_as(self.truth)[self.known]
         return float(tolerance.median()) > COARSE * self._largest
 
@@ -85,7 +88,10 @@ class Mismatch:
         return bool(known.any()) and bool(close.all()) and self._explained(candidate, known)
 
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
-        """Whether a candidate explains nearly all of the error. A wide tolerance accepts much."""
+        """Whether a candidate explains nearly all of the error.
+
+        With a wide tolerance, much would fit.
+        """
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
 
@@ -109,9 +115,11 @@ def _mismatches(evidence: Evidence, vjp: Cotangent) -> Iterator[Mismatch]:
 
 
 def _along_structure(found: Mismatch) -> Mismatch | None:
-    """Return what is wrong for changes that keep the structure of the example.
+    """Restrict an error to changes that keep the example's structure.
 
-    For such inputs, other changes cannot occur, so the gradient along them does not matter.
+    ``None`` if no error remains.
+
+    Other changes cannot occur for such inputs, so the gradient along them does not matter.
     """
     structure = structure_of(found.input)
     if structure is None:
@@ -133,7 +141,7 @@ def _along_structure(found: Mismatch) -> Mismatch | None:
 
 
 def _comparable(structure: Structure, known: Tensor) -> Tensor:
-    """Return the elements that a structure leaves free and that known elements alone determine."""
+    """Return the elements that the structure leaves free and that depend only on known elements."""
     numbers = torch.arange(1.0, known.numel() + 1, dtype=torch.float64, device=known.device)
     numbers = numbers.view(known.shape)
     free = structure.tangent(numbers) != 0
@@ -144,10 +152,10 @@ ROUNDING = 1e-6  # relative
 
 
 def witness(mismatch: Mismatch) -> dict[str, Any]:
-    """Return the element with the largest error: index, input there, expected, actual."""
+    """Return the element with the largest error: index, input, expected and actual gradient."""
     off = torch.where(mismatch.wrong, (mismatch.actual - mismatch.truth).abs(), -1.0)
     off = torch.where(mismatch.wrong & torch.isnan(off), torch.inf, off)
-    # if there are several, the first, so that rounding does not decide
+    # the first of several, so that rounding does not decide
     furthest = off >= off.max() * (1 - ROUNDING)
     index = unraveled(int(furthest.flatten().int().argmax()), off.shape)
     return {
@@ -165,7 +173,7 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
     """Return the other inputs at the same index, and each grad_output if there are several.
 
-    A manual check needs these numbers, if inputs and outputs have the same shape.
+    The reader needs these numbers to check the result, if inputs and outputs have the same shape.
     """
     evidence, shape = mismatch.evidence, mismatch.input.shape
     gs = evidence.values.vjps[RANDOM].grad_outputs
@@ -190,6 +198,6 @@ def _upstream(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
 
 
 def return_line(source: str) -> str:
-    """Return the only return statement of a backward, or ``""`` if there are several."""
+    """Return the return statement of a backward, or ``""`` if it has several."""
     lines = [line.strip() for line in source.splitlines() if line.strip().startswith("return")]
     return lines[0] if len(lines) == 1 else ""

@@ -1,7 +1,8 @@
-"""Does the gradient agree with forward's own slope along random directions?
+"""Does the gradient agree with the slope of forward along random directions?
 
-For each direction and cotangent, ⟨g, J v⟩ from differences of forward is compared with ⟨B(g), v⟩
-from backward. These numbers detect a wrong element anywhere. If they agree, no Jacobian is needed.
+For each direction and cotangent, ⟨g, J v⟩ from finite differences of forward is compared with
+⟨B(g), v⟩ from backward. These numbers detect a wrong element anywhere. If they agree, no Jacobian
+is needed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def projections_agree(evidence: Evidence) -> bool:
 
 
 def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -> bool:
-    """Whether a gradient agrees with forward's slope along every direction."""
+    """Whether a gradient agrees with the slope of forward along every direction."""
     g = flat_cotangent(evidence, vjp.grad_outputs)
     expected, error = slopes.matrix.T @ g, 3 * (slopes.error.T @ g.abs())
     projected, size = along_directions(slopes, vjp)
@@ -42,9 +43,9 @@ def agrees(evidence: Evidence, slopes: DirectionalDerivatives, vjp: VjpResult) -
 def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
     """Return the relative error of the compared gradients along the directions.
 
-    The result is infinite if the error is unknown. It is relative to the largest gradient for
-    cotangents of the same length, because for some cotangents the gradient is zero, for example a
-    constant before a softmax.
+    The result is infinite if the error is unknown. It is relative to the largest gradient over all
+    cotangents of the same length, because some cotangents have a zero gradient, for example a
+    constant one before a softmax.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):
@@ -79,7 +80,7 @@ def flat_cotangent(evidence: Evidence, grad_outputs: Sequence[Tensor | None]) ->
 
 
 def along_directions(slopes: DirectionalDerivatives, vjp: VjpResult) -> tuple[Tensor, Tensor]:
-    """Return ⟨B(g), v⟩ for each direction, and the size of its terms."""
+    """Return ⟨B(g), v⟩ for each direction, and the magnitude of its terms."""
     total = torch.zeros(slopes.matrix.shape[1], dtype=torch.float64, device=slopes.matrix.device)
     squares = torch.zeros_like(total)
     for grad, vectors in _arrived(vjp, slopes):

@@ -11,14 +11,14 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
 EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
-# relative to the size: no digit is left, so this is another result and not a coarse one
+# relative to the magnitude: no digit is right, so this is a different result, not a coarse one
 USELESS = 0.3
 
 Values = tuple[Tensor | None, ...]  # of a call: its outputs, then the gradients
 
 
 def each(operation: Callable[..., Tensor], *values: Values) -> Values:
-    """Apply an operation to tensors at the same position. ``None`` if one is missing."""
+    """Apply an operation to tensors at the same position. Return ``None`` if one is missing."""
     return tuple(
         None if any(t is None for t in place) else operation(*place)
         for place in zip(*values, strict=True)
@@ -42,7 +42,7 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 
 def peaks(values: Values) -> list[float]:
-    """Return the largest magnitude in each tensor: 0 without elements, inf or nan if one is."""
+    """Return each tensor's largest magnitude: 0 if it is empty, inf or nan if it holds one."""
     return [0.0 if v is None or not v.numel() else float(v.abs().max()) for v in values]
 
 
@@ -59,9 +59,9 @@ def representable(values: Values) -> bool:
 def excess(error: Tensor | None, value: Tensor | None, noise: Tensor | None) -> float:
     """Return the ratio of an error to the noise, as the median over a tensor's elements.
 
-    We use the median because one element may be on the other side of a step or a branch. Exact
-    zeros are ignored. If not a single digit is right, there is no precision to measure, and the
-    result is 0.
+    The result is a median, because a single element may be on the other side of a step or a branch.
+    Exact zeros are ignored. If not a single digit is right, the precision cannot be measured, and
+    the result is 0.
     """
     if error is None or value is None or noise is None:
         return 0.0

@@ -1,9 +1,10 @@
-"""The kind of values in an example, so that other inputs can be of the same kind.
+"""The structure of the values in an example. Other inputs are drawn with the same structure.
 
 A Function may be right only for symmetric or orthogonal matrices, for probabilities, or inside the
-unit ball. The example shows this. ``another`` draws a value with the same range, signs and
-structure. ``Structure.tangent`` projects a change onto those changes that keep the structure. For
-such an example, a gradient is right if it agrees with ``forward`` along these changes.
+unit ball. The example shows such a restriction. ``another`` draws a value with the same range,
+signs and structure. ``Structure.tangent`` projects a change onto the changes that keep the
+structure. For such an example, a gradient is right if it agrees with ``forward`` along these
+changes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from autograd_doctor._numerics.tensors import is_float
 
 CLOSE = 1e-5  # relative to the largest element: the error of an example in float32
 SPREAD = 4.0  # the largest factor by which an element changes
-TURN = 0.5  # the approximate angle by which a direction or a rotation is turned
+TURN = 0.5  # approximate angle of a random turn
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Structure:
     """A set of values that contains the example, described by an equation.
 
     Attributes:
-        words: What such a value is called.
-        is_matrix: Whether the equation is one between elements of a square matrix.
+        words: The name of such a value.
+        is_matrix: Whether the equation relates the elements of a square matrix.
         tangent: Projects a change of the example onto the changes that keep the equation.
         draw: Returns another value of the set.
     """
@@ -45,7 +46,7 @@ def structure_of(value: Tensor) -> Structure | None:
         return None
     value = value.detach()
     if bool((value == value.reshape(-1)[0]).all()):
-        return None  # matrices of ones and zeros are often incidental, so they show nothing
+        return None  # matrices of ones and zeros have a structure by chance, so it means nothing
     if value.dim() >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 1:
         found = _matrix(value)
         if found is not None:
@@ -110,7 +111,7 @@ def _matrix(value: Tensor) -> Structure | None:
 
 
 def is_symmetric(value: Tensor) -> bool:
-    """Whether a tensor contains symmetric matrices, and not by chance, like ones and eye."""
+    """Whether a tensor contains symmetric matrices, except trivial ones such as ones and eye."""
     if value.dim() < 2 or not value.shape[-1] == value.shape[-2] > 1:
         return False
     if not bool(value.tril(-1).any()) or bool((value == value.flatten()[0]).all()):
@@ -131,13 +132,16 @@ def _symmetric(value: Tensor) -> Structure:
 
 
 def _congruent(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return ``M A Mᴴ``, no larger than ``A``, with the same diagonal if that is constant."""
+    """Return ``M A Mᴴ``, no larger than ``A``.
+
+    If the diagonal of ``A`` is constant, it stays the same.
+    """
     size = value.shape[-1]
     moved = torch.eye(size, dtype=value.dtype, device=value.device)
     moved = moved + TURN * _normal(value, rng) / size**0.5
     found = _hermitian(moved @ value @ moved.mH)
     diagonal = value.diagonal(dim1=-2, dim2=-1).real
-    if _close(diagonal, diagonal.flatten()[0].expand_as(diagonal)):  # as in a correlation matrix
+    if _close(diagonal, diagonal.flatten()[0].expand_as(diagonal)):  # true of a correlation matrix
         root = (diagonal / found.diagonal(dim1=-2, dim2=-1).real).sqrt()
         return found * root.unsqueeze(-1) * root.unsqueeze(-2)
     return found * float(value.abs().max() / found.abs().max())
@@ -165,8 +169,8 @@ def halved(truth: Tensor, actual: Tensor) -> Tensor:
     """Return the expected gradient of a matrix in the same form as the actual gradient.
 
     A forward that assumes a symmetric matrix may read only one triangle, like
-    ``torch.linalg.cholesky``. Differences then put the whole slope into this triangle. A backward
-    that returns half of the slope in each triangle is also right.
+    ``torch.linalg.cholesky``. Finite differences then put the whole slope into this triangle. A
+    backward that returns half of the slope in each triangle is also right.
     """
     if truth.is_complex() or truth.dim() < 2 or not truth.shape[-1] == truth.shape[-2] > 1:
         return truth
@@ -178,7 +182,7 @@ def halved(truth: Tensor, actual: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rows that sum to one, or have length one.
+# Rows that sum to one, or that have length one.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -243,8 +247,9 @@ def _unit_vectors(value: Tensor, dim: int) -> Structure | None:
 
 
 def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Multiply each element by a factor. Signs stay, and no element leaves the range of the
-    example.
+    """Multiply each element by a factor.
+
+    Signs are kept, and no element leaves the example's range.
     """
     sample = value.clone()
     noise = _uniform(value, rng)
@@ -262,7 +267,7 @@ def _within_range(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _within_norms(value: Tensor, sample: Tensor) -> Tensor:
-    """Shorten rows that became longer than the longest row of the example."""
+    """Shorten rows that are longer than the longest row of the example."""
     if not value.dim() or value.shape[-1] < 2:
         return sample
     longest: Tensor = value.norm(dim=-1).max()

@@ -15,7 +15,7 @@ def is_float(value: Any) -> bool:
 
 
 def is_wrapped(tensor: Tensor) -> bool:
-    """Whether a ``torch.func`` transform that has ended created this tensor."""
+    """Whether this tensor was created by a ``torch.func`` transform that has ended."""
     return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
@@ -24,7 +24,7 @@ _PLAIN = (Tensor, int, float, complex, str, torch.dtype, torch.device)
 
 def is_plain(value: Any, deepest: int = 20) -> bool:
     """Whether a value contains no modules, functions or other objects with tensors."""
-    if isinstance(value, tuple | list):  # which may contain itself
+    if isinstance(value, tuple | list):  # a container may contain itself
         inside = deepest and all(is_plain(item, deepest - 1) for item in value)
         return bool(inside) and not any(isinstance(item, Tensor) for item in value)
     return value is None or isinstance(value, _PLAIN)

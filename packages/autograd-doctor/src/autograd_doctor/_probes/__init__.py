@@ -1,8 +1,8 @@
-"""Examine more than one call's contract and values, with one module for each question.
+"""Probes: one module for each question beyond the contract and the values of a single call.
 
-A probe takes the session and the evidence found so far, and returns the evidence with its own part
-filled in. It runs the user's code but does not judge anything. If the user's code raises an error,
-the error is part of the evidence.
+A probe receives the session and the evidence so far. It returns the evidence with its own part
+filled in. It runs the user's code but does not judge the results. If the user's code raises an
+error, the error becomes part of the evidence.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from autograd_doctor.evidence import Evidence
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
-# For every set of inputs, not only for the example.
+# These probes run on every set of inputs, not only on the example.
 ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
@@ -73,7 +73,7 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
-# Questions about a callable as a whole, which are not repeated for the Functions inside it.
+# Questions about a callable as a whole. They are not repeated for the Functions inside it.
 ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
@@ -87,7 +87,7 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
-    """Return a level's probes. Second derivatives are required, left out, or only examined."""
+    """Return the probes of a level. Second derivatives are required, left out, or only examined."""
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(
         probe

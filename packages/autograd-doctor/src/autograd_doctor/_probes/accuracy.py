@@ -1,14 +1,15 @@
 """The accuracy of forward itself, if it stops as soon as its result is close enough.
 
-A solver that iterates to a tolerance has an error of its own. ``backward`` returns the derivative
-of the exact solution, but finite differences of ``forward`` are those of the approximate solution.
-The two agree only to a few digits, although ``backward`` is right.
+A solver that iterates to a tolerance returns an inexact result. ``backward`` returns the derivative
+of the exact solution, but finite differences of ``forward`` give the derivative of the approximate
+solution. The two agree only to a few digits, although ``backward`` is right.
 
-There are three signs of a solver. A line reads numbers from tensors again and again, to decide
-whether to continue. Or ``backward`` is a solver itself, so it is linear in ``grad_output`` only to
-a few digits. Or the values jump slightly where one more iteration is needed. A long step averages
-over such jumps and agrees better with the gradient than a short step. If a long step does not agree
-better, the jump is the boundary between two formulas, and the gradient is wrong.
+A solver shows itself in three ways. First, one line reads numbers from tensors repeatedly, to
+decide whether to continue. Second, ``backward`` may be a solver itself, and is then linear in
+``grad_output`` only to a few digits. Third, the values jump slightly where one more iteration is
+needed. A long step averages over such jumps and agrees better with the gradient than a short step.
+If a long step does not agree better, the jump is the boundary between two formulas, and the
+gradient is wrong.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
 from autograd_doctor.memory import DispatchMode, operation_name
 
 STEPS = (STEP, 1e-2, 1e-1)  # relative to an element: a long step averages over small jumps
-CLOSE = 0.05  # relative to a gradient: a wrong one is usually further off than a solver's tolerance
-CLOSER = 3  # by this factor, a long step agrees better
+CLOSE = 0.05  # relative to a gradient: a wrong gradient usually exceeds a solver's tolerance
+CLOSER = 3  # the factor by which a long step must agree better
 LINES = 2
-POINTS = 64  # on a line from the example to another input
+POINTS = 64  # points on a line from the example to another input
 SUSPECTS = 3  # intervals of a line that are searched for a jump
 HALVINGS = 30
 # a jump in the values, larger than float32 rounding and smaller than a quantizer's
 SMALLEST, LARGEST = 3e-6, 1e-2
-DIGITS = 1e-4  # relative: 16-bit numbers have fewer digits
+DIGITS = 1e-4  # relative: 16-bit numbers are less precise
 READS = 3  # numbers that one line reads: one or two tests are not a loop
 
 
 def inexact(
     session: Session, found: Evidence, values: Values, directions: torch.Generator, keep: Keep
 ) -> Evidence:
-    """Note how far the gradient is off, if an inexact ``forward`` may be the reason."""
+    """Record the error of the gradient if an inexact ``forward`` may be the reason."""
     outputs = (out for out in found.forward.outputs if is_float(out) and bool(out.any()))
     if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
-        return found  # with so few digits, all values jump
+        return found  # with 16-bit precision, all values jump
     short, *long = (
         deviation(found, slopes(values, session.inputs, session.wanted, directions, keep, step))
         for step in STEPS
@@ -71,8 +72,8 @@ def inexact(
 class _ReadNumbers(DispatchMode):
     """Counts how often each line of a pass reads a number from a tensor.
 
-    The passes are counted separately, because a call such as ``one_hot`` reads two numbers in each
-    pass without being a loop.
+    The two passes are counted separately, because a call such as ``one_hot`` reads two numbers in
+    each pass without being a loop.
     """
 
     def __init__(self) -> None:
@@ -94,7 +95,7 @@ class _ReadNumbers(DispatchMode):
 
 
 def _line() -> tuple[str, int]:
-    """Return the file and line that reads, or those of the caller of a Tensor method."""
+    """Return the file and line that reads the number, outside methods of Tensor."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back
@@ -126,9 +127,9 @@ def _reads_numbers(session: Session) -> bool:
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether values jump slightly on the way from the example to other inputs.
+    """Whether values jump slightly between the example and other inputs.
 
-    If the values only jump, ``forward`` is a quantizer.
+    If the values change only by jumps, ``forward`` is a quantizer, not a solver.
     """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
@@ -152,7 +153,7 @@ def _detached(found: Evidence) -> list[tuple[int, Any]]:
 
 
 def _largest_jump(at: Callable[[float], Tensor]) -> float:
-    """Return the largest jump of a function on [0, 1] that remains when intervals are halved."""
+    """Return the largest jump of a function on [0, 1] that remains as intervals are halved."""
     points = torch.stack([at(k / POINTS) for k in range(POINTS + 1)])
     if not bool(torch.isfinite(points).all()) or not points.numel():
         return 0.0

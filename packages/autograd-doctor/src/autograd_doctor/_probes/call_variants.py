@@ -32,14 +32,14 @@ from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# The same values in another memory layout, which must not affect gradients or outputs.
+# The same values in another memory layout. The layout must not affect gradients or outputs.
 # --------------------------------------------------------------------------------------------------
 
 Lay = Callable[[Tensor], Tensor]
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Return the same values with the last two dims exchanged in memory.
+    """Return the same values with the last two dims swapped in memory.
 
     The result is not a view, because an in-place Function may change it.
     """
@@ -47,7 +47,7 @@ def transposed(tensor: Tensor) -> Tensor:
 
 
 def strided(tensor: Tensor) -> Tensor:
-    """Return the same values as every other element of a larger tensor, with NaN in between."""
+    """Return the same values as every second element of a larger tensor, with NaN in between."""
     if not tensor.dim():
         return tensor
     return torch.stack([tensor, torch.full_like(tensor, torch.nan)], -1)[..., 0]
@@ -58,7 +58,8 @@ LAYOUTS: dict[str, Lay] = {
     "a strided view with gaps in memory": strided,
 }
 
-# The backward pass of ``y.sum()`` sends one number for all elements, and ``y.sum(0)`` one row.
+# The backward pass of ``y.sum()`` sends the same number to all elements, and ``y.sum(0)`` the same
+# row.
 EXPANDED: dict[str, Lay] = {
     "one number expanded to the output's shape": lambda g: g.flatten()[0].expand_as(g),
     "one row expanded along dim 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
@@ -87,7 +88,7 @@ def _cotangents_laid_out(
         if all(g.is_contiguous() for g in laid):
             continue
         expected = replace(plain.done, outputs=())
-        if how in EXPANDED:  # these have other values
+        if how in EXPANDED:  # these layouts change the values
             expected = _sent_back(session, plain, [g.contiguous() for g in laid])
         actual = _sent_back(session, plain, laid)
         if not expected.failure:
@@ -104,14 +105,14 @@ def _cotangents_laid_out(
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
-    """Pass cotangents to ``backward`` in their memory layout, and return only the gradients."""
+    """Pass cotangents to ``backward`` in their own layout, and return only the gradients."""
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
 
 
 def _with_line(
     found: Comparison, plainly: Callable[[], object], otherwise: Callable[[], object]
 ) -> Comparison:
-    """Return a comparison with the line at which the two calls start to differ, if they do."""
+    """Return a comparison. If the two calls differ, add the line at which the difference starts."""
     if agrees(found) or found.failure:
         return found
     return replace(found, line=line_that_differs(plainly, otherwise))
@@ -120,11 +121,11 @@ def _with_line(
 def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, lay in LAYOUTS.items():
         if lay is strided and evidence.forward.dirty:
-            continue  # an in-place change of a view with NaNs also affects their gradient
+            continue  # an in-place change of such a view also affects the gradient of the NaNs
         places = [i for i, value in enumerate(plain.inputs) if _can_be_laid(value, lay)]
         together = [*_passed(session, evidence, plain, how, lay, places)]
         if len(places) > 1 and not all(map(agrees, together)):
-            for place in places:  # find out which of them causes the difference
+            for place in places:  # find out which tensor causes the difference
                 yield from _passed(session, evidence, plain, how, lay, [place])
         yield from together
 
@@ -152,12 +153,12 @@ def _passed(
 
 
 # --------------------------------------------------------------------------------------------------
-# The gradients of an input must not depend on which other inputs require grad.
+# The gradient of an input must not depend on which other inputs require grad.
 # --------------------------------------------------------------------------------------------------
 
 
 def frozen_input(session: Session, evidence: Evidence) -> Evidence:
-    """Let some of the inputs not require grad, and then none of them."""
+    """Freeze some of the inputs (they no longer require grad), and then all of them."""
     return asked(session, evidence, _frozen)
 
 
@@ -165,7 +166,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     for how, kept in _masks(evidence):
         actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
         if actual.stage == "forward" and not evidence.is_function:
-            continue  # a callable may itself differentiate with respect to an input
+            continue  # a callable may differentiate with respect to an input
         if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
             grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
             actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
@@ -177,7 +178,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield each input alone and, for three or more inputs, all but one."""
+    """Yield each input alone and, if there are three or more, all inputs but one."""
     wanted = evidence.wanted
     if len(wanted) > 1:
         for i in wanted:
@@ -213,22 +214,22 @@ class Axis:
     rank: int
 
     def moved(self, tensor: Tensor, axis: int) -> Tensor:
-        """Move the selected dim elsewhere. A tensor of another rank does not have this dim."""
+        """Move the selected dim to another position. Tensors of another rank stay unchanged."""
         return tensor.movedim(self.home, axis).contiguous() if tensor.dim() == self.rank else tensor
 
     def spread(self, tensor: Tensor) -> Tensor:
-        """Add the dims that broadcasting adds to a tensor of lower rank."""
+        """Add leading dims to a tensor of lower rank, as broadcasting does."""
         return tensor[(None,) * (self.rank - tensor.dim())]
 
     def back(self, tensor: Tensor | None, axis: int) -> Tensor | None:
-        """Move the dim back."""
+        """Move the dim back to its original position."""
         if tensor is None or tensor.dim() != self.rank:
             return tensor
         return tensor.movedim(axis, self.home)
 
 
 def dim_argument(session: Session, evidence: Evidence) -> Evidence:
-    """Select other dims, and move the dims of the inputs so that the call means the same."""
+    """Select other dims, and move the dims of the inputs so that the result stays the same."""
     named = _named_axis(evidence)
     if named is None:
         return evidence
@@ -250,7 +251,7 @@ def _named_axis(evidence: Evidence) -> Axis | None:
 
 
 def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
-    """Yield every dim, counted from the front and from the back, except the call's own dim."""
+    """Yield every dim except the call's own, counted from the front and from the back."""
     for axis in range(min(named.rank, MOST_AXES)):
         yield from ((axis, d) for d in (axis, axis - named.rank) if d != dim)
 
@@ -264,7 +265,7 @@ def _called(
         moved[named.place] = dim
         done = both_ways(session, gs, inputs=moved)
         outputs = tuple(named.back(out, axis) for out in done.outputs)
-        if not all_alike(outputs, plain.done.outputs):  # none if forward rejects this call
+        if not all_alike(outputs, plain.done.outputs):  # empty if forward rejects this call
             continue
         grads = tuple(named.back(grad, axis) for grad in done.grads)
         actual, expected = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
@@ -274,7 +275,7 @@ def _called(
 
 
 def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
-    """Yield the inputs as they are, then with broadcast inputs, such as masks, at full rank."""
+    """Yield the original inputs, then inputs with broadcast tensors (masks) at full rank."""
     yield list(plain.inputs)
     data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
     lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
@@ -319,7 +320,7 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
-    """Pass some elements alone. Return ``None`` if ``forward`` then gives other values."""
+    """Pass some elements alone. Return ``None`` if ``forward`` then returns other values."""
 
     def of(values: Sequence[Any]) -> list[Any]:
         return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]
@@ -329,13 +330,13 @@ def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pas
 
 
 # --------------------------------------------------------------------------------------------------
-# Treat dim 0 as a batch: slices that are independent in forward are independent in backward.
+# Treat dim 0 as a batch: if slices are independent in forward, they are independent in backward.
 # --------------------------------------------------------------------------------------------------
 
 GROWN = 3  # a batch of 1 is extended to this length
-MOST_SLICES = 64  # a longer batch is cut only in two
+MOST_SLICES = 64  # a longer batch is cut only into two parts
 
-Sliced = tuple[int, ...]  # the positions of the inputs that are cut; the others are shared
+Sliced = tuple[int, ...]  # the positions of the inputs to cut; the slices share the others
 
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
@@ -355,13 +356,13 @@ def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Com
 
 
 def _length(outputs: Sequence[Tensor]) -> int:
-    """Return the length of dim 0 that all outputs share, or 0 if there is none."""
+    """Return the length of dim 0 if all outputs have the same length, else 0."""
     lengths = {len(out) if out.dim() else 0 for out in outputs}
     return lengths.pop() if len(lengths) == 1 else 0
 
 
 def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
-    """Yield which inputs to cut: all inputs with this length in dim 0, or one of them."""
+    """Yield the inputs to cut: all inputs with this length in dim 0, or only one of them."""
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
     )
@@ -369,7 +370,7 @@ def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
         return  # its rows belong together
     if fitting and length:
         yield fitting
-    if len(fitting) > 1 and length:  # an index that is cut alone may no longer fit the others
+    if len(fitting) > 1 and length:  # indices that are cut alone may no longer fit the other inputs
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
@@ -379,7 +380,10 @@ def _is_one_matrix(value: Tensor) -> bool:
 
 
 def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a batch with its first slice and the rest, and if these differ, with every slice."""
+    """Compare a batch with its first slice and the rest.
+
+    If they differ, compare it with every slice.
+    """
     length = _length(plain.done.outputs)
     halves = _compared(session, evidence, plain, sliced, [0, 1, length])
     if halves is None or agrees(halves) or length > MOST_SLICES:
@@ -399,7 +403,7 @@ def _compared(
 
 
 def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a longer batch with its slices. It consists of the example and varied copies."""
+    """Compare a longer batch with its slices. It contains the example and varied copies of it."""
     rng = generator(session.seed, Stream.LONGER_BATCH)
 
     def longer(value: Tensor) -> Tensor:
@@ -419,7 +423,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """Compare an empty batch, if ``forward`` accepts it, with its empty result."""
+    """Compare an empty batch with its empty result, if ``forward`` accepts it."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
@@ -435,14 +439,14 @@ def _emptied(
 
 
 def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:
-    """Return the joined results of the pieces. ``None`` if ``forward`` mixes slices."""
+    """Return the joined results of the pieces, or ``None`` if ``forward`` mixes slices."""
     pieces = []
     for start, stop in pairwise(cuts):
         piece = _piece(session, plain, sliced, slice(start, stop))
         if piece.stage == "forward" or not _are_slices(piece, plain, slice(start, stop)):
             return None
         pieces.append(piece)
-    for piece in pieces:  # only now, because every slice must have passed through forward
+    for piece in pieces:  # only after every slice has passed through forward
         if piece.failure:
             return piece
     joined = []

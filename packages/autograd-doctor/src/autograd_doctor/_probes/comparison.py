@@ -46,7 +46,7 @@ def compare(
     wanted: Sequence[int] | None = None,
     tolerance: float = 1e-9,
 ) -> Comparison:
-    """Compare a pass made in another way with the plain pass, or only the ``wanted`` parts."""
+    """Compare the pass of a variant with the plain pass, or only the ``wanted`` parts."""
     if actual.failure and actual.failure.runs_in_own_dtype:
         return Comparison(kind, how)
     if actual.failure:
@@ -70,24 +70,24 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Ask a question about the example and, if the answer is a difference, repeat it elsewhere.
+# Ask a question about the example. If the answer is a difference, repeat the question on other
+# values.
 #
 # If an example contains ties, zeros or equal entries, a correct Function may give different
-# results. A maximum chooses another of its equal elements if the memory layout changes, and a mean
-# that is subtracted over the batch has no visible effect if all rows are equal. Such a difference
-# disappears on values that have nothing in common. The difference that a mistake causes does not
-# disappear.
+# results. A maximum may choose another of its equal elements if the memory layout changes.
+# Subtracting the mean over the batch has no visible effect if all rows are equal. Such a difference
+# disappears on values without ties, but a difference that a mistake causes does not.
 # --------------------------------------------------------------------------------------------------
 
-INEXACT = 0.05  # if a solver stops as soon as its result is close enough
+INEXACT = 0.05  # for a solver that stops at a tolerance
 TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off, unlike another order of summation
-# how far an element moves: enough to break ties, and too little to leave most domains
+# the step of an element: large enough to break ties, and small enough to stay in most domains
 SPREAD = 0.05
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The call made in the plain way: its inputs, the cotangents and the results."""
+    """The plain call: its inputs, cotangents and results."""
 
     inputs: tuple[Any, ...]
     grad_outputs: tuple[Tensor, ...]
@@ -105,11 +105,11 @@ def asked(
     draws: bool = True,
     resizes: bool = False,
 ) -> Evidence:
-    """Return the evidence with the comparisons of a question, unless only the example shows them.
+    """Add the comparisons for a question, unless only the example shows a difference.
 
-    Unless ``draws``, a subject whose results depend on random draws is left out, because in the
-    other call the draws would affect other elements. A question that ``resizes`` makes calls with
-    other shapes. It makes them on the CPU.
+    ``draws`` is false if the other call may draw its random numbers for other elements. The
+    question then skips subjects whose results depend on random draws. A question that ``resizes``
+    makes calls with other shapes, and it makes them on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
@@ -131,7 +131,7 @@ def _lasting_on_cpu(
     device, session = plain.done.outputs[0].device, session.on_cpu()
     sent = tuple(map(on_cpu, plain.grad_outputs))
     plain = Plain(session.inputs, sent, both_ways(session, copies(sent), inputs=session.inputs))
-    if plain.done.failure:  # it needs the device
+    if plain.done.failure:  # the Function needs the device
         return ()
 
     def back(values: Values) -> Values:
@@ -180,9 +180,9 @@ def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) ->
 
 
 def jittered(value: Any, rng: torch.Generator) -> Any:
-    """Move every element of a floating-point tensor away from zero, by a small random step.
+    """Move every element of a floating-point tensor away from zero by a small random step.
 
-    Zeros also move, upwards. Signs and structures stay the same.
+    Zeros move upwards. Signs and structures stay the same.
     """
     if not is_float(value) or not value.numel():
         return value
@@ -201,7 +201,7 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
+    """Whether two calls gave equally many results, and each pair is equal up to rounding."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 
@@ -217,7 +217,7 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
 
 
 def _elsewhere(session: Session, draws: bool) -> Plain | None:
-    """Return the plain call on jittered inputs, or ``None`` if it fails or does not repeat."""
+    """Return the plain call on jittered inputs, or ``None`` if it fails or is not repeatable."""
     rng = generator(session.seed, Stream.ELSEWHERE)
     there = plain_call(session, [jittered(value, rng) for value in session.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
@@ -232,7 +232,7 @@ def _elsewhere(session: Session, draws: bool) -> Plain | None:
 
 
 def _drawn_on(session: Session, plain: Plain) -> bool:
-    """Whether ``forward`` gives the same result if its random state continues."""
+    """Whether ``forward`` returns the same result when its random state is not reset."""
     _, args = fresh(plain.inputs, session.wanted)
     returned = attempt(lambda: as_tuple(session.subject.call(*args)))
     if isinstance(returned, Failure):
@@ -246,7 +246,7 @@ def _drawn_on(session: Session, plain: Plain) -> bool:
 
 
 def definitions(session: Session) -> tuple[type[Function], ...]:
-    """Return the custom Functions in the graph of one call, without repetitions, sorted by name."""
+    """Return the custom Functions in the graph of one call, without duplicates, sorted by name."""
     if session.subject.function is not None:
         return (session.subject.function,)
     run = attempt(session.run)
@@ -257,7 +257,7 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 
 
 def old_style(session: Session, evidence: Evidence) -> Evidence:
-    """Note the Functions whose ``forward`` takes ``ctx``."""
+    """Record the Functions whose ``forward`` takes ``ctx``."""
     found = [f for f in definitions(session) if takes_ctx(f)]
     return replace(
         evidence,
@@ -268,10 +268,10 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a Function needed, or does autograd on the same forward have the same effect?
+# Is a Function needed, or does autograd give the same result on the same forward?
 #
 # The user's own forward runs as ordinary code, with a stand-in for ctx that does nothing. Both
-# calls must give the same outputs, gradients and second derivatives, also where a formula overflows
+# calls must give the same outputs, gradients and second derivatives, even where a formula overflows
 # or has a kink. Then their costs are compared.
 # --------------------------------------------------------------------------------------------------
 
@@ -287,7 +287,7 @@ class StandIn:
         self.needs_input_grad = needs_input_grad
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Autograd saves what it needs itself."""
+        """Do nothing, because autograd saves the tensors it needs."""
 
     save_for_forward = mark_dirty = mark_non_differentiable = save_for_backward
     set_materialize_grads = save_for_backward
@@ -354,7 +354,7 @@ def _twins(
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the example, and inputs for which formulas differ: overflow, underflow, ties, kinks."""
+    """Yield the example, and inputs that separate formulas: overflow, underflow, ties, kinks."""
     elsewhere: dict[str, Move] = {
         "on the example": stay,
         "at 30 times the inputs": lambda t: 30 * t,
@@ -387,7 +387,7 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 
 
 def _cost(session: Session, gs: Cotangents) -> Cost:
-    """Run forward and backward; count the memory that is alive in between, and the operations."""
+    """Run forward and backward, and measure the memory alive in between and the operations."""
     leaves, args = fresh(session.inputs, session.wanted)
     swapper, recording = SavedTensorSwapper(), OperationRecorder()
     with recording, swapper.hooks():

@@ -58,15 +58,13 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
-FAR_INPUTS = 3  # values that are tried to see whether an input matters at all
-# further values, if those show nothing and no other input is smooth
+FAR_INPUTS = 3  # values tried to find out whether an input matters at all
+# further values, if the first ones change nothing and no other input is smooth
 FAR_FACTORS = (-1.0, 30.0, -30.0)
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
-    """Return the subject with its reachable state in float64, if ``forward`` then runs; else as it
-    is.
-    """
+    """Return the subject with its state in float64 if ``forward`` accepts this, else unchanged."""
     lower = replace(subject, in_float64=False)
 
     def fails(each: Subject) -> bool:
@@ -89,12 +87,11 @@ def probe(
     in_other_dtypes: bool = True,
     differences: bool = True,
 ) -> Evidence:
-    """Examine a subject on float64 inputs, and stop if further evidence would be meaningless.
+    """Examine a subject on float64 inputs. Stop early if further evidence would be meaningless.
 
     ``intentional`` names rules that are broken by design. The cotangents are then drawn from a
-    range in which ``backward`` is still linear. Without ``differences``, no Jacobian is computed,
-    so a gradient that the slopes of ``forward`` along random directions do not confirm is not
-    judged.
+    range in which ``backward`` is still linear. Without ``differences``, no Jacobian is computed. A
+    gradient is then not judged unless the slopes of ``forward`` along random directions confirm it.
     """
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
@@ -107,7 +104,7 @@ def probe(
     values = _values(session, flat(outputs))
     graded = _values(session, flat(outputs), in_grad_mode=True)
     plain, seconds = _timed(values, session.inputs)
-    if seconds > SLOW:  # which may be due to the machine
+    if seconds > SLOW:  # perhaps only because the machine was busy
         seconds = min(seconds, _timed(values, session.inputs)[1])
     differing = _without_grad(found, plain, graded)
     if differing:
@@ -159,41 +156,41 @@ def probe(
 
 
 # --------------------------------------------------------------------------------------------------
-# If a pass takes long, there is no time for all probes.
+# If one pass takes long, only some probes run.
 # --------------------------------------------------------------------------------------------------
 
-PATIENCE = 20.0  # factor between the clock and the computing time on a busy machine
-SLOW = 5e-3  # seconds for a pass; if it takes less, there is time for everything
+PATIENCE = 20.0  # wall-clock time divided by computing time, on a busy machine
+SLOW = 5e-3  # seconds for a pass; a faster pass leaves time for everything
 FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
 COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
-FEWEST_COLUMNS = 4  # of an input
+FEWEST_COLUMNS = 4  # per input
 
 
 def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
-    """Return the values, and how many seconds they took."""
+    """Return the values, and the seconds that they took."""
     inputs = copied(inputs)
     began = _moment()
     return values(inputs), _seconds_since(began)
 
 
 def _moment() -> tuple[float, float]:
-    """Return the computing time of this thread, and the clock."""
+    """Return the computing time of this thread, and the wall-clock time."""
     return time.thread_time(), time.perf_counter()
 
 
 def _seconds_since(moment: tuple[float, float]) -> float:
-    """Return how many seconds something took.
+    """Return the seconds since a moment.
 
-    The computing time of this thread counts. With the clock alone, a busy machine would make the
-    code look slow, and the verdict would change. For code that waits, for example for a GPU, a part
-    of the clock time counts.
+    The computing time of this thread counts, because with wall-clock time, a busy machine would
+    make the code look slow and change the verdict. For code that waits, for example for a GPU, a
+    fraction of the wall-clock time counts.
     """
     computed, passed = (now - then for now, then in zip(_moment(), moment, strict=True))
     return max(computed, passed / PATIENCE)
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
-    """Return the shortest time that was measured for the two passes together."""
+    """Return the shortest measured time of the two passes together."""
     times = []
     for _ in range(2):
         began = _moment()
@@ -203,7 +200,7 @@ def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
 
 
 def _columns_in_time(seconds: float, inputs: int) -> int:
-    """For each input, return how many columns of the Jacobian there is time for."""
+    """For each input, return the number of Jacobian columns that fit into the time limit."""
     if seconds <= SLOW:
         return MOST_COLUMNS
     return max(FEWEST_COLUMNS, min(MOST_COLUMNS, int(COLUMN_SECONDS / (4 * seconds * inputs))))
@@ -212,7 +209,7 @@ def _columns_in_time(seconds: float, inputs: int) -> int:
 def _looked_further(
     session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
 ) -> Evidence:
-    """Run further probes. For a slow subject, run only required ones after the time is up."""
+    """Run further probes. If the subject is slow, run only required probes once the time is up."""
     began, left_out = _moment(), []
     for look in further:
         late = slow and _seconds_since(began) > FURTHER_SECONDS
@@ -228,8 +225,8 @@ def _looked_further(
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
     """Measure the slopes along changes that keep the structure of each input.
 
-    They replace the other slopes if the gradient is right along them. If the gradient is only
-    nearly right, ``forward`` may be inexact.
+    These slopes replace the others if the gradient agrees with them. If it agrees only roughly,
+    ``forward`` may be inexact.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
     keep = _keeping(session, structures)
@@ -257,13 +254,13 @@ def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Ke
     return keep
 
 
-RIGHT = 1e-3  # relative to a gradient, for example a solver's
+RIGHT = 1e-3  # relative to a gradient; a solver may be less accurate
 
 
 def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
     """Whether, for these cotangents, the gradient agrees with the slope of ``forward``.
 
-    ``grad_outputs`` contains one cotangent for each tensor that ``forward`` returns.
+    ``grad_outputs`` holds one cotangent for each tensor that ``forward`` returns.
     """
     found = _after_forward(session)
     outputs = [out for out in found.forward.outputs if isinstance(out, Tensor)]
@@ -287,7 +284,7 @@ def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
-    """Yield the positions of inputs that affect the output, but only through large changes."""
+    """Yield the positions of inputs that affect the output only if they change a lot."""
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS
@@ -320,7 +317,7 @@ def _is_changed(session: Session, position: int, others: Iterable[Tensor], value
 
 
 def _after_forward(session: Session) -> Evidence:
-    """Return the evidence from one forward pass, and what is known without running the subject."""
+    """Return the evidence from one forward pass, and the facts that need no run."""
     subject = session.subject
     return Evidence(
         subject=subject.name,
@@ -346,7 +343,7 @@ def _after_backward(
     two: tuple[Tensor, ...],
     in_other_dtypes: bool,
 ) -> Evidence:
-    """Add the results of a direct call of ``backward``, and those of the engine."""
+    """Add the results of ``backward``, called directly and by the engine."""
     if found.forward.whole:
         raw = direct_call(session, one)
         others = variants(session, one, raw) if in_other_dtypes else ()
@@ -367,7 +364,7 @@ def _after_backward(
 
 
 def _rejected(found: Evidence) -> Failure | None:
-    """Return autograd's error about the number of gradients that a Function returned."""
+    """Return autograd's error about a wrong number of gradients."""
     direct, vjp = found.contract.direct, found.values.vjps.get(RANDOM)
     if direct is None or direct.failure or vjp is None or vjp.failure is None:
         return None
@@ -375,7 +372,7 @@ def _rejected(found: Evidence) -> Failure | None:
 
 
 def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
-    """Return how the outputs differ if no input requires grad, or ``None``."""
+    """Return how the outputs differ if no input requires grad, or ``None`` if they do not."""
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
     parts = values.split([as_real(output).numel() for output in right])
@@ -386,7 +383,7 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
     )
     if bool(values.isnan().any()) or all(map(same, without, right)):
         return None
-    # the call with grad does not repeat either
+    # the call with grad is not repeatable either
     if not torch.equal(graded(copied(found.inputs)), flat(outputs)):
         return None
     names = tuple(output_names(len(outputs)))
@@ -394,11 +391,11 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
 
 
 def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Values:
-    """Return ``forward`` as a map from arguments to one flat vector, without any graph.
+    """Return ``forward`` as a map from arguments to one flat vector, without a graph.
 
     A callable may differentiate with respect to its own arguments, and then needs grad mode. If
-    ``forward`` raises or returns another number of values, the result is nan, because there is no
-    slope.
+    ``forward`` raises or returns a different number of values, the result is nan, because no slope
+    exists.
     """
 
     def values(args: Sequence[Any]) -> Tensor:
@@ -420,7 +417,7 @@ def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Va
 def cotangents(
     one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
 ) -> Iterator[tuple[Cotangent, Cotangents]]:
-    """Yield named cotangents that are related, so that linearity can be judged."""
+    """Yield named cotangents that are related to each other, so that rules can judge linearity."""
     yield RANDOM, tuple(one)
     yield OTHER, tuple(two)
     yield SUM, tuple(a + b for a, b in zip(one, two, strict=True))
@@ -435,7 +432,7 @@ def cotangents(
 
 
 def _vjps(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
-    """Send each cotangent through the engine. If the first one fails, stop."""
+    """Send each cotangent through the engine. Stop if the first one fails."""
     random = backward_pass(session, cotangents[RANDOM])
     if random.failure:
         return {RANDOM: random}

@@ -25,13 +25,13 @@ ROUNDING = 1e-6  # relative to a gradient: float32 rounding is smaller
 
 DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
 
-# the share of two draws that lies in the range
+# moves two draws into the range
 Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Range:
-    """A range of cotangents in words, and how to move two standard normal draws into it."""
+    """A range of cotangents: its description, and how to move two standard normal draws into it."""
 
     words: str
     place: Place
@@ -76,13 +76,12 @@ def linear_range(
     two: Sequence[Tensor],
     intentional: Collection[str],
 ) -> Range | None:
-    """Return the cotangents for the examination, or ``None`` if backward is linear for none of
-    them.
+    """Return the range for the cotangents, or ``None`` if backward is linear in none.
 
-    If ``backward`` does not break the declared rule, nothing changes. Among several ranges, the
-    first one counts in which the slopes of ``forward`` confirm the gradient. If there is no such
-    range, the first one counts in which the gradient is nonzero, because the gradient is wrong
-    there.
+    If ``backward`` does not break the declared rule, nothing changes. If several ranges are
+    possible, the function returns the first one in which the slopes of ``forward`` confirm the
+    gradient. If they confirm it in none, the gradient is wrong, and the function returns the first
+    range with a nonzero gradient.
     """
     if not DECLARED.intersection(intentional):
         return ANY
@@ -108,7 +107,7 @@ def linear_range(
 
 
 def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield zeros, then ones. A backward that ignores ``grad_output`` may be a loss."""
+    """Yield zeros, then ones. A backward that ignores ``grad_output`` may belong to a loss."""
     yield [torch.zeros_like(g) for g in like]
     yield [torch.ones_like(g) for g in like]
 
@@ -118,9 +117,7 @@ def _equal(one: VjpResult, other: VjpResult) -> bool:
 
 
 def _parallel(one: VjpResult, other: VjpResult) -> bool:
-    """Whether the gradients are multiples of each other, as if only a mean of ``grad_output``
-    counts.
-    """
+    """Whether the gradients are proportional, as if only the mean of ``grad_output`` mattered."""
     for a, b in zip(one.grads, other.grads, strict=False):
         if a is None or b is None or not bool(a.any()) or a.numel() < 2:
             continue
@@ -139,7 +136,7 @@ def drawn_from(
 
 
 def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> VjpResult | None:
-    """Return the pass of the first cotangents if backward is linear there, else ``None``."""
+    """Return the pass of the first cotangents if backward is linear on them, else ``None``."""
     total = [a + b for a, b in zip(one, two, strict=True)]
     double = [2 * a for a in one]
     first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))

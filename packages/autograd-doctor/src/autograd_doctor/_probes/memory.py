@@ -1,4 +1,4 @@
-"""What is saved for backward, what is computed unnecessarily, and what is never freed."""
+"""Tensors saved for backward, unnecessary computations, and graphs that are never freed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGrad
 #
 # When backward unpacks a saved tensor, it gets another tensor instead. If every gradient stays
 # exactly the same for all replacement values, no gradient depends on the saved values. A tensor
-# also counts as needed if another situation needs it: a second derivative, a frozen input, other
-# inputs, or another number or flag in the call.
+# also counts as needed if it is needed in another situation: for a second derivative, with a frozen
+# input, for other inputs, or with another number or flag in the call.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8
@@ -57,7 +57,7 @@ class _Asked:
     unpacked: set[int]
 
     def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
-        """Whether a derivative depends on the values of a group. Also true if this is unknown."""
+        """Whether a derivative depends on the values of a group. True if this is unknown."""
         if not self.unpacked.intersection(group):
             return False
         return not exchanges or any(self._changes(group, exchange) for exchange in exchanges)
@@ -97,7 +97,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
-    """Yield the example, and those other calls that work."""
+    """Yield the example, and the variants of the call that work."""
     yield example
     for setting in _elsewhere(session):
         if asked := _asked(session, setting, example.grad_outputs):
@@ -171,13 +171,13 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True)
 class Backward:
-    """A direct call of ``backward``: the operations, and which ones lead to which gradient."""
+    """A direct call of ``backward``: its operations, and the gradients that use each of them."""
 
     names: tuple[str, ...]
     leading: tuple[set[int], ...]  # in the order of the arguments
 
     def toward(self, position: int) -> set[int]:
-        """Return the positions of the operations that lead to an argument's gradient."""
+        """Return the positions of the operations that contribute to an argument's gradient."""
         return self.leading[position] if position < len(self.leading) else set()
 
 
@@ -206,8 +206,8 @@ def _wasted(
         backward = _backward(session, gs, asking) if asking else None
         if backward is None:
             continue
-        # A gradient that is discarded at the end is identified by its position in the same
-        # operations.
+        # If a gradient is discarded only at the end, the operations are the same, and its position
+        # identifies it.
         same = backward.names == everything.names
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed
@@ -237,7 +237,7 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
 # The life of a graph: how often its tensors are unpacked, and whether it is freed.
 # --------------------------------------------------------------------------------------------------
 
-WHILE = 0.02  # seconds after which the engine's own threads have released a graph
+WHILE = 0.02  # seconds until the engine's own threads have released a graph
 
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
@@ -261,7 +261,7 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
 
 
 def cycles(session: Session, evidence: Evidence) -> Evidence:
-    """Delete a graph, before and after backward, and check whether it is freed."""
+    """Delete a graph, before and after backward, and check whether its memory is freed."""
     with _no_collector():
         outlived = tuple(
             stage
@@ -287,7 +287,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
     """Make a call, delete its results, and return weak references to each ctx in its graph."""
 
     def call() -> list[weakref.ref[object]]:
-        run = session.run(watched=False)  # a log would keep its tensors alive
+        run = session.run(watched=False)  # a log would keep the tensors alive
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
             gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
@@ -298,7 +298,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
 
 
 def _only_the_collector_frees(contexts: list[weakref.ref[object]]) -> bool:
-    """Whether the garbage collector frees an object that is still alive because of a cycle."""
+    """Whether a cycle keeps an object alive until the garbage collector runs."""
     if not _alive(contexts):
         return False
     time.sleep(WHILE)
@@ -314,12 +314,12 @@ def _alive(contexts: list[weakref.ref[object]]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which outputs are views for autograd, although they share no memory with an input?
+# Outputs that autograd treats as views although they share no memory with an input.
 # --------------------------------------------------------------------------------------------------
 
 
 def own_views(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with the outputs that are views of tensors that ``forward`` created."""
+    """Record the outputs that are views of tensors created in ``forward``."""
     run = attempt(session.run)
     if isinstance(run, Failure) or not evidence.forward.whole:
         return evidence

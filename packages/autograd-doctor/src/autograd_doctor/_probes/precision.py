@@ -36,7 +36,7 @@ from autograd_doctor.evidence import Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number
 
 # --------------------------------------------------------------------------------------------------
-# The same call on the same numbers in float32 and float64, which differs only in rounding.
+# The same call on the same numbers in float32 and in float64. Only rounding may differ.
 # --------------------------------------------------------------------------------------------------
 
 PATIENCE = 1.0  # time limit in seconds for one pass
@@ -46,8 +46,9 @@ Inputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Precisions:
-    """Makes a session's call, forward and backward, in either precision. Supports no complex
-    inputs.
+    """Runs a session's forward and backward in either precision.
+
+    Does not support complex inputs.
 
     The results are ``None`` if the call raises an error or takes too long.
     """
@@ -63,17 +64,17 @@ class Precisions:
         return self._values(self.session, stay, inputs)
 
     def both(self, inputs: Inputs) -> tuple[Values, Values] | None:
-        """Return the results in float32 and in float64, if they have the same shapes."""
+        """Return the results in float32 and in float64, or ``None`` if their shapes differ."""
         single, double = self.single(inputs), self.double(inputs)
         if single is None or double is None or not alike(single, double):
             return None
         return single, double
 
     def rounded_once(self, inputs: Inputs, draw: int) -> Values | None:
-        """Return the results in float64 after a rounding error in every number.
+        """Return the results in float64 with a rounding error added to every number.
 
-        Each draw uses its own seed, because a random Function draws other numbers in float32. This
-        is not a loss of precision.
+        Each draw has its own seed, because a random Function draws other numbers in float32. Such a
+        difference is not a loss of precision.
         """
         session = copy.copy(self.session)
         session.seed += draw
@@ -106,7 +107,7 @@ class Precisions:
                 done = both_ways(session, cotangents, move, inputs=inputs)
         except (
             CannotDiagnoseError
-        ):  # a solver may never end on such numbers, so there is no verdict
+        ):  # a solver may never finish on such numbers, so there is no verdict
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
@@ -119,7 +120,7 @@ class Precisions:
 
 
 def as_single_holds(inputs: Sequence[Any]) -> Inputs:
-    """Return the arguments, rounded to float32 numbers but stored in float64."""
+    """Return the arguments rounded to float32 but stored in float64."""
     return tuple(value.float().double() if is_float(value) else value for value in inputs)
 
 
@@ -134,7 +135,8 @@ def _moved(tensor: Tensor, by: float, rng: torch.Generator) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The coarseness of one call in float32: its rounding errors compared with expected rounding.
+# The coarseness of one call in float32: its actual rounding errors, compared with the expected
+# ones.
 # --------------------------------------------------------------------------------------------------
 
 DRAWS = 2  # draws of rounding errors, because a single draw may cancel by chance
@@ -148,15 +150,16 @@ def coarseness(
     beside: Callable[[], Inputs],
     grain: Sequence[float],
 ) -> tuple[Values, Values]:
-    """Return the rounding errors and the expected noise. Both are empty if noise explains the
-    errors.
+    """Return the rounding errors and the expected noise.
 
-    ``both`` contains the results in float32 and float64 for the inputs, and ``beside`` creates
-    inputs close to them. The noise is at least ``grain`` for each result.
+    Both are empty if noise explains the errors.
+
+    ``both`` holds the results in float32 and float64 for the inputs, and ``beside`` creates inputs
+    close to them. The noise of each result is at least ``grain``.
     """
     error = each(distance, *both)
     if all(e <= EXCESSIVE * g for e, g in zip(peaks(error), grain, strict=True)):
-        return (), ()  # as for most calls; then nothing else has to run
+        return (), ()  # the usual case, in which no other call is necessary
     there, noise = call.both(beside()), _noise(call, inputs, both[1], grain)
     if there is None or noise is None or not alike(there[1], both[1]):
         return (), ()
@@ -169,7 +172,7 @@ def coarseness(
 def _noise(
     call: Precisions, inputs: Inputs, double: Values, grain: Sequence[float]
 ) -> Values | None:
-    """Return how far a rounding error in every number changes the float64 results."""
+    """Return the change of the float64 results after a rounding error in every number."""
     least = zip(double, grain, strict=True)
     noise: Values = tuple(None if v is None else torch.full_like(v.abs(), g) for v, g in least)
     for draw in range(1, DRAWS + 1):
@@ -185,8 +188,8 @@ def _is_rounding(
 ) -> bool:
     """Whether an error is larger than the noise, and as irregular as rounding errors are.
 
-    An error that is nearly the same close by has another cause: a random draw, another sign of an
-    eigenvector, or a tolerance that depends on the dtype.
+    An error that hardly changes on neighboring inputs has another cause: a random draw, the sign of
+    an eigenvector, or a tolerance that depends on the dtype.
     """
     if error is None or change is None or excess(error, value, noise) <= EXCESSIVE:
         return False
@@ -202,13 +205,13 @@ def _is_rounding(
 
 FRACTIONS = (1e-4, 1e-2)
 SHIFT = 1000.0  # times the spread of the numbers, for example years around 2000 that differ by 2
-# far enough for other rounding errors, and close enough for everything else to stay the same
+# large enough to change rounding errors, and small enough to change nothing else
 ASIDE = 0.05
 
 
 @dataclass(frozen=True)
 class _Neighbor:
-    """How to compute such inputs from the example, and how much rounding errors may grow."""
+    """A recipe for inputs close to the example, and the allowed growth of rounding errors."""
 
     how: str
     change: Callable[[Inputs], Inputs]
@@ -218,8 +221,8 @@ class _Neighbor:
 def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Iterator[Extreme]:
     """Yield the calls for which float32 is coarse or returns numbers that are not finite.
 
-    A result that is small here may be the rest of a result that is large for smaller inputs, like
-    the gradient of a sigmoid in its tails. A rounding error of that size is expected.
+    A result that is small here may be the remainder of a result that is large for smaller inputs,
+    like the gradient of a sigmoid in its tails. A rounding error of that size is expected.
     """
     on_example = call.both(example)
     if on_example is None:
@@ -249,9 +252,9 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
 def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
     """Whether each result depends only on one element of one input.
 
-    Only then is a loss of digits for small inputs due to the formula. A Function that mixes
-    elements may have to cancel, for example the gradient of a softmax with nearly equal inputs, or
-    a batch norm after a bias.
+    Only then does the formula cause a loss of digits for small inputs. A Function that mixes
+    elements may have to cancel, for example in the gradient of a softmax with nearly equal inputs,
+    or in a batch norm after a bias.
     """
     if len(call.session.wanted) > 1:
         return False
@@ -281,7 +284,7 @@ def _of_outputs(grain: list[float], gradients: int) -> list[float]:
 def _neighbors(
     evidence: Evidence, example: Inputs, fractions: Sequence[float]
 ) -> Iterator[_Neighbor]:
-    """Yield them in ascending order of size."""
+    """Yield neighbors of the example, in ascending order of size."""
     wanted = evidence.wanted
     one = len(wanted) == 1
     are, their = (f"`{evidence.name(wanted[0])}` is", "its") if one else ("the inputs are", "their")
@@ -296,8 +299,10 @@ def _neighbors(
 
 
 def _data(evidence: Evidence, example: Inputs) -> Sequence[int]:
-    """Return the inputs that may be far from zero. Parameters have fewer dims and seldom are, and a
-    square matrix is usually an operator and not data.
+    """Return the inputs that may be far from zero.
+
+    Parameters seldom are, and they have fewer dims. A square matrix is usually an operator and not
+    data.
     """
     axes = max(example[i].dim() for i in evidence.wanted)
     most = [i for i in evidence.wanted if example[i].dim() == axes]
@@ -316,28 +321,29 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of finite elements, or a single element's magnitude."""
+    """Return the standard deviation of the finite elements, or a single element's magnitude."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
 
 
 # --------------------------------------------------------------------------------------------------
-# Inputs far from the example: large numbers, small ones, numbers far from zero, masks of -inf.
+# Inputs far from the example: large numbers, small numbers, numbers far from zero, masks of -inf.
 #
-# The results are calls for which float32 returns no number or is coarser than rounding explains,
-# and calls for which a mask gives nan.
+# The probe reports two kinds of calls. In the first kind, float32 returns no number or is coarser
+# than rounding explains. In the second kind, a mask causes nan.
 # --------------------------------------------------------------------------------------------------
 
-# exp overflows float32 at 89 and float64 at 710, so steps of less than a factor of 8 hit between.
+# exp overflows float32 at 89 and float64 at 710, so steps below a factor of 8 reach the gap.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
-LOW = -50.0  # for an exponential this equals -inf, but without underflow
+LOW = -50.0  # for an exponential, this acts like -inf, but without underflow
 
 
 def extremes(session: Session, evidence: Evidence) -> Evidence:
     """Return the evidence with the calls that work in float64 but not in float32."""
     tensors = [value for value in session.inputs if isinstance(value, Tensor)]
-    # An exponent or a temperature gets not large by itself, as the elements of a tensor do.
+    # A single number, such as an exponent or a temperature, does not become large as the elements
+    # of a tensor may.
     several = [i for i in session.wanted if session.inputs[i].numel() > 1] or session.wanted
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
@@ -362,7 +368,7 @@ def _ladder(
         return as_single_holds(_with(example, position, example[position] * (rung / largest)))
 
     if not rungs or not _overflows(call.single(at(rungs[-1]))):
-        return  # if the last one works, the others work, too
+        return  # if the last magnitude works, all others work too
     first = next(rung for rung in rungs if rung is rungs[-1] or _overflows(call.single(at(rung))))
     both = call.both(at(first))
     if both is not None:
@@ -376,7 +382,7 @@ def _ladder(
 
 
 def _sign_of_lost(given: Tensor, values: Values) -> int:
-    """Return the sign of the elements whose results are lost; 0 for both, or if nobody knows."""
+    """Return the sign of the elements whose results are lost, or 0 for both signs or if unknown."""
     alike = [it for it in values if it is not None and it.shape == given.shape]
     lost = [~torch.isfinite(value) for value in alike if not bool(torch.isfinite(value).all())]
     for sign in (1, -1):
@@ -393,7 +399,7 @@ def _overflows(values: Values | None) -> bool:
 def _masked(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the calls with -inf in one element or one row that give nan, although -50 does not."""
+    """Yield the calls in which -inf in one element or one row causes nan, although -50 does not."""
     name, tensor = evidence.name(position), example[position]
     first = (0,) * tensor.dim()
 
@@ -403,15 +409,15 @@ def _masked(
         return _with(example, position, changed)
 
     if not _nan(call.double(filled(first[:-1], -torch.inf))):
-        return  # if a row works, an element works, too
+        return  # if a row works, an element works too
     for place in (first, first[:-1]) if first else (first,):
         inputs = filled(place, -torch.inf)
         double, bounded = call.double(inputs), call.double(filled(place, LOW))
-        # Outside the domain, for example of a logarithm, both are nan.
+        # Outside the domain, for example of a logarithm, both calls give nan.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):
-            # this input does not contain scores, so there is no reason to mask it with -inf
+            # this input does not hold scores, so a mask of -inf makes no sense
             continue
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
@@ -419,7 +425,7 @@ def _masked(
 
 
 def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:
-    """Whether the gradients stay the same when a very low value becomes lower."""
+    """Whether the gradients stay the same when a very low value decreases further."""
     if lower is None or not alike(low, lower):
         return False
     pairs = zip(low[-gradients:], lower[-gradients:], strict=True)
@@ -438,19 +444,19 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------
-# Do float64 results change as smoothly as float64 allows, for a tiny step and a larger one?
+# Do float64 results change as smoothly as float64 allows, for a tiny step and for a larger one?
 #
 # A Function that computes in float32 internally returns float64 numbers that stay constant while
-# the inputs move by less than float32 resolves, and then jump.
+# the inputs move by less than float32 resolves. Then the numbers jump.
 # --------------------------------------------------------------------------------------------------
 
 # relative to each number: less than 1/60 of float32's resolution, and far above float64's
 NEAR = 1e-9
-FAR = 1e-4  # still linear, and hundreds of float32 steps
+FAR = 1e-4  # small enough to be linear, and hundreds of float32 steps
 
 
 def float32_steps(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence on how the results change when inputs and cotangents change together."""
+    """Record how the results change when inputs and cotangents change together."""
     floats = [value for value in (*session.inputs, *evidence.forward.outputs) if is_float(value)]
     if any(tensor.dtype != torch.float64 for tensor in floats):
         return evidence
@@ -469,10 +475,11 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _values(session: Session, by: float) -> Values | None:
-    """Return outputs and gradients, with ``None`` for one in another dtype, which another rule
-    reports.
+    """Return outputs and gradients.
 
-    Every number changes by a fraction of its size, up or down, in the same way for each call.
+    A result in another dtype is ``None``, and another rule reports it.
+
+    Every number changes by a fraction of its magnitude, up or down, in the same way for each call.
     """
     rng = generator(session.seed, Stream.STAIRS)
 

@@ -43,7 +43,7 @@ from autograd_doctor.evidence import (
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
     """Yield a random tensor for each wanted input, with 0 where ``forward`` is not smooth.
 
-    It is also 0 where smoothness was not examined. Along this direction, the input keeps its
+    It is also 0 where smoothness was not examined. A step in this direction keeps the input's
     structure.
     """
     slopes = evidence.values.slopes
@@ -67,13 +67,13 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
 # Differentiate gradients again, through the graph of backward.
 # --------------------------------------------------------------------------------------------------
 
-# one gradient, differentiated by each wanted input and then by grad_output
+# one gradient, differentiated with respect to each wanted input and then to grad_output
 Row = list[float | None]
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Weights for every gradient, and directions for each input and grad_output."""
+    """Weights for every gradient, and directions for each input and for grad_output."""
 
     weights: tuple[Tensor, ...]  # all flat and real
     directions: tuple[Tensor, ...]
@@ -82,7 +82,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Derived:
-    """The results of autograd, and the error that waits in the graph of the gradients."""
+    """The results of autograd, and the delayed error in the graph of the gradients."""
 
     rows: list[Row]
     delayed: Failure | None
@@ -93,8 +93,8 @@ def double_backward(
 ) -> Derived:
     """Differentiate ⟨weights, gradient⟩ for each gradient along each direction.
 
-    With ``follow``, ``grad_output`` requires grad and is also a variable, unless an error waits
-    there.
+    With ``follow``, ``grad_output`` requires grad and also counts as a variable, unless its graph
+    holds a delayed error.
     """
     run = session.run()
     gs = [g.clone().requires_grad_(follow) for g in grad_outputs]
@@ -106,7 +106,7 @@ def double_backward(
 
 
 def total(parts: Sequence[float | None]) -> float | None:
-    """Add the parts that exist. Return ``None`` if there are none."""
+    """Add the parts that are not ``None``. Return ``None`` if all are."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
@@ -136,7 +136,7 @@ def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | 
 
 
 def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
-    """Return their inner product. Ignore a nan where the direction is zero."""
+    """Return the inner product. Ignore a nan where the direction is zero."""
     moved = vector != 0
     return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])
 
@@ -149,9 +149,9 @@ def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
 # They give the expected value, because the first derivative is already known to be right.
 # --------------------------------------------------------------------------------------------------
 
-# relative to a second derivative: smaller than a missing term, larger than the error of differences
+# relative to a second derivative: a missing term is larger, and the error of differences is smaller
 RELATIVE = 1e-3
-ROUNDING = 1e-10  # relative to weights and cotangents: the rest where everything cancels
+ROUNDING = 1e-10  # relative to weights and cotangents: the remainder if everything cancels
 
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
@@ -173,12 +173,12 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Do the same for a Function that is meant to be twice differentiable."""
+    """The same for a Function that is meant to be twice differentiable."""
     return replace(second_order(session, evidence), second_order_required=True)
 
 
 class _Question:
-    """Which gradients are differentiated, with respect to what, and along which directions."""
+    """The gradients to differentiate, by which inputs, and along which directions."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
@@ -198,9 +198,7 @@ class _Question:
         return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
 
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
-        """Yield autograd's result and the expected one, for all inputs together and, if wrong, for
-        each.
-        """
+        """Yield autograd's and the expected result for all inputs together, and each if wrong."""
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
         if together and not any(found.wrong for found in together):
@@ -208,7 +206,7 @@ class _Question:
         else:
             for slot in slots:
                 yield from self._by_inputs(rows, [slot])
-        # it is linear in grad_output, so its derivative is its own value
+        # a backward is linear in grad_output, so the derivative is its own value
         if len(rows[0]) > len(slots):
             other, rounding = self.grads_of_other, self._precision() * self.grads_of_other.abs()
             yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
@@ -218,7 +216,7 @@ class _Question:
         return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
-        """Move some inputs together, or not at all if backward has a kink on the way."""
+        """Move some inputs together. Return nothing if backward has a kink on the way."""
         value, error, smooth = derivative(self._moving(slots), STEP, self.grads)
         if not smooth:
             return []
@@ -227,7 +225,7 @@ class _Question:
         return list(self._beside(by, actual, value, error))
 
     def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
-        """Return all gradients as a function of how far some inputs move."""
+        """Return all gradients as a function of the distance that some inputs move."""
 
         def gradient(offset: float) -> Tensor:
             inputs = self.moved(slots, offset)
@@ -246,7 +244,7 @@ class _Question:
     def _beside(
         self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
     ) -> Iterator[SecondDerivative]:
-        """For each gradient, yield the actual result and ⟨h, ·⟩ of the expected one."""
+        """For each gradient, yield the actual result and the expected one, which is ⟨h, ·⟩."""
         weights = self.along.weights
         lengths = [len(h) for h in weights]
         rounding = ROUNDING * float(flat(self.grad_outputs).norm())
@@ -273,18 +271,19 @@ class _Question:
 # --------------------------------------------------------------------------------------------------
 # Find where the graph is lost.
 #
-# Autograd follows saved inputs and outputs. Other saved tensors and all attributes of ctx are
-# constants for autograd. We pass the values that these constants have at moved inputs to backward
-# at the example's inputs. The change of the gradient is the part of the second derivative that is
-# lost through them. They are the cause if and only if this part equals the missing part. If no
-# constant of forward is the cause, backward itself loses the graph, and its source may show where.
+# Autograd tracks saved inputs and outputs. Other saved tensors and all attributes of ctx are
+# constants for autograd. We compute these constants at moved inputs and pass them to backward at
+# the example's inputs. The resulting change of the gradient is the part of the second derivative
+# that is lost through them. They are the cause if and only if this part equals the missing part. If
+# no constant of forward is the cause, backward itself loses the graph, and its source may show
+# where.
 # --------------------------------------------------------------------------------------------------
 
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
 
 
 def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
-    """Return what a gradient depends on without a graph, if that can be found."""
+    """Name the value without a graph on which a gradient depends, if it can be found."""
     run = question.session.run()  # in PyTorch 2.11, the node lives only as long as its outputs
     node = next(custom_nodes(run.tensors, depth=1), None)
     if node is None:
@@ -294,13 +293,13 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         found = constants.explaining(wrong)
         if found:
             return _named(node, found)
-        if constants.found:  # these are part of the cause, but not all of it
+        if constants.found:  # they are part of the cause, but not all of it
             return None
     return _cut(node._forward_cls)
 
 
 _Constant = int | str
-"""A saved tensor (by its position) or an attribute of ctx (by its name) that has no graph."""
+"""A constant without a graph: the position of a saved tensor, or a ctx attribute's name."""
 
 
 class _Constants:
@@ -323,8 +322,9 @@ class _Constants:
         ]
 
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
-        """Return the constants that explain the missing part of a derivative, if they explain all
-        of it.
+        """Return the constants that together explain the missing part of a derivative.
+
+        Empty if none do.
         """
         if not self.found:
             return []
@@ -344,7 +344,10 @@ class _Constants:
         return node.saved_tensors, dict(vars(node))
 
     def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
-        """Differentiate ⟨h, gradient⟩ only through some constants: the value, and its error."""
+        """Differentiate ⟨h, gradient⟩ only through some constants.
+
+        Return the value and its error.
+        """
         session = self.question.session
         setting = Setting(session.inputs, session.wanted)
 
@@ -369,7 +372,7 @@ def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Tell whether two values of the same form contain different constants."""
+    """Whether two values of the same form contain different constants."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         alike = is_float(one) and one.shape == other.shape and not one.requires_grad
         return alike and not torch.equal(one, other)

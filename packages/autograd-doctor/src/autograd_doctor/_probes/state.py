@@ -1,4 +1,4 @@
-"""What changes between calls, and what a call can reach besides its arguments."""
+"""Changes between calls, and state that a call can reach besides its arguments."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Does the same call give the same result again? And does the same backward pass?
+# Does the same call give the same result again? Does the same backward pass?
 # --------------------------------------------------------------------------------------------------
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
     """Repeat a call with all changes that must not matter, all at once.
 
-    Only if a result differs is each change tried alone, to find out which one matters. One random
-    number may decide whether others are drawn, so a call that draws is repeated with several seeds.
+    If a result differs, repeat the call with each change alone, to find the one that matters. A
+    random number may decide whether more are drawn, so a call that draws is repeated with several
+    seeds.
     """
     plain, grad_outputs = _first_time(evidence), evidence.values.vjps[RANDOM].grad_outputs
     altogether, draws = _again(session, grad_outputs, filled=True, redrawn=True, reseeded=True)
@@ -76,7 +77,7 @@ RESEEDED = "when `backward` starts from a different seed"
 
 
 def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
-    """Yield how backward changes with another seed, if it does for some draws."""
+    """Yield how backward changes with another seed, if it changes for some draws."""
     grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
     for k in range(1, SEEDS + 1):
         other = copy.copy(session)
@@ -137,7 +138,7 @@ def _again(
     redrawn: bool = False,
     reseeded: bool = False,
 ) -> tuple[Pass, bool]:
-    """Repeat the call, and say whether it draws random numbers."""
+    """Repeat the call. Return the pass, and whether it draws random numbers."""
     reseed(session.seed)
     states = [random_state()]
 
@@ -155,12 +156,12 @@ def _again(
     return done, states[0] != states[1] or states[-2] != states[-1]
 
 
-OTHER_SEED = 1000  # different from those of other samples
+OTHER_SEED = 1000  # different from the seeds of other samples
 
 
 @contextmanager
 def memory_filled(wanted: bool = True) -> Iterator[None]:
-    """Fill new memory with nan, which PyTorch would leave uninitialized."""
+    """Fill new memory with nan, where PyTorch would leave it uninitialized."""
     mode = torch.get_deterministic_debug_mode()
     deterministic: Any = torch.utils.deterministic
     fill = deterministic.fill_uninitialized_memory
@@ -230,9 +231,9 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 
 
 def captured(session: Session, evidence: Evidence) -> Evidence:
-    """Find tensors from a closure, list or module, and which of them get a gradient."""
+    """Find tensors from a closure, a list or a module, and check which of them get a gradient."""
     subject = session.subject
-    if subject.function is None:  # a callable may have detached what it uses without a gradient
+    if subject.function is None:  # a callable may have detached a tensor without a gradient
         return evidence
     passed = list(subject.passed.values())
     asking = [held for held in subject.around.held if held.asks and held not in passed]
@@ -250,8 +251,8 @@ def captured(session: Session, evidence: Evidence) -> Evidence:
 def _without_gradient(
     session: Session, evidence: Evidence, asking: Sequence[TensorState]
 ) -> list[TensorState]:
-    """Return the tensors that get no gradient from a backward pass, neither here nor separately."""
-    reached: set[str] = set()  # from a backward pass inside of backward
+    """Return the tensors that get no gradient from a backward pass, neither together nor alone."""
+    reached: set[str] = set()  # by a backward pass inside backward
 
     def note(name: str) -> Any:
         return lambda grad: reached.add(name)
@@ -276,7 +277,7 @@ def _without_gradient(
 
 
 def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
-    """Differentiate the outputs by a captured tensor, along random directions."""
+    """Differentiate the outputs with respect to a captured tensor, along random directions."""
 
     def values(moved: Sequence[Any]) -> Tensor:
         with held.instead(moved[0]), torch.no_grad():
@@ -291,13 +292,13 @@ def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
     nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
     value = in_double(held.data)
     found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
-    # If an output has a kink or a jump close by, its difference does not estimate a slope.
+    # If an output has a kink or a jump nearby, its difference does not estimate a slope.
     sure = found.matrix.abs() > 10 * found.error
     return Captured(held.name, size(found.matrix[sure]))
 
 
 # --------------------------------------------------------------------------------------------------
-# Which tensors does a ctx keep as attributes, where the engine does not see them?
+# Tensors that a ctx keeps as attributes, where the engine does not see them.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -326,8 +327,8 @@ def on_ctx(session: Session, evidence: Evidence) -> Evidence:
 class _Whose:
     """The owner of a tensor's memory: an ``"input"`` or an ``"output"``, and its position.
 
-    Without a position, it is not a tensor of the call, but one between the call and an inner
-    Function.
+    Without a position, the tensor lies between the call and an inner Function, and does not belong
+    to the call.
     """
 
     role: str
@@ -335,7 +336,7 @@ class _Whose:
 
 
 def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
-    """Return which part of the call a tensor belongs to, as far as the graph shows."""
+    """Return the part of the call that a tensor belongs to, if the graph shows it."""
     own_output = tensor.grad_fn is node
     for role, among in (("input", run.args), ("output", run.tensors)):
         if own_output and role == "input":
@@ -367,7 +368,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
 
 
 def _exchange(tensor: Tensor) -> None:
-    """Change the values of a tensor in place to other legal values."""
+    """Replace the values of a tensor in place by other legal values."""
     rolled = tensor.detach().flatten().roll(1).view(tensor.shape)
     if same_bytes(rolled, tensor.detach()) and is_float(tensor):
         rolled = 1.25 * tensor.detach()
@@ -376,7 +377,7 @@ def _exchange(tensor: Tensor) -> None:
 
 
 def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among a ctx's attributes, except for generator states."""
+    """Yield the tensors among the attributes of a ctx, except for generator states."""
     for key, value in vars(node).items():
         for name, tensor in _tensors_in(f"ctx.{key}", value):
             if tensor.numel() and not _is_random_state(tensor):
@@ -388,7 +389,7 @@ def _tensors_in(
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors in a value, including those in lists, tuples and dictionaries.
 
-    ``inside`` are the ids of the enclosing containers, because a container may contain itself.
+    ``inside`` holds the ids of the enclosing containers, because a container may contain itself.
     """
     if isinstance(value, Tensor):
         yield name, value
@@ -399,6 +400,6 @@ def _tensors_in(
 
 
 def _is_random_state(tensor: Tensor) -> bool:
-    """Whether a tensor is a generator's state, which a recomputation may keep."""
-    sizes = (torch.default_generator.get_state().numel(), 16)  # on the CPU, and for a CUDA device
+    """Whether a tensor is the state of a generator, which a recomputation may keep."""
+    sizes = (torch.default_generator.get_state().numel(), 16)  # for the CPU, and for a CUDA device
     return tensor.dtype == torch.uint8 and tensor.dim() == 1 and tensor.numel() in sizes

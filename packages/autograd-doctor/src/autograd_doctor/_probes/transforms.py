@@ -39,7 +39,7 @@ from autograd_doctor.formatting import listed
 # Compare forward mode with backward mode, without finite differences: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩.
 # --------------------------------------------------------------------------------------------------
 
-ROUNDING = 1e-6  # relative to the terms: one float32 step inside forward is not a mistake
+ROUNDING = 1e-6  # relative to the terms: a step in float32 inside forward is not a mistake
 
 ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
 
@@ -81,7 +81,9 @@ def _copied(tangents: ByPosition) -> ByPosition:
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
 ) -> Iterator[Comparison]:
-    """Yield each tangent and its value before jvp, because other operations read it, too.
+    """Yield each tangent and its value before jvp.
+
+    It must not change, because other operations read it.
 
     If ``forward`` changes its input in place, ``jvp`` must change the tangent in the same way.
     """
@@ -93,7 +95,7 @@ def _left_alone(
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
-    """Yield each tangent alone, with zeros for the others, and then all together."""
+    """Yield each tangent alone, with zeros for the others, and then all tangents together."""
     names = [f"`{evidence.name(position)}`" for position in tangents]
     alone = " alone" if len(names) > 1 else ""
     for name, position in zip(names, tangents, strict=True):
@@ -103,7 +105,7 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
-    """Yield the gradients that each output alone sends back."""
+    """Yield the gradients from the cotangent of each output alone."""
     gs = plain.grad_outputs
     if len(gs) == 1:
         yield dict(zip(session.wanted, plain.done.grads, strict=True))
@@ -123,7 +125,7 @@ def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> li
 
 
 def duals(tangents: ByPosition) -> Arrange:
-    """Return a function that attaches tangents to the arguments that have one, in a dual level."""
+    """Return a function that attaches tangents to their arguments, inside a dual level."""
 
     def dual(args: list[Any]) -> list[Any]:
         pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
@@ -140,7 +142,7 @@ def _compared(
     gradients: Sequence[ByPosition],
     tangents: ByPosition,
 ) -> Iterator[Comparison]:
-    """Yield both numbers for each output."""
+    """Yield both sides of the equation for each output."""
     names = output_names(len(grad_outputs))
     for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
         actual, size, coarse = _inner([(g, tangent)])
@@ -156,9 +158,7 @@ def _compared(
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
-    """Return a sum of inner products, the size of its terms, and the coarseness of the second
-    factors.
-    """
+    """Return a sum of inner products, the size of its terms, and the second factors' precision."""
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
     coarse = max((resolution(other) for _, other in known), default=0.0)
@@ -166,16 +166,17 @@ def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float,
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate the tangent of jvp by the inputs, and compare with the derivative of backward.
+# Differentiate the tangent of jvp with respect to the inputs, and compare with backward's
+# derivative.
 #
 # ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are equal. The
-# second derivative evidence confirms the derivative of the second one. The derivative of the first
-# one goes through the graph of jvp.
+# evidence on second derivatives confirms the derivative of the right side. The derivative of the
+# left side uses the graph of jvp.
 # --------------------------------------------------------------------------------------------------
 
 
 def reverse_over_forward(session: Session, evidence: Evidence) -> Evidence:
-    """Compare the two, if jvp is right and backward can be differentiated."""
+    """Compare the two derivatives if jvp is right and backward is differentiable."""
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -195,7 +196,7 @@ def _reverse_over_forward_question(
     tangents = sample_tangents(session, plain.inputs)
     expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
     actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
-    # users who need it get an error
+    # the error tells users that this is not supported
     if isinstance(actual, Failure) or isinstance(expected, Failure):
         return
     for position, one, other in zip(session.wanted, actual, expected, strict=True):
@@ -223,7 +224,7 @@ def _tangent_differentiated(
 def _differentiated(
     run: Run, some: Sequence[Tensor | None], others: Sequence[Tensor]
 ) -> Sequence[Tensor | None]:
-    """Differentiate Σ ⟨one, other⟩ by the inputs. ``None`` if no graph leads there."""
+    """Differentiate Σ ⟨one, other⟩ with respect to the inputs. ``None`` without a graph."""
     pairs = zip(some, others, strict=True)
     terms = [(as_real(one) * as_real(other)).sum() for one, other in pairs if one is not None]
     terms = [term for term in terms if term.requires_grad]
@@ -245,7 +246,7 @@ VMAP_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Layout:
-    """The dim in which each argument is stacked, or ``None`` if all slices share the argument.
+    """For each argument, the dim that stacks its slices, or ``None`` if they share it.
 
     An error counts only for a layout that every rule must support.
     """
@@ -288,7 +289,7 @@ def _layouts(evidence: Evidence) -> Iterator[Layout]:
     every = tuple(0 if float_ else None for float_ in floats)
     in_place = bool(evidence.forward.dirty)
     yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
-    if in_place:  # a shared tensor cannot be changed for each slice
+    if in_place:  # slices cannot each change a tensor that they share
         return
     for i, name in enumerate(evidence.parameters):
         if floats[i] and sum(floats) > 1:
@@ -309,7 +310,7 @@ def _is_fault(failure: Failure, layout: Layout) -> bool:
 def _looped(
     session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
 ) -> Pass:
-    """Return the results of the slices, one call each, stacked in the same way as by vmap."""
+    """Return the results of one call for each slice, stacked in the same way as by vmap."""
     done = []
     for factor, values in zip(COTANGENTS, slices, strict=True):
         triples = zip(values, plain.inputs, layout.in_dims, strict=True)
@@ -327,7 +328,7 @@ def _looped(
 
 
 def _joined(grads: Sequence[Tensor | None], dim: int | None) -> Tensor | None:
-    """Stack the gradients of the slices, or add them for an input that the slices share."""
+    """Stack the gradients of the slices. For a shared input, add them."""
     given = [grad for grad in grads if grad is not None]
     if not given:
         return None
@@ -352,7 +353,7 @@ def _stacked(
         return Pass(failure=run, stage="forward")
     outputs = tuple(out.detach().clone() for out in run.floats)
     if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
-        return Pass(outputs, expected.grads)  # the shape is enough
+        return Pass(outputs, expected.grads)  # only the shape matters
     gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
     grads = attempt(lambda: gradients(run, gs))
     if isinstance(grads, Failure):
@@ -374,10 +375,10 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 # --------------------------------------------------------------------------------------------------
 # Compare torch.compile with eager mode.
 #
-# The backend (``aot_eager``) only traces, so a difference comes from the tracing and not from
+# The backend (``aot_eager``) only traces, so any difference comes from the tracing and not from
 # generated code. We compile our own caller, each time with a new code object, because dynamo stores
-# what it knows about a function on the function's code. The user's code is traced as part of the
-# caller, so nothing is stored on it.
+# its results on the function's code. The user's code is traced as part of the caller, so nothing is
+# stored on it.
 # --------------------------------------------------------------------------------------------------
 
 COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others with other rounding errors
@@ -415,7 +416,7 @@ def _traced(session: Session, plain: Plain) -> Pass:
 
 
 def whole(call: Call) -> Call:
-    """Return the call, compiled into one graph. If that is impossible, its first use raises."""
+    """Return the call compiled into a single graph. If this is impossible, the first use raises."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
@@ -461,11 +462,11 @@ def _available() -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare forward under autocast and backward outside, as in training loops, with float32.
+# Compare float32 with a forward under autocast and a backward outside, as in training loops.
 # --------------------------------------------------------------------------------------------------
 
 LOW = torch.bfloat16
-FAR = 0.1  # relative to the size: about 25 times the rounding error of bfloat16
+FAR = 0.1  # relative to the magnitude: about 25 times the rounding error of bfloat16
 
 
 def autocast(session: Session, evidence: Evidence) -> Evidence:
@@ -494,7 +495,7 @@ def _under_autocast(session: Session) -> Session:
 
 
 def _otherwise_random(session: Session) -> Session:
-    """Return the session with other random draws, like those that autocast may cause."""
+    """Return the session with other random draws. Autocast may also cause other draws."""
     other = copy.copy(session)
     other.seed += 1
     return other

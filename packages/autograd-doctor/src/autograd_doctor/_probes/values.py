@@ -1,4 +1,4 @@
-"""Rows of the Jacobian, and the call with another size or other arguments."""
+"""Rows of the Jacobian, and calls with another size or other arguments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_cal
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
-# The Jacobian according to backward: its results for one-hot cotangents.
+# The Jacobian according to backward: the results for one-hot cotangents.
 #
-# Computed only if the gradient is not known to be right, so that the report can show it next to the
-# Jacobian by finite differences.
+# It is computed only if the gradient may be wrong. The report shows it next to the Jacobian by
+# finite differences.
 # --------------------------------------------------------------------------------------------------
 
 MOST_OF_AN_OUTPUT = 48
@@ -40,7 +40,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
     """Send one-hot cotangents through one graph, one for each of the first elements."""
     if (
         not evidence.values.jacobian or evidence.values.cotangent_range
-    ):  # one-hot cotangents are outside the range
+    ):  # one-hot cotangents are outside the linear range
         return evidence
     run = attempt(session.run)
     if isinstance(run, Failure):
@@ -65,9 +65,10 @@ def _first_elements(run: Run) -> Iterator[int]:
 
 
 def one_row(run: Run, i: int) -> list[Tensor]:
-    """Return each leaf's gradient, flat and real, for a cotangent that is 1 at one element.
+    """Return the leaves' gradients, flat and real, for a cotangent that is 1 at one element.
 
-    ``i`` counts the elements of all floating-point outputs. Those of a complex output count twice.
+    ``i`` counts the elements of all floating-point outputs. Elements of a complex output count
+    twice.
     """
     cotangents = [
         torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
@@ -93,9 +94,9 @@ MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Add the ratio of the actual to the expected gradients for another length or number.
+    """Add the ratios of actual to expected gradients, for another length or number in the call.
 
-    This is only useful if a gradient is not known to be right.
+    This is useful only if a gradient may be wrong.
     """
     if not evidence.values.jacobian or evidence.values.cotangent_range:
         return evidence
@@ -139,7 +140,10 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
 
 
 def with_other_length(value: Any, length: int) -> Any:
-    """Cut the last element off every dim with this length. If the length is 2, repeat the first."""
+    """Remove the last element along every dim with this length.
+
+    If the length is 2, repeat the first.
+    """
     if not isinstance(value, Tensor):
         return value
     for dim in range(value.dim()):
@@ -151,9 +155,7 @@ def with_other_length(value: Any, length: int) -> Any:
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
-    """For each wanted input, yield the actual gradient divided by the expected one along a
-    direction.
-    """
+    """For each wanted input, yield the ratio of actual to expected gradient along a direction."""
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
     for slot, position in enumerate(session.wanted):
@@ -181,7 +183,7 @@ def _slope(
 ) -> float | None:
     """Return the expected gradient of one input along a direction, or ``None`` if it is unknown.
 
-    ``center`` contains the outputs, and ``g`` the cotangents.
+    ``center`` holds the outputs, and ``g`` holds the cotangents.
     """
 
     def at(offset: float) -> Tensor:
@@ -201,7 +203,7 @@ def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call with another argument: does a gradient stay the same that should change?
+# The same call with another argument: does a gradient stay constant although it should change?
 # --------------------------------------------------------------------------------------------------
 
 CHANGED = 1e-3  # relative: the slopes of forward are known much more accurately
@@ -210,7 +212,7 @@ CHANGED = 1e-3  # relative: the slopes of forward are known much more accurately
 def unused(session: Session, evidence: Evidence) -> Evidence:
     """Find arguments that change an expected gradient, but not the gradient that backward returns.
 
-    This is only useful if a gradient is not known to be right.
+    This is useful only if a gradient may be wrong.
     """
     vjp = evidence.values.vjps.get(RANDOM)
     if not evidence.values.jacobian or evidence.values.cotangent_range or vjp is None:
@@ -229,7 +231,7 @@ def unused(session: Session, evidence: Evidence) -> Evidence:
 def _unchanged_by(
     session: Session, evidence: Evidence, sent: Sequence[Tensor], position: int
 ) -> Iterator[int]:
-    """Yield the wanted inputs whose gradient should change with an argument, but does not."""
+    """Yield the wanted inputs whose gradient should change with an argument but does not."""
     rng = generator(session.seed, Stream.RESIZED)
     value = session.inputs[position]
     other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)

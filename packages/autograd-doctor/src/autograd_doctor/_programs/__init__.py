@@ -1,4 +1,4 @@
-"""Whole programs: record their calls, and then diagnose each Function on these calls.
+"""Whole programs: record their calls, then diagnose each Function on these calls.
 
-``watching`` defines the order of these steps, for ``pytest --doctor`` and ``autograd-doctor run``.
+``watching`` runs these steps in order, for ``pytest --doctor`` and ``autograd-doctor run``.
 """

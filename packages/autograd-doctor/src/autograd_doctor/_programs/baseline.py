@@ -15,7 +15,7 @@ from autograd_doctor.program import ProgramDiagnosis
 
 VERSION = 1
 
-Known = frozenset[tuple[str, str]]  # names of Functions, each with a rule
+Known = frozenset[tuple[str, str]]  # pairs of a Function's name and a rule
 
 
 class BaselineError(AutogradDoctorError):
@@ -43,7 +43,7 @@ def read_baseline(path: Path) -> Known:
 def write_baseline(path: Path, diagnosis: ProgramDiagnosis) -> int:
     """Write the errors of a diagnosis to a baseline, and return the number of its entries.
 
-    Entries of Functions that this run did not examine are kept.
+    Entries of Functions that this run did not examine stay in the file.
     """
     found = {(row.function, rule) for row in diagnosis.rows for rule in row.errors}
     examined = {row.function for row in diagnosis.rows if row.ok is not None}

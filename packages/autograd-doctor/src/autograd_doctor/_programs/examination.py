@@ -40,7 +40,7 @@ from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, Program
 
 PART = 1 / 4  # share of the time for one Function
 
-# Mistakes that affect a program which differentiates twice, and which it would not notice.
+# These mistakes affect a program that differentiates twice, and the program would not notice them.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
 
 # Results that are wrong for some cotangents but may be right for others.
@@ -64,7 +64,8 @@ class Recording:
         """Examine every recorded Function on its recorded calls.
 
         Args:
-            seconds: The time that this may take. A Function may take a quarter of it.
+            seconds: The time limit for the whole examination. Each Function may use a quarter of
+                it.
 
         Returns:
             A table with one row for each Function. Its ``rows`` hold the findings, and its ``ok``
@@ -77,8 +78,8 @@ class Recording:
 def recording() -> Iterator[Recording]:
     """Record the calls to every custom autograd Function in a block.
 
-    A few small calls of each Function are kept, if one of their inputs requires grad. The block
-    computes the same results, draws the same random numbers, and takes at most 10% longer.
+    The block keeps a few small calls of each Function if one of their inputs requires grad. The
+    program computes the same results, draws the same random numbers, and takes at most 10% longer.
 
     Yields:
         The recording. Its ``diagnose()`` examines each Function that was called.
@@ -120,10 +121,10 @@ def examine(
     The best call of every Function is examined first, and then the other calls while there is time.
 
     Args:
-        recorder: What watched the program.
-        seconds: The time that this may take.
-        folder: The folder whose pyproject.toml, or that of a folder above it, has declarations.
-        claim: Tells, by the name of a Function, whether this process is to examine it.
+        recorder: The recorder that watched the program.
+        seconds: The time limit.
+        folder: The folder whose pyproject.toml holds declarations. Parent folders are searched too.
+        claim: Whether this process must examine the Function with a given name.
 
     Returns:
         One row for each Function, and notes.
@@ -166,11 +167,11 @@ class _Patient:
 
     seen: RecordedFunction
     project: Project
-    seconds: float  # time that is left for this Function
+    seconds: float  # seconds left for this Function
     claimed: bool = True
-    done: int = 0  # calls
+    done: int = 0  # examined calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    right_for_program: bool = False  # errors that appear only in calls without a backward pass
+    right_for_program: bool = False  # the errors affect no backward pass of the program
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -188,9 +189,9 @@ class _Patient:
         return ready and not self.wrong and self.seconds > 0
 
     def examine_next(self, remaining: float) -> None:
-        """Examine one more call, and keep the diagnosis or a sentence that says why there is none.
+        """Examine one more call, and keep the diagnosis or the reason why there is none.
 
-        ``remaining`` are the seconds that are left for the program.
+        ``remaining`` is the number of seconds left for the program.
         """
         call, began = self.calls[self.done], time.monotonic()
         limit = min(remaining, self.seconds)
@@ -242,7 +243,7 @@ class _Patient:
 
         Some outputs are not unique, such as the square root of a matrix or an eigenvector. Then
         ``backward`` may be right only for losses that do not depend on the choice. Equal
-        cotangents, as from a sum, prove nothing.
+        cotangents, such as those from a sum, prove nothing.
         """
         errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
@@ -299,9 +300,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis that warns about second derivatives, because the program creates their
-    graph.
-    """
+    """Return a diagnosis with a warning about second derivatives that the program may use."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -310,9 +309,7 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis that turns errors into warnings, because the program does not trigger
-    them.
-    """
+    """Return a diagnosis with warnings for errors that the program does not trigger."""
     findings = (
         replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings
@@ -355,8 +352,8 @@ def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
 def _arguments(call: RecordedCall) -> list[Any]:
     """Return the arguments of a call to examine.
 
-    They are copies, except for parameters that the call can also reach in another way, as a
-    checkpoint can. The gradient of such a parameter belongs to the parameter itself.
+    The arguments are copies, except for parameters that the call can also reach in another way, as
+    a checkpoint can. The gradient of such a parameter belongs to the parameter itself.
     """
     args = list(call.args)
     live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}
@@ -372,7 +369,7 @@ def _arguments(call: RecordedCall) -> list[Any]:
 
 
 class _Nowhere(TextIOBase):
-    """A stream that ignores everything, because the program has already printed this output."""
+    """A stream that discards all output, because the program has already printed it."""
 
     def write(self, text: str) -> int:
         return len(text)

@@ -1,4 +1,4 @@
-"""The declarations of a project about its Functions, in its pyproject.toml."""
+"""The declarations in a project's pyproject.toml about its Functions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class DeclarationError(AutogradDoctorError):
 
 
 class Project:
-    """The declarations in the nearest pyproject.toml. Each one is read when it is needed."""
+    """The declarations in the nearest pyproject.toml. Each is read only when it is needed."""
 
     def __init__(self, folder: Path) -> None:
-        self.failure = ""  # the reason why there are none, if that is a mistake
+        self.failure = ""  # why the declarations cannot be read, if this is a mistake
         self._entries: Mapping[str, Any] = {}
         files = (place / "pyproject.toml" for place in (folder, *folder.parents))
         file = next((it for it in files if it.is_file()), None)

@@ -2,11 +2,11 @@
 
 A call is kept if autograd records it: grad mode is on and some input requires grad. Its tensors are
 copied before the call, because ``forward`` may change them. Two calls are distinct if their shapes,
-dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is kept as a smaller one,
-in which equal lengths are still equal.
+dtypes, ``requires_grad`` or plain values differ. A call with huge tensors is stored in a reduced
+form, in which equal lengths stay equal.
 
-The program must not notice the recording. It draws no random numbers, does not run under the
-program's modes, and takes only a small part of the program's time. Beyond that, calls are counted
+The program must not notice the recording. The recording draws no random numbers, does not run under
+the program's modes, and takes only a small part of the program's time. Further calls are counted
 but not inspected.
 """
 
@@ -33,12 +33,12 @@ from torch.autograd import Function
 from autograd_doctor import _interception
 from autograd_doctor._safe_repr import first_line
 
-MOST_CALLS = 3  # for one Function
+MOST_CALLS = 3  # per Function
 MOST_STRUCTURES = 100  # distinct calls of one Function
-MOST_BYTES = 64 * 2**20  # of all copies
-WHOLE = 2**14  # the largest call, in numbers, that is kept as it is
-SMALL = 2**10  # the largest size of a reduced call
-PATIENCE = 100  # calls in a row without a new structure, until only some calls are inspected
+MOST_BYTES = 64 * 2**20  # all copies together
+WHOLE = 2**14  # largest call, in numbers, that is kept without reduction
+SMALL = 2**10  # largest size of a reduced call
+PATIENCE = 100  # calls in a row without a new structure, after which only some calls are inspected
 RAREST = 8**4 - 1
 FREE = 0.03  # seconds for the inspection of calls
 SHARE = 0.03  # share of the program's time for more inspections
@@ -53,48 +53,51 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """A call: copies of its tensors, and everything else as it was passed."""
+    """A call: copies of its tensors, and all other arguments without copying."""
 
     function: type[Function]
     args: tuple[Any, ...]
-    size: int  # of all its tensors, in numbers
+    size: int  # number of elements in all its tensors
     shrunk: bool = False
     backward_ran: bool = False
     create_graph: bool = False  # the state when backward ran
-    # of the first backward pass, copies; () if not kept
+    # copies of the cotangents of the first backward pass; () if they were not kept
     grad_outputs: tuple[Tensor | None, ...] = ()
-    # the leaves that were passed
+    # the leaves among the arguments
     parameters: Mapping[int, weakref.ref[Tensor]] = field(default_factory=dict)
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int]:
-        """A sort key for calls, with the best call to examine first."""
+        """A sort key for calls. The best call to examine comes first."""
         return not self.backward_ran, self.shrunk, *_fitness(self.size)
 
 
 def _fitness(size: int) -> tuple[bool, int]:
-    """A sort key for sizes. Small calls take less time, but very few numbers show less."""
+    """A sort key for sizes. Small calls take less time, but very few numbers reveal less."""
     return size < FEW, size
 
 
 @dataclass(eq=False)
 class RecordedFunction:
-    """A Function with its recorded calls. Classes from the same line are one Function."""
+    """A Function with its recorded calls.
+
+    Classes defined on the same line count as one Function.
+    """
 
     module: str
     name: str  # with its module
     where: str
     calls: int = 0
     differentiated: bool = False  # for at least one of the calls
-    compiled: int = 0  # by torch.compile, counted each time that it traced one
+    compiled: int = 0  # number of times that torch.compile traced it
     kept: list[RecordedCall] = field(default_factory=list)
     structures: dict[Any, RecordedCall | None] = field(default_factory=dict)
     why_not: Counter[str] = field(default_factory=Counter)  # reasons why calls were not kept
     fruitless: int = 0  # inspections in a row that showed no new structure
-    skip: int = 0  # a call is not inspected if its number has one of these bits
+    skip: int = 0  # a call is not inspected if its number has one of these bits set
 
     def wants(self, size: int) -> RecordedCall | bool:
-        """Whether to keep another call, and the call that it replaces, if any."""
+        """Whether to keep another call. If it replaces a call, return that call."""
         if len(self.kept) < MOST_CALLS:
             return True
         worst = max(self.kept, key=lambda call: call.rank)
@@ -102,14 +105,14 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """After some inspections without anything new, inspect every 8th call, then every 64th …"""
+        """After inspections without new structures, inspect every 8th call, then every 64th …"""
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
             self.skip = 8 * self.skip + 7
 
     @property
     def best(self) -> list[RecordedCall]:
-        """The recorded calls, with the best one to examine first."""
+        """The recorded calls. The best one to examine comes first."""
         return sorted(self.kept, key=lambda call: call.rank)
 
 
@@ -121,7 +124,7 @@ class Recorder:
         self._of_class: weakref.WeakKeyDictionary[type[Function], RecordedFunction | None] = (
             weakref.WeakKeyDictionary()
         )
-        # The dictionary inside is faster to read.
+        # Reading the inner dictionary is faster.
         self._by_reference: dict[Any, RecordedFunction | None] = vars(self._of_class)["data"]
         self._functions: dict[tuple[Any, ...], RecordedFunction] = {}
         self._changing = threading.Lock()
@@ -148,7 +151,7 @@ class Recorder:
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Callable[[Any], None] | None:
-        """Count a call, and copy its arguments if it is to be kept."""
+        """Count a call, and copy its arguments if the call will be kept."""
         try:
             seen = self._by_reference[weakref.ref(function)]
         except KeyError:
@@ -166,7 +169,7 @@ class Recorder:
         if kwargs:
             try:
                 args = signature(function.forward).bind(*args, **kwargs).args
-            except TypeError:  # the call itself will report the mistake
+            except TypeError:  # the call itself reports the mistake
                 return None
         if torch._C._is_torch_function_mode_enabled():
             with torch._C.DisableTorchFunction():
@@ -304,7 +307,7 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
 
 
 def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Return copies of the cotangents, or nothing if they are large or contain no numbers."""
+    """Return copies of the cotangents. Empty if they are large or contain no numbers."""
     given = [grad for grad in grad_outputs if grad is not None]
     too_large = sum(grad.numel() for grad in given) > WHOLE
     if too_large or torch._C._are_functorch_transforms_active() or _unfit(tuple(given)):
@@ -362,7 +365,7 @@ def _unfit(args: tuple[Any, ...]) -> str:
 
 
 def _structure(value: Any, deepest: int = DEEPEST) -> Any:
-    """Return a key that distinguishes calls, without the numbers in their tensors."""
+    """Return a key that distinguishes calls without using the numbers in their tensors."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.requires_grad, value.device
     if isinstance(value, _PLAIN_VALUES):
@@ -375,7 +378,7 @@ def _structure(value: Any, deepest: int = DEEPEST) -> Any:
 
 
 def _without_dispatch_modes() -> AbstractContextManager[Any]:
-    """Hide copies from the program's own modes, such as one that counts operations."""
+    """Hide copies from the program's own modes, such as a mode that counts operations."""
     if not torch._C._len_torch_dispatch_stack():
         return nullcontext()
     from torch.utils._python_dispatch import _disable_current_modes
@@ -384,7 +387,7 @@ def _without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies, which are smaller for huge tensors.
+# Copies of tensors. Copies of huge tensors are smaller.
 # --------------------------------------------------------------------------------------------------
 
 Lengths = Mapping[int, int]  # maps each large length to a smaller one
@@ -415,7 +418,7 @@ def _copy_tensor(value: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
-    """Keep possible positions within the smaller length: indices, and offsets up to the end."""
+    """Keep indices and offsets within the smaller length. An offset may equal the length."""
     largest = int(positions.max())
     for length, smaller in sorted(lengths.items()):
         if smaller <= largest < length:
@@ -426,9 +429,9 @@ def _inside(positions: Tensor, lengths: Lengths) -> Tensor:
 
 
 def _smaller_lengths(args: tuple[Any, ...]) -> Lengths:
-    """Return smaller lengths with the same order, and the same remainder by a power of two.
+    """Return smaller lengths in the same order, with the same remainders modulo a power of two.
 
-    Different lengths stay different, so a transposed or broadcast dim is still visible.
+    Different lengths stay different, so that a transposed or broadcast dim is still visible.
     """
     tensors = list(_tensors(args))
     lengths = sorted({length for tensor in tensors for length in tensor.shape})
@@ -457,7 +460,7 @@ def _numel(shape: Sequence[int], lengths: Lengths) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The place where a Function is defined.
+# The location of a Function's definition.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -481,11 +484,11 @@ def _definition(function: type[Function]) -> tuple[str, int]:
 
 
 def _place(function: type[Function]) -> str:
-    """Return the file and line of the class, if Python knows them."""
+    """Return the file and line of the class if they are known."""
     file, line = _definition(function)
     head = re.compile(rf"\s*class\s+{re.escape(function.__name__)}\b")
     places = [(file, line)]
-    if not any(name in vars(function) for name in _METHODS):  # they may be defined elsewhere
+    if not any(name in vars(function) for name in _METHODS):  # its methods may be defined elsewhere
         places.append((getattr(sys.modules.get(function.__module__), "__file__", None) or "", 0))
     for source, last in places:
         lines = linecache.getlines(source) if source else []

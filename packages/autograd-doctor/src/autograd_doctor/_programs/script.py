@@ -1,7 +1,8 @@
-"""Run a script or a module as ``python`` does, for some time or some optimizer steps.
+"""Run a script or a module as ``python`` does, up to a time limit or a number of optimizer
+steps.
 
 The program sees the same ``sys.argv``, ``sys.path`` and ``__main__`` as with ``python script.py``
-or ``python -m module``, and ends in the same way.
+or ``python -m module``, and it ends in the same way.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Terminated(BaseException):
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit code, or the signal that also ends this process."""
+    """How a program ended: its exit code, or the signal that must also end this process."""
 
     code: int = 0
     by_signal: int = 0
@@ -48,12 +49,12 @@ def run_program(
 
     Args:
         command: The script or module, and its arguments.
-        module: Whether it is a module.
-        seconds: When to stop it, if at all.
-        steps: After how many optimizer steps to stop it, if at all.
+        module: Whether the command names a module.
+        seconds: The time limit, if any.
+        steps: The maximum number of optimizer steps, if any.
 
     Returns:
-        How it ended. An exception has been printed as Python prints it.
+        How the program ended. An exception has already been printed, as Python prints it.
     """
     try:
         with _terminable(), _at_most_seconds(seconds), _at_most_steps(steps):
@@ -96,11 +97,11 @@ def _run_module(command: Sequence[str]) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """Replace ``__main__`` by an empty module, and keep it for the program's classes."""
+    """Replace ``__main__`` by an empty module, which stays alive for the program's classes."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main
-    sys.excepthook = sys.__excepthook__  # the traceback of the command line looks different
+    sys.excepthook = sys.__excepthook__  # the command line formats tracebacks differently
     return main
 
 
@@ -111,13 +112,13 @@ def _is_source(path: str) -> bool:
 
 
 def _put_first(folder: str) -> None:
-    """Put the program's folder into sys.path instead of the command's folder, as Python would."""
+    """Replace the command's folder in sys.path by the program's folder, as Python would."""
     if not sys.flags.safe_path:
         sys.path[:1] = [folder]
 
 
 # --------------------------------------------------------------------------------------------------
-# When the program ends.
+# The end of the program.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -184,7 +185,7 @@ def _at_most_steps(steps: int | None) -> Iterator[None]:
 
 
 def _exit_code(code: Any) -> int:
-    """Return the exit code of ``sys.exit(code)``, and print what it prints."""
+    """Return the exit code of ``sys.exit(code)``, and print the message that Python would print."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)
@@ -192,14 +193,14 @@ def _exit_code(code: Any) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Print an exception as Python would, with the program's own frames."""
+    """Print an exception as Python would, with only the program's own frames."""
     _without_ours(error, set())
     sys.stdout.flush()
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _without_ours(error: BaseException | None, seen: set[int]) -> None:
-    """Remove our frames from the traceback of an exception, and from those of its causes."""
+    """Remove our frames from the tracebacks of an exception and its causes."""
     if error is None or id(error) in seen:
         return
     seen.add(id(error))

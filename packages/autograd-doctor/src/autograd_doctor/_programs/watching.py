@@ -1,7 +1,7 @@
 """Watch a whole program, even before it imports PyTorch, and examine its calls.
 
-This module does not import PyTorch until the program has done so, and nothing in it raises an
-error. A failure becomes a sentence below the table.
+This module does not import PyTorch until the program has imported it. Nothing in this module raises
+an error. A failure becomes a sentence below the table.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Watching:
     def diagnose(
         self, seconds: float, folder: Path, claim: Callable[[str], bool] = lambda name: True
     ) -> ProgramDiagnosis:
-        """Examine the recorded calls; ``claim`` tells which Functions this process must examine."""
+        """Examine the recorded calls.
+
+        ``claim`` says whether this process must examine a Function.
+        """
         found = ProgramDiagnosis()
         if self._recorder is None:
             notes = self._failures or [_why_nothing()]
@@ -85,14 +88,14 @@ def conclude(
     """Combine the results of one or several processes, and write the requested files.
 
     Args:
-        parts: What each process found.
-        json: Where to write the result as data.
-        baseline: The file with the errors that are known.
-        update: Whether to write that file first.
+        parts: The results of each process.
+        json: The file for the result as data.
+        baseline: The file with the known errors.
+        update: Whether to update that file first.
 
     Returns:
-        The result, which knows what is new and has notes on what failed here, and whether new
-        errors are to fail the run.
+        The result, with the new errors and notes on failures of this module, and whether new errors
+        must fail the run.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
@@ -136,7 +139,7 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a claim that several processes share: the first to create a file gets the Function."""
+    """Return a claim that several processes share. The first to create a file gets the Function."""
     from hashlib import sha256
 
     def claim(name: str) -> bool:
@@ -144,7 +147,7 @@ def claim_in(folder: Path) -> Callable[[str], bool]:
             (folder / sha256(name.encode()).hexdigest()).touch(exist_ok=False)
         except FileExistsError:
             return False
-        except OSError:  # the folder is gone: examining a Function twice is better than not at all
+        except OSError:  # the folder is gone; examining a Function twice is better than not at all
             return True
         return True
 

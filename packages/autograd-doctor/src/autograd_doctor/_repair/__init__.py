@@ -1,1 +1,1 @@
-"""Find the change of the author's own code that makes every gradient right."""
+"""Search for the change to the author's code that makes every gradient right."""

@@ -1,8 +1,8 @@
-"""Changes that make a Function keep its contract: for each rule, those that its page recommends.
+"""Changes that make a Function keep autograd's contract. Each follows the advice of a rule's page.
 
-The rule says what is wrong, so there is little to search. A fix may change several methods, for
-example when it moves a tensor from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is
-the table.
+The rule already names the mistake, so the search is small. A fix may change several methods. For
+example, it moves a tensor from an attribute of ``ctx`` to ``save_for_backward``. ``FIXES`` is the
+table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Definition:
 
     @property
     def saving(self) -> Method | None:
-        """The method that gets ``ctx`` before backward does."""
+        """The method that receives ``ctx`` before backward does."""
         return self["setup_context"] or self["forward"]
 
     @property
@@ -54,7 +54,7 @@ Generator = Callable[[Definition, Finding], Iterator[Fix]]
 
 
 def nodes_of(method: Method) -> Iterator[Node]:
-    """Yield every node in the body of a method, with its place."""
+    """Yield every node in the body of a method, with its place in the tree."""
     for index, statement in enumerate(method.tree.body):
         yield from _below((method.tree, "body", index), statement)
 
@@ -83,7 +83,7 @@ def _statement(text: str) -> ast.stmt:
 
 
 def _is_on(node: ast.AST, base: str, name: str = "") -> bool:
-    """Whether a node is an attribute of a name, such as ``ctx.saved_tensors``."""
+    """Whether a node is an attribute of a given name, such as ``ctx.saved_tensors``."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -101,7 +101,7 @@ def _calls_on_ctx(method: Method, name: str) -> Iterator[tuple[Place, ast.Expr, 
 
 
 def _unpackings(method: Method) -> Iterator[tuple[Place, ast.Assign]]:
-    """Yield the statements that assign all saved tensors."""
+    """Yield the statements that unpack all saved tensors."""
     for place, node in _statements(method):
         if isinstance(node, ast.Assign) and _is_on(node.value, method.ctx, "saved_tensors"):
             yield place, node
@@ -146,7 +146,7 @@ def _position(definition: Definition, finding: Finding) -> int | None:
 
 
 def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that adds ``@staticmethod`` to each method that lacks it."""
+    """Yield the fix that adds ``@staticmethod`` to each method without it."""
     fix = []
     for method in definition.methods.values():
         held = method.tree.decorator_list
@@ -158,7 +158,7 @@ def make_static(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that let autograd record everything that backward does."""
+    """Yield fixes that let autograd record all operations in backward."""
     method = definition["backward"]
     if method is None:
         return
@@ -175,9 +175,9 @@ def make_differentiable(definition: Definition, _finding: Finding) -> Iterator[F
 
 
 def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that computes in backward what forward passes to it without a graph.
+    """Yield the fix that recomputes in backward the values that forward hands over without a graph.
 
-    The statements of forward that compute it are inserted after the saved tensors are unpacked.
+    The fix copies the statements of forward to the line after the unpacking of the saved tensors.
     """
     forward, backward = definition["forward"], definition["backward"]
     listed = finding.evidence.get("lost")
@@ -226,7 +226,7 @@ def compute_in_backward(definition: Definition, finding: Finding) -> Iterator[Fi
 
 
 def _handed_over(forward: Method) -> dict[str, str]:
-    """Return the attributes of ctx that store a plain name of forward, by that name."""
+    """Return the names whose values forward stores on ctx, each with its attribute of ctx."""
     return {
         node.value.id: f"{forward.ctx}.{node.targets[0].attr}"  # type: ignore[attr-defined]
         for _, node in _statements(forward)
@@ -236,7 +236,7 @@ def _handed_over(forward: Method) -> dict[str, str]:
 
 
 class _Computed:
-    """Statements of forward, translated to the names in backward."""
+    """Statements of forward, translated to the names that backward uses."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class _Computed:
     ) -> None:
         self.forward, self.parameters = forward, parameters
         self.taken = _locals(backward)
-        # the names in backward for computed values
+        # computed values, each with its name in backward
         self.called = {name: known[name] for name in lost}
         returned = [ast.unparse(value) for _, _, value in _returned(forward)]
         self.at_hand = {
@@ -274,7 +274,10 @@ class _Computed:
         self.add(f"ctx.{name}")
 
     def add(self, name: str) -> None:
-        """Add the statement that computes a name of forward, after everything that it needs."""
+        """Add the statement that computes a name.
+
+        Statements that compute its operands come first.
+        """
         if name in self.done:
             return
         values = self.assigned.get(name, [])
@@ -308,7 +311,7 @@ class _Computed:
 
 
 def _with_graph(value: ast.expr) -> ast.expr:
-    """Return an expression without the calls that cut a graph."""
+    """Return an expression without the calls that detach it from the graph."""
 
     class Kept(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -333,7 +336,7 @@ def _with_graph(value: ast.expr) -> ast.expr:
 
 
 def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for ``x = ctx.saved_tensors``, and for too few or too many names."""
+    """Yield fixes for ``x = ctx.saved_tensors`` and for a wrong number of names."""
     method, saving = definition["backward"], definition.saving
     if method is None or saving is None:
         return
@@ -356,7 +359,7 @@ def unpack(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def unpack_once(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that unpacks the saved tensors once, into a local name."""
+    """Yield the fix that unpacks the saved tensors once and gives the tuple a local name."""
     method = definition["backward"]
     if method is None:
         return
@@ -399,7 +402,7 @@ def save_off_class(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix that moves attributes of ``base`` to the saved tensors."""
+    """Yield the fix that saves tensors instead of storing them as attributes of ``base``."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or not names:
         return
@@ -438,7 +441,7 @@ def _saved(definition: Definition, base: str, names: Sequence[str]) -> Iterator[
         text = f"{ctx}.save_for_backward({', '.join(added)})"
         parent, field, index = last
         held = [pair for pair in fix if pair[1].place == last]
-        if held:  # this replaces the statement
+        if held:  # replaces the statement
             fix.remove(held[0])
             fix.append((saving, _edit(last, (_statement(text),))))
         else:
@@ -457,7 +460,7 @@ def _undetached(node: ast.expr) -> ast.expr:
 
 
 def _saved_of_several(definition: Definition, base: str, names: Sequence[str]) -> Iterator[Fix]:
-    """Yield the fix for a statement that sets several attributes, as in ``ctx.x, ctx.n = x, n``."""
+    """Yield the fix for one statement that sets several attributes (``ctx.x, ctx.n = x, n``)."""
     saving, backward = definition.saving, definition["backward"]
     if saving is None or backward is None or any(_calls_on_ctx(saving, "save_for_backward")):
         return
@@ -502,7 +505,7 @@ def _unpacked_too(method: Method, names: Sequence[str], base: str) -> Iterator[t
         yield method, _edit(place, (_statement(f"{held} = {ast.unparse(node.value)}"),))
     else:
         unpacking = _statement(f"{targets} = {method.ctx}.saved_tensors")
-        if gone:  # the first statement that reads them now unpacks them
+        if gone:  # the first statement that reads the attributes now unpacks the saved tensors
             yield method, _edit(gone.pop(0), (unpacking,))
         else:
             yield method, _edit((method.tree, "body", 0), (unpacking, method.tree.body[0]))
@@ -576,7 +579,7 @@ def _out_of_place(method: Method) -> Iterator[tuple[ast.AST, Edit]]:
                 yield node, _edit(place, (_assigned(name, made),))
             case ast.Expr(ast.Call(func, [ast.Name(name), *_] as args, keywords)) if isinstance(
                 func, ast.Attribute
-            ) and _is_in_place(func.attr):  # a function, as in F.relu_(x)
+            ) and _is_in_place(func.attr):  # a function, such as F.relu_(x)
                 other = ast.Attribute(func.value, func.attr[:-1], ast.Load())
                 yield node, _edit(place, (_assigned(name, ast.Call(other, args, keywords)),))
             case ast.Call(ast.Attribute(value, call)) if _is_in_place(call):
@@ -601,7 +604,7 @@ def _is_in_place(call: str) -> bool:
 
 
 def mark_dirty(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that tell autograd what forward changes in place and returns."""
+    """Yield fixes that tell autograd which inputs forward changes in place and returns."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -623,7 +626,7 @@ def _before_return(method: Method, text: str) -> Edit:
 
 
 def unmark(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that remove a wrong mark, and copy the returned tensor if necessary."""
+    """Yield fixes that remove a wrong ``mark_dirty``, and copy the returned tensor if needed."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None:
         return
@@ -650,7 +653,7 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         return
     for place, _, value in _returned(forward):
         for name in definition.parameters if isinstance(value, ast.Call) else ():
-            if name in ast.unparse(value):  # x.clone() for x.view_as(x)
+            if name in ast.unparse(value):  # replace x.view_as(x) by x.clone()
                 yield ((forward, _edit(place, parse(f"{name}.clone()"))),)
     edits = [(forward, _edit(place, _cloned(value))) for place, _, value in _returned(forward)]
     yield from ((edit,) for edit in edits)
@@ -659,7 +662,7 @@ def clone_output(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that tell autograd about an output without a gradient."""
+    """Yield fixes that mark an output as non-differentiable."""
     saving, forward = definition.saving, definition["forward"]
     if saving is None or forward is None or saving is not forward:
         return
@@ -670,7 +673,7 @@ def mark_non_differentiable(definition: Definition, _finding: Finding) -> Iterat
 
 
 def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that also saves for ``jvp`` what is saved for backward."""
+    """Yield the fix that saves the tensors for ``jvp`` too."""
     saving = definition.saving
     if saving is not None:
         for place, node, call in _calls_on_ctx(saving, "save_for_backward"):
@@ -680,7 +683,7 @@ def save_for_forward(definition: Definition, _finding: Finding) -> Iterator[Fix]
 
 
 def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that check whether another input needs a gradient."""
+    """Yield fixes that check ``needs_input_grad`` for a different input."""
     method = definition["backward"]
     if method is None:
         return
@@ -695,7 +698,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
                 asked.append(((node_, "slice", None), str(index)))
             case ast.Name(name, ast.Load()) if name in flags:
                 asked.append((place, name))
-    times = Counter(text for _, text in asked)  # a copied line checks the same input twice
+    times = Counter(text for _, text in asked)  # the author copied a line and kept the index
     numbers = [str(k) for k in range(len(definition.parameters))]
     pairs = [
         (place, text, other)
@@ -708,7 +711,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def ask_own_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix in which the gradient that a block computes is that whose flag it asks for."""
+    """Yield the fix with which each block computes the gradient whose flag it checks."""
     method = definition["backward"]
     if method is None:
         return
@@ -734,12 +737,12 @@ def ask_own_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def _is_flag(node: ast.AST, method: Method) -> bool:
-    """Tell whether a node is an element of ``ctx.needs_input_grad``."""
+    """Whether a node is an element of ``ctx.needs_input_grad``."""
     return isinstance(node, ast.Subscript) and _is_on(node.value, method.ctx, "needs_input_grad")
 
 
 def enable_grad(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that record a graph in backward, where grad mode is off."""
+    """Yield fixes that enable grad mode where backward builds a graph of its own."""
     method = definition["backward"]
     body = method.tree.body if method else []
     asks = [k for k, node in enumerate(body) if "grad(" in ast.unparse(node)]
@@ -773,7 +776,7 @@ def materialize(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 def _gradients(
     definition: Definition, finding: Finding
 ) -> Iterator[tuple[Method, Place, ast.expr]]:
-    """Yield the values that backward returns for the input of a finding, or all of them."""
+    """Yield the values that backward returns for the input in the finding, or for all inputs."""
     method, wanted = definition["backward"], _position(definition, finding)
     if method is not None:
         for place, position, value in _returned(method):
@@ -831,7 +834,7 @@ def guard_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
     position = _position(definition, finding)
     for method, place, value in _gradients(definition, finding):
         at = place
-        if isinstance(value, ast.Name):  # computed earlier, in a separate statement
+        if isinstance(value, ast.Name):  # an earlier statement computed it
             name = value.id
             stores = [
                 node
@@ -852,7 +855,7 @@ def drop_gradient(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield fixes that use an argument, such as ``dim``, where backward contains a number."""
+    """Yield fixes that replace a number in backward by an argument of forward, such as ``dim``."""
     saving, method = definition.saving, definition["backward"]
     forward = definition["forward"]
     if saving is None or method is None or forward is None:
@@ -887,7 +890,7 @@ def use_argument(definition: Definition, finding: Finding) -> Iterator[Fix]:
 
 
 def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for ``x[:]``, which fails for a tensor without dims."""
+    """Yield fixes for ``x[:]``, which fails for a 0-dim tensor."""
     for method in definition.methods.values():
         for place, node in nodes_of(method):
             if isinstance(node, ast.Slice) and ast.unparse(node) == ":" and place[1] == "slice":
@@ -900,7 +903,7 @@ def take_any_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield fixes for a sum in backward, or in its helpers, that drops the dim it sums over."""
+    """Yield fixes that add ``keepdim=True`` to a sum in backward or in one of its helpers."""
     for method in definition.methods.values():
         if method.name in ("forward", "setup_context", "vmap"):
             continue
@@ -919,7 +922,7 @@ def keep_dims(definition: Definition, _finding: Finding) -> Iterator[Fix]:
 
 
 def put_samples_first(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix that returns 0 as the batch dim, where ``vmap`` moved the samples to dim 0."""
+    """Yield the fix that returns 0 as the batch dim if ``vmap`` moved the samples to dim 0."""
     method = definition["vmap"]
     if method is None:
         return
@@ -936,7 +939,7 @@ def _zeros_in(out_dims: ast.expr) -> ast.expr:
 
 
 def ask_for_own_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
-    """Yield the fix for ``ctx.needs_input_grad`` if ``ctx`` was counted as argument 0."""
+    """Yield the fix for ``ctx.needs_input_grad`` if the index counts ``ctx`` as argument 0."""
     method = definition["backward"]
     if method is None:
         return
@@ -985,6 +988,6 @@ FIXES: Mapping[str, Sequence[Generator]] = {
 
 
 def fixes_for(definition: Definition, finding: Finding) -> Iterator[Fix]:
-    """Yield the fixes for a finding, the most likely ones first."""
+    """Yield the fixes for a finding, in order of likelihood."""
     kinds = FIXES.get(finding.rule, ())
     yield from chain.from_iterable(generate(definition, finding) for generate in kinds)

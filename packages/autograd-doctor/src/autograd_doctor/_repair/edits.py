@@ -1,4 +1,4 @@
-"""Small changes to the source of a method, which undo common mistakes.
+"""Small changes to the source of a method that undo common mistakes.
 
 An edit replaces one node of the syntax tree. ``KINDS`` is the table of all edits. A likely kind of
 edit has a low cost: if several edits make the gradient right, the search reports the one with the
@@ -20,7 +20,10 @@ Place = tuple[ast.AST, str, int | None]  # a parent, its field, and the index in
 
 @dataclass(frozen=True)
 class Edit:
-    """A node that replaces another. Statements and decorators may be several nodes, or none."""
+    """The replacement for a node.
+
+    A statement or a decorator may be replaced by several nodes or none.
+    """
 
     kind: str
     cost: float
@@ -36,9 +39,7 @@ class Edit:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the edit produces ``x - x`` or ``x / x``, which is a complicated way to write a
-        number.
-        """
+        """Whether the edit produces ``x - x`` or ``x / x``, which are just numbers."""
         if not any(isinstance(node, ast.BinOp) for node in (self.place[0], self.new)):
             return False
         with self.made():
@@ -52,7 +53,7 @@ class Edit:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Apply the edit within a block."""
+        """Apply the edit inside the ``with`` block, and undo it afterwards."""
         parent, field, index = self.place
         held = getattr(parent, field)
         for node in self.new if isinstance(self.new, tuple) else (self.new,):
@@ -71,9 +72,9 @@ class Edit:
 
 
 def _locate(new: ast.AST) -> None:
-    """Give new nodes a line number, because Python does not compile them without one.
+    """Give new nodes a line number, because Python needs one to compile them.
 
-    Nodes below a node with a line number come from the parser, or already have one.
+    If a node has a line number, the nodes below it already have line numbers too.
     """
     if hasattr(new, "lineno"):
         return
@@ -86,7 +87,7 @@ def _locate(new: ast.AST) -> None:
 
 @contextmanager
 def made_together(edits: Sequence[Edit]) -> Iterator[None]:
-    """Make several edits. In each list, start from the end, so that earlier places stay valid."""
+    """Apply several edits. Start from the end of each list, so that earlier places stay valid."""
     with ExitStack() as stack:
         for edit in sorted(edits, key=lambda it: -(it.place[2] or 0)):
             stack.enter_context(edit.made())
@@ -95,34 +96,33 @@ def made_together(edits: Sequence[Edit]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Scope:
-    """A method, and the names that its expressions may use."""
+    """A method and the names that its expressions may use."""
 
     method: ast.FunctionDef
     names: Sequence[str]  # tensors and numbers: arguments, locals, attributes of ctx
-    tensors: Sequence[str]  # those that may be tensors
-    numbers: Sequence[str] = ()  # numbers that the other methods use
-    transpose: str = "mT"  # the author's way to write it
-    text: str = ""  # the source of this method and of the other ones
-    calls: Sequence[ast.Call] = ()  # that the other methods make
+    tensors: Sequence[str]  # names that may be tensors
+    numbers: Sequence[str] = ()  # numbers that appear in the other methods
+    transpose: str = "mT"  # the author's way to write a transpose
+    text: str = ""  # the source of this method and the other methods
+    calls: Sequence[ast.Call] = ()  # calls in the other methods
 
     def mentions(self, words: str) -> bool:
         """Whether the source matches a regular expression.
 
-        If no method of a class mentions a concept, a missing use of it is unlikely to be the
-        mistake.
+        If no method of the class mentions a concept, the author probably did not forget it.
         """
         return re.search(words, self.text) is not None
 
     @property
     def dims(self) -> list[str]:
-        """Possible dims, starting with an argument for a dim."""
+        """Possible dims. An argument that names a dim comes first."""
         named = [name for name in self.names if re.search(r"dim|axis", name)]
         used = [name for name in _used_as_dims(self.method) if name in self.names]
         return [*dict.fromkeys([*named, *used]), "-1", "0", "1"]
 
     @property
     def places(self) -> Iterator[tuple[Place, ast.AST]]:
-        """Every node of the method's body with its place, with the statements in order."""
+        """Every node in the method's body with its place. Statements come in source order."""
         for index, statement in enumerate(self.method.body):
             yield from _below((self.method, "body", index), statement)
 
@@ -131,7 +131,7 @@ TAKE_A_DIM = ("flip", "cumsum", "sum", "mean", "amax", "unsqueeze", "softmax", "
 
 
 def _used_as_dims(method: ast.FunctionDef) -> Iterator[str]:
-    """Yield the names that a method passes as a dim."""
+    """Yield the names that a method passes as a ``dim`` argument."""
     for node in ast.walk(method):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             named = [it.value for it in node.keywords if it.arg == "dim"]
@@ -162,9 +162,9 @@ def scope_of(
 
     Args:
         method: The method.
-        ctx: What it calls its ctx, ``""`` if it takes none.
-        known: Names that it can use besides its own.
-        others: Other methods of the class, whose numbers are likely ones.
+        ctx: The method's name for ctx, or ``""`` if it has no ctx.
+        known: Other names that the method can use.
+        others: Other methods of the class. Their numbers are good candidates.
     """
     args = [arg.arg for arg in method.args.args if arg.arg != ctx]
     stored = [
@@ -204,8 +204,8 @@ def scope_of(
     )
 
 
-FORMULA = "a formula"  # the kind of edits that ``formulas`` finds
-CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # of a module, by its name
+FORMULA = "a formula"  # the kind of the edits that ``formulas`` finds
+CONSTANT = r"_?[A-Z][A-Z0-9_]+"  # recognised by its name as a constant of the module
 
 
 def _is_number(node: ast.AST) -> bool:
@@ -229,7 +229,7 @@ Generator = Callable[[Scope], Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of edit: its name, its cost, and the places where it applies."""
+    """A kind of edit: its name, its cost, and a function that yields its places."""
 
     name: str
     cost: float
@@ -254,7 +254,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _loads(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the expressions that are read and represent a tensor or a number."""
+    """Yield the expressions that the method reads and that may be a tensor or a number."""
     for place, node in scope.places:
         if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             parent, field, _ = place
@@ -295,7 +295,7 @@ TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", 
 
 
 def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield each expression that may be a tensor, and that a formula can take the place of."""
+    """Yield each expression that may be a tensor and that a formula may replace."""
     seen = set()
     for place, node in [*_values(scope), *_inner(scope)]:
         if id(node) not in seen and _tensors_of(node):
@@ -304,7 +304,7 @@ def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
-    """Whether a tuple is returned, or assigned to several names."""
+    """Whether the node is a tuple that is returned or assigned to several names."""
     if not isinstance(node, ast.Tuple):
         return False
     holders = (it for it in ast.walk(scope.method) if isinstance(it, ast.Return | ast.Assign))
@@ -317,12 +317,12 @@ def _is_returned_tuple(node: ast.AST, scope: Scope) -> bool:
 
 
 def _tensors_of(node: ast.AST) -> bool:
-    """Whether an expression may be a tensor, and not a shape, a flag or a text."""
+    """Whether an expression may be a tensor, rather than a shape, a flag or a string."""
     return not isinstance(node, ast.Constant | ast.Compare | ast.BoolOp | ast.Tuple | ast.List)
 
 
 def _method(node: ast.expr, call: str) -> ast.expr:
-    """Return ``node.call``, for a text such as ``sum(0)``."""
+    """Return ``node.call`` for a call given as text, such as ``sum(0)``."""
     _locate(node)
     made = parse(f"_.{call}")
     for part in ast.walk(made):
@@ -337,7 +337,7 @@ def _method(node: ast.expr, call: str) -> ast.expr:
 
 
 def other_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``y`` for ``x``: the output for the input, or one saved tensor for another."""
+    """Use ``y`` for ``x``: the output instead of the input, or another saved tensor."""
     for place, node in scope.places:
         text = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
         if text not in scope.names or not isinstance(getattr(node, "ctx", None), ast.Load):
@@ -359,7 +359,7 @@ OPERATORS: tuple[tuple[type[ast.operator], ...], ...] = (
 
 
 def other_operators(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``-`` for ``+``, ``/`` for ``*``."""
+    """Use ``-`` for ``+``, or ``/`` for ``*``."""
     for _, node in scope.places:
         if isinstance(node, ast.BinOp):
             for pair in OPERATORS:
@@ -374,7 +374,10 @@ ORDERED = ("cross", "matmul", "mm", "bmm", "outer", "kron", "atan2", "sub", "div
 
 
 def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``b - a`` for ``a - b``, also for ``/`` and ``@``, and for the two values of a ``where``."""
+    """Use ``b - a`` for ``a - b``.
+
+    The same for ``/``, ``@``, and the two values of ``torch.where``.
+    """
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
             yield place, ast.BinOp(node.right, node.op, node.left)
@@ -390,7 +393,7 @@ def swapped_operands(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def quotients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``b / a`` for ``a * b``."""
+    """Use ``b / a`` for ``a * b``."""
     for place, node in scope.places:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             yield place, ast.BinOp(node.right, ast.Div(), node.left)
@@ -406,7 +409,7 @@ COMPARISONS: tuple[type[ast.cmpop], ...] = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``>`` for ``>=`` or ``<``."""
+    """Use ``>`` for ``>=`` or ``<``."""
     for _, node in scope.places:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             for other in COMPARISONS:
@@ -415,7 +418,7 @@ def other_comparisons(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A number from the other methods, such as their ``dim=-1``."""
+    """Use a number from another method, such as its ``dim=-1``."""
     for place, node in _numbers(scope):
         for text in scope.numbers:
             if text != ast.unparse(node):
@@ -423,7 +426,7 @@ def known_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``y + alpha`` for ``y + 1``: a parameter that is 1 in the formula of a book."""
+    """Use ``y + alpha`` for ``y + 1``, because textbooks often set a parameter to 1."""
     floats = [
         name for name in scope.names if name not in scope.tensors or name in _parameters(scope)
     ]
@@ -434,12 +437,12 @@ def named_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _parameters(scope: Scope) -> set[str]:
-    """Return the names that have no dimension, as far as the source tells: those of numbers."""
+    """Return the names that, judging by the source, are plain numbers."""
     return {name for name in scope.tensors if re.search(r"eps|alpha|beta|gamma|scale|gain", name)}
 
 
 def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``beta * x > threshold`` for ``x > threshold``."""
+    """Use ``beta * x > threshold`` for ``x > threshold``."""
     for _, node in scope.places:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             sides: list[tuple[Place, ast.expr]] = [
@@ -455,7 +458,7 @@ def factors_in_conditions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A neighboring number, or the double or half; another dim for a dim."""
+    """Use a neighboring number, twice the number or half of it, or another dim."""
     for place, node in _numbers(scope):
         number = ast.literal_eval(node)
         near = [number + 1, number - 1, 2 * number, number / 2, -number, 0, 1, 2, 3, 0.5]
@@ -466,16 +469,14 @@ def other_numbers(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, parse(repr(whole))
 
 
-# Numbers for which an operation has no effect, so removing the operation is simpler.
+# If an operator and one of these numbers have no effect, dropping both is simpler.
 IDLE: Mapping[type[ast.operator], Sequence[float]] = {
     ast.Mult: (0, 1), ast.Div: (0, 1), ast.Add: (0,), ast.Sub: (0,), ast.Pow: (0, 1),
 }  # fmt: skip
 
 
 def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.numel()`` for ``x.shape[0]``, the length of another dim, or the product of the other
-    dims.
-    """
+    """Use ``x.numel()`` for ``x.shape[0]``, another length, or the product of other lengths."""
     lengths = [_lengths_named(statement) for _, statement in scope.places]
     for place, node in scope.places:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -499,7 +500,7 @@ def other_lengths(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _lengths_named(node: ast.AST) -> list[str]:
-    """Return the names that a statement such as ``h, w = x.shape`` gives to lengths."""
+    """Return the names that a statement such as ``h, w = x.shape`` assigns lengths to."""
     match node:
         case ast.Assign([ast.Tuple(elts=names)], ast.Attribute(attr="shape")):
             return [name.id for name in names if isinstance(name, ast.Name)]
@@ -507,7 +508,7 @@ def _lengths_named(node: ast.AST) -> list[str]:
 
 
 def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``y[t - 1]`` for ``y[t]``, and ``x[n - 1 : -1]`` for ``x[n:]``."""
+    """Use ``y[t - 1]`` for ``y[t]``, or ``x[n - 1 : -1]`` for ``x[n:]``."""
     loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
     for _, node in scope.places:
         if not isinstance(node, ast.Subscript):
@@ -525,14 +526,14 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def inverse_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x[order.argsort()]`` for ``x[order]``, which undoes a permutation."""
+    """Use ``x[order.argsort()]`` for ``x[order]``, to undo a permutation."""
     for _, node in scope.places if scope.mentions("sort|perm|order") else ():
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name):
             yield (node, "slice", None), _method(node.slice, "argsort()")
 
 
 def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``out.index_add_(0, col, x[row])`` for ``out.index_add_(0, row, x[col])``."""
+    """Use ``out.index_add_(0, col, x[row])`` for ``out.index_add_(0, row, x[col])``."""
     for place, node in scope.places:
         if isinstance(node, ast.Assign | ast.Expr | ast.AugAssign | ast.Return):
             indices = dict.fromkeys(_names_as_indices(node))
@@ -541,7 +542,7 @@ def exchanged_indices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _exchanged(statement: ast.stmt, names: Mapping[str, str]) -> ast.stmt:
-    """Return a statement in which some names are replaced."""
+    """Return a copy of a statement with some names replaced."""
     (made,) = ast.parse(ast.unparse(statement)).body
     for node in ast.walk(made):
         if isinstance(node, ast.Name):
@@ -559,7 +560,7 @@ def _names_as_indices(node: ast.AST) -> Iterator[str]:
 
 
 def _moved(part: ast.Slice, step: int) -> ast.expr:
-    """Return a slice that is shifted by one place and keeps its length."""
+    """Return a slice of the same length, shifted by one."""
     lower = _plus(part.lower, step) if part.lower else None
     upper = _plus(part.upper, step) if part.upper else None
     if step < 0 and upper is None:
@@ -580,7 +581,7 @@ def _plus(node: ast.expr, step: int) -> ast.expr:
 
 
 def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x[n : x.shape[-1] - n]`` for ``x[n:-n]``, which is empty for ``n = 0``."""
+    """Use ``x[n : x.shape[-1] - n]`` for ``x[n:-n]``, which is empty if ``n`` is 0."""
     for _, node in scope.places:
         if not isinstance(node, ast.Subscript):
             continue
@@ -609,7 +610,7 @@ def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
 
 
 def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """An operand, a sign or a call that should not be there."""
+    """Remove an unnecessary operand, sign or call."""
     for place, node in scope.places:
         if isinstance(node, ast.BinOp):
             yield place, node.left
@@ -671,7 +672,7 @@ LIKE = (
 
 
 def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``cos`` for ``sin``, ``sum`` for ``mean``, ``scatter_add`` for ``scatter``."""
+    """Use ``cos`` for ``sin``, ``sum`` for ``mean``, or ``scatter_add`` for ``scatter``."""
     for _, node in scope.places:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             for pair in LIKE:
@@ -685,11 +686,11 @@ def other_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, ast.Attribute(node.value, other, ast.Load())
 
 
-PARTS = ("real", "imag")  # of a complex number
+PARTS = ("real", "imag")  # attributes of a complex number
 
 
 def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.square().mean()`` for ``x.mean().square()``."""
+    """Use ``x.square().mean()`` for ``x.mean().square()``."""
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(value, one), a, k), other), b, l):
@@ -699,7 +700,7 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``a * (b - c / 2)`` for ``a * (b - c) / 2``: a moved bracket."""
+    """Use ``a * (b - c / 2)`` for ``a * (b - c) / 2``: the author misplaced a bracket."""
     for place, node in scope.places:
         match node:
             case ast.BinOp(ast.BinOp(a, one, b), other, c):
@@ -716,7 +717,7 @@ def other_brackets(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def scaled_returns(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Every gradient times ``grad_output``."""
+    """Multiply every gradient by ``grad_output``."""
     grads = [arg.arg for arg in scope.method.args.args[1:]]
     for _, node in scope.places:
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and grads:
@@ -730,7 +731,7 @@ def scaled_returns(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def simpler_functions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``round(x)`` for ``floor(x + 0.5)``, ``x.sign()`` for ``x / x.abs()``."""
+    """Use ``round(x)`` for ``floor(x + 0.5)``, or ``x.sign()`` for ``x / x.abs()``."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, [ast.BinOp(value, ast.Add(), ast.Constant(0.5))]) if (
@@ -761,7 +762,7 @@ GRAPHS = ("create_graph", "retain_graph", "materialize_grads")
 
 
 def missing_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``create_graph=True`` for a gradient that is differentiated again."""
+    """Add ``create_graph=True`` if the gradient is differentiated again."""
     for place, node in scope.places:
         if isinstance(node, ast.Call) and _called(node) in ("grad", "backward"):
             given = {it.arg: it for it in node.keywords}
@@ -780,7 +781,7 @@ SPREADS = ("var", "std", "var_mean", "std_mean")
 
 
 def other_options(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The variance without Bessel's correction, or ``sum`` for ``mean`` as a reduction."""
+    """Drop Bessel's correction from a variance, or use ``sum`` for ``mean`` as the reduction."""
     for place, node in scope.places:
         match node:
             case ast.Call(func, args, keywords) if _called(node) in SPREADS:
@@ -799,14 +800,14 @@ REDUCTIONS = ("sum", "mean", "norm", "amax", "amin", "prod", "cumsum", "logsumex
 
 
 def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``sum(-1, keepdim=True)`` for ``sum()``, ``sum(0)`` for ``sum(-1)``."""
+    """Use ``sum(-1, keepdim=True)`` for ``sum()``, or ``sum(0)`` for ``sum(-1)``."""
     for place, node in scope.places:
         func = node.func if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
             continue
         if func.attr not in REDUCTIONS or _is_module(func.value):
             continue
-        if node.args or node.keywords:  # another dim is another number
+        if node.args or node.keywords:  # for another dim, use the edit of numbers
             yield place, _method(func.value, f"{func.attr}()")
             if not any(keyword.arg == "keepdim" for keyword in node.keywords):
                 kept = ast.keyword("keepdim", parse("True"))
@@ -818,7 +819,7 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_selections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The inverse of a selection: ``scatter`` for ``gather``, with sums if an index repeats."""
+    """Invert a selection: ``scatter`` for ``gather``. Repeated indices need a sum."""
     for place, node in scope.places:
         args = node.args if isinstance(node, ast.Call) else []
         func = node.func if isinstance(node, ast.Call) else None
@@ -842,13 +843,13 @@ MOST_PERMUTED = 5
 
 
 def _are_saved_so(names: ast.Tuple, scope: Scope) -> bool:
-    """Whether ``save_for_backward`` gets the same names in the same order."""
+    """Whether ``save_for_backward`` receives the same names in the same order."""
     arguments = r"\s*,\s*".join(re.escape(ast.unparse(it)) for it in names.elts)
     return scope.mentions(rf"save_for_backward\(\s*{arguments}\s*,?\s*\)")
 
 
 def other_parts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``torch.cat([b, a])`` for ``torch.cat([a, b])``, and another permutation of dims."""
+    """Use ``torch.cat([b, a])`` for ``torch.cat([a, b])``, or another permutation of dims."""
     for place, node in scope.places:
         match node:
             case ast.List(parts) if _called(place[0]) in ("cat", "stack", "concat", "hstack"):
@@ -872,7 +873,7 @@ def _swapped(nodes: Sequence[ast.expr], i: int, j: int) -> list[ast.expr]:
 
 
 def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``F.gelu(x, approximate="tanh")`` for ``F.gelu(x)``: the options that forward passes."""
+    """Use ``F.gelu(x, approximate="tanh")`` for ``F.gelu(x)``: copy the options from forward."""
     for place, node in scope.places:
         if not isinstance(node, ast.Call) or place[1] == "func":
             continue
@@ -889,20 +890,20 @@ def as_in_other_methods(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _in_scope(node: ast.expr, scope: Scope) -> ast.expr:
-    """Return an argument by the name that it has here: ``ctx.dt`` for ``dt``."""
+    """Return an argument under its name in this scope: ``ctx.dt`` for ``dt``."""
     text = ast.unparse(node)
     return parse(next((it for it in scope.names if it.split(".")[-1] == text), text))
 
 
 def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The gradients, or the saved tensors, in another order."""
+    """Reorder the returned gradients or the saved tensors."""
     for place, node in scope.places:
         if not isinstance(node, ast.Tuple) or not 2 <= len(node.elts) <= MOST_PERMUTED:
             continue
         if not (_is_returned_tuple(node, scope) or isinstance(node.ctx, ast.Store)):
             continue
         if isinstance(node.ctx, ast.Store) and _are_saved_so(node, scope):
-            continue  # another order would only give them wrong names
+            continue  # another order would only mismatch the names
         count = len(node.elts)
         orders = [list(range(count)) for _ in combinations(range(count), 2)]
         for order, (i, j) in zip(orders, combinations(range(count), 2), strict=True):
@@ -918,20 +919,20 @@ def other_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def opposite_signs(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing minus sign."""
+    """Add a missing minus sign."""
     for place, node in _values(scope):
         if _tensors_of(node):
             yield place, ast.UnaryOp(ast.USub(), node)
 
 
 def opposite_signs_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing minus sign in an argument of a call."""
+    """Add a missing minus sign to an argument of a call."""
     for place, node in _inner(scope):
         yield place, ast.UnaryOp(ast.USub(), node)
 
 
 def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing factor or divisor in an argument of a call."""
+    """Add a missing factor or divisor to an argument of a call."""
     for place, node in _inner(scope):
         for name in scope.names:
             if name != ast.unparse(node):
@@ -940,7 +941,7 @@ def missing_factors_inside(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A factor that has one dim less."""
+    """Add a missing factor that has one dim fewer."""
     for place, node in _values(scope):
         if _tensors_of(node):
             for name in scope.tensors:
@@ -948,14 +949,14 @@ def missing_wide_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x[i] += y`` for ``x[i] = y`` where parts overlap, ``s += y`` for ``s = y`` in a loop."""
+    """Use ``x[i] += y`` for ``x[i] = y`` with overlaps, or ``s += y`` for ``s = y`` in a loop."""
     in_loops = {
         id(statement)
         for _, node in scope.places
         if isinstance(node, ast.For | ast.While)
         for statement in ast.walk(node)
     }
-    known: set[str] = set()  # before the loop, in the order of the source
+    known: set[str] = set()  # names assigned before the loop, in source order
     for place, node in scope.places:
         if not isinstance(node, ast.Assign):
             continue
@@ -969,7 +970,7 @@ def added_to(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y``, which loses repeated ones."""
+    """Use ``x.index_put_((i,), y, accumulate=True)`` for ``x[i] += y`` with repeated indices."""
     for place, node in scope.places:
         match node:
             case ast.AugAssign(ast.Subscript(ast.Name(name), index), ast.Add(), value):
@@ -981,7 +982,7 @@ def accumulated(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing factor or divisor from the scope, or one minus it."""
+    """Add a missing factor or divisor: a name of the scope, or 1 minus it."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -993,14 +994,14 @@ def missing_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def multiplied(factor: ast.expr, node: ast.expr) -> ast.expr:
-    """Return a product with a factor in front, where an author would write it: ``2 * x * g``."""
+    """Return a product. The factor comes where an author would write it, as in ``2 * x * g``."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return ast.BinOp(multiplied(factor, node.left), node.op, node.right)
     return ast.BinOp(factor, ast.Mult(), node)
 
 
 def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing factor or divisor of the form ``1 - y`` or ``y ** 2``, or a number of elements."""
+    """Add a missing factor or divisor such as ``1 - y``, ``y ** 2`` or a number of elements."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1017,7 +1018,7 @@ def missing_composed_factors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, ast.BinOp(node, ast.Div(), parse(f"{name}.{count}"))
 
 
-# Words in the source of a class that make some kinds of edits plausible.
+# Some kinds of edits are plausible only if the source of the class contains one of these words.
 REDUCE = r"sum|mean|norm|var|std|softmax|logsumexp|numel|shape|len\("
 MULTIPLY_MATRICES = r"@|matmul|mm\(|\.T\b|mT|\bt\(\)|einsum|transpose|tri|solve|inv|chol|eye|outer"
 ARE_COMPLEX = r"conj|complex|fft|real|imag|sgn|angle|polar|mH"
@@ -1027,7 +1028,7 @@ CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
 
 def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing constant of a formula, such as that of a normal density."""
+    """Add a missing constant of a formula, such as the factor of a normal density."""
     if not any(_is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
         return
     for place, node in _values(scope):
@@ -1038,7 +1039,7 @@ def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_directions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A loop in the opposite direction."""
+    """Run a loop in the opposite direction."""
     for _, node in scope.places:
         if isinstance(node, ast.For):
             match node.iter:
@@ -1049,7 +1050,7 @@ def other_directions(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``1 - y`` for ``y``, ``y ** 2`` for ``y``."""
+    """Use ``1 - y`` or ``y ** 2`` for ``y``."""
     for place, node in _loads(scope):
         if isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) in scope.names:
             for text in ("1 - {}", "1 + {}", "{} ** 2", "{} ** 3"):
@@ -1059,14 +1060,14 @@ def missing_complements(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_magnitudes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.abs()`` for ``x``."""
+    """Use ``x.abs()`` for ``x``."""
     for place, node in _loads(scope):
         if ast.unparse(node) in scope.names:
             yield place, _method(node, "abs()")
 
 
 def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A gradient instead of ``None``, or ``None`` instead of a gradient."""
+    """Return a gradient instead of ``None``, or ``None`` instead of a gradient."""
     grads = [arg.arg for arg in scope.method.args.args[1:]]
     for place, node in scope.places:
         if not _is_returned_tuple(place[0], scope) or not isinstance(node, ast.expr):
@@ -1083,7 +1084,7 @@ def missing_gradients(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """One ``None`` more among the gradients, or one value fewer."""
+    """Add one ``None`` to the returned gradients, or remove one value."""
     for place, node in scope.places:
         if isinstance(place[0], ast.Return) and isinstance(node, ast.expr):
             values = node.elts if isinstance(node, ast.Tuple) else [node]
@@ -1100,7 +1101,7 @@ def other_counts(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 yield place, kept[0] if len(kept) == 1 else ast.Tuple(kept, ast.Load())
 
 
-MOST_MISSING = 4  # values of ``None``
+MOST_MISSING = 4  # added values of ``None``
 
 
 def _may_be_a_tuple(node: ast.expr) -> bool:
@@ -1109,7 +1110,7 @@ def _may_be_a_tuple(node: ast.expr) -> bool:
 
 
 def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``z.conj()`` for ``z``, in a formula with complex numbers."""
+    """Use ``z.conj()`` for ``z`` in a formula with complex numbers."""
     if scope.mentions(ARE_COMPLEX):
         for place, node in _names(scope):
             if _tensors_of(node):
@@ -1117,7 +1118,7 @@ def conjugated_names(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_conjugates(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing conjugate."""
+    """Add a missing conjugate."""
     seen = set()
     for place, node in [*_names(scope), *_values(scope)]:
         if _tensors_of(node) and id(node) not in seen:
@@ -1129,7 +1130,7 @@ SOLVE = ("solve", "solve_triangular", "cholesky_solve", "lu_solve", "lstsq", "in
 
 
 def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing transpose."""
+    """Add a missing transpose."""
     seen = set()
     for place, node in [*_values(scope), *_names(scope)]:
         if _tensors_of(node) and id(node) not in seen:
@@ -1146,12 +1147,12 @@ def missing_transposes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def _names(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the places where names of the scope are read."""
+    """Yield the places that read names of the scope."""
     return ((place, node) for place, node in _loads(scope) if ast.unparse(node) in scope.names)
 
 
 def changed_at_once(scope: Scope) -> Iterator[tuple[Place, ast.AST | tuple[ast.AST, ...]]]:
-    """A saved tensor that is transposed or conjugated wherever it is used."""
+    """Transpose or conjugate a saved tensor at every use."""
     for place, node in scope.places:
         if not isinstance(node, ast.Assign) or ".saved_tensors" not in ast.unparse(node.value):
             continue
@@ -1167,7 +1168,7 @@ SCANS = ("cumsum", "cumprod", "logcumsumexp")
 
 
 def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A cumulative sum from the end instead of from the start."""
+    """Accumulate a sum from the end instead of from the start."""
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(value, call), args, keywords) if call in SCANS:
@@ -1195,7 +1196,7 @@ SUMS = (
 
 
 def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A sum over a dim that ``forward`` broadcast, or a flip."""
+    """Add a missing sum over a dim that ``forward`` broadcast, or a missing flip."""
     for place, node in _values(scope):
         if not _tensors_of(node):
             continue
@@ -1209,7 +1210,7 @@ def missing_sums(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A dim that must be added or merged so that two shapes fit."""
+    """Add or merge a dim so that two shapes fit."""
     for place, node in [*_values(scope), *_inner(scope)]:
         if not _tensors_of(node):
             continue
@@ -1222,7 +1223,7 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``x.flatten(1).norm(dim=1)`` for ``x.norm(dim=1)``: one number for each sample."""
+    """Use ``x.flatten(1).norm(dim=1)`` for ``x.norm(dim=1)``, to get one number per sample."""
     for place, node in scope.places:
         reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
         match node:
@@ -1236,7 +1237,7 @@ def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """The sum along another dim, added or subtracted: the effect of each element on others."""
+    """Add or subtract the sum along another dim: the effect of each element on the others."""
     for place, node in _values(scope):
         match node:
             case ast.Call(ast.Attribute(value, "sum" | "mean" as call), args, keywords):
@@ -1248,7 +1249,7 @@ def same_along_another_dim(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """``(a + a.mT)`` for ``a``: a matrix that occurs twice in the formula."""
+    """Use ``(a + a.mT)`` for ``a``, because the matrix occurs twice in the formula."""
     for place, node in [*_values(scope), *_inner(scope)]:
         matrices = scope.mentions(MULTIPLY_MATRICES)
         if matrices and isinstance(node, ast.Name) and node.id in scope.tensors:
@@ -1258,7 +1259,7 @@ def missing_transposed_terms(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """A missing subtraction: of the mean, or of the projection onto a tensor of the scope."""
+    """Subtract the mean, or the projection onto a tensor of the scope."""
     if not scope.mentions(REDUCE):
         return
     for place, node in _values(scope):
@@ -1282,7 +1283,7 @@ def missing_projections(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 
 
 def others_saved(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
-    """Another tensor in ``save_for_backward``, or another value in an attribute of ctx."""
+    """Save another tensor, or store another value in an attribute of ctx."""
     args = [arg.arg for arg in scope.method.args.args]
     of_inputs = [f"{args[1]}[{i}]" for i in range(4)] if scope.method.name != "forward" else []
     for place, node in scope.places:
@@ -1354,12 +1355,12 @@ KINDS = (
 )
 COMPUTING = (
     *KINDS,
-    Kind("another option", 0.9, other_options),  # few, so they come first
+    Kind("another option", 0.9, other_options),  # few edits, so they come first
     Kind("an option", 0.9, missing_options),
     Kind("another order of calls", 1.2, other_call_orders),
 )
 
-# What is wrong where an edit of a kind helps, for learners who look for the change themselves.
+# For learners who repair the code themselves: the kind of mistake that each kind of edit fixes.
 SAID = {
     "another count": "the number of returned gradients is wrong",
     "another order": "values are in the wrong order",
@@ -1418,7 +1419,10 @@ SAID = {
 
 
 def said_of(edit: Edit) -> str:
-    """Return what is wrong where an edit helps, and not what it writes there; ``""`` if unknown."""
+    """Name the mistake that an edit fixes, without the correction.
+
+    Return ``""`` if it has no name.
+    """
     if edit.kind in SAID:
         return SAID[edit.kind]
     if edit.kind != FORMULA:
@@ -1435,7 +1439,7 @@ def said_of(edit: Edit) -> str:
     return "another formula is needed"
 
 
-# What a rule makes likely: the names of kinds that are tried before all others.
+# For each rule, the kinds of edits that the search tries first.
 LIKELY_FOR = {
     "constant-factor": (
         "something dropped",
@@ -1497,16 +1501,15 @@ LIKELY_FOR = {
 
 
 def sooner(rule: str, what: Edit | Kind) -> float:
-    """Return the cost of an edit or of a kind of edit, for a rule."""
+    """Return the cost of an edit or of a kind of edit, given the broken rule."""
     name = what.kind if isinstance(what, Edit) else what.name
     return what.cost - (name in LIKELY_FOR.get(rule, ()))
 
 
 def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit], bool]:
-    """Return a function that tells whether an edit can change the returned values at some
-    positions.
+    """Return a predicate: whether an edit can change the values returned at some positions.
 
-    Assignments that affect only the other values are skipped.
+    The predicate rejects edits of assignments that affect only other returned values.
     """
     returns = [node.value for node in ast.walk(method) if isinstance(node, ast.Return)]
     tuples = [it for it in returns if isinstance(it, ast.Tuple)]
@@ -1534,13 +1537,13 @@ def concerning(method: ast.FunctionDef, wrong: Sequence[int]) -> Callable[[Edit]
         id(part)
         for node in idle
         for part in ast.walk(node)
-        if hasattr(part, "lineno")  # all expressions share the operator nodes
+        if hasattr(part, "lineno")  # operator nodes are shared
     }
     return lambda edit: id(edit.old) not in passed_over and id(edit.place[0]) not in passed_over
 
 
 def _written_to(node: ast.Assign | ast.AugAssign | ast.Expr) -> Sequence[ast.expr]:
-    """Return what a statement writes to: ``x.add_(y)`` writes to ``x``."""
+    """Return the targets that a statement writes to. For ``x.add_(y)`` this is ``x``."""
     match node:
         case ast.Assign(targets):
             return targets

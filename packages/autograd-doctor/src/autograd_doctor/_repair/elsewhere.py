@@ -1,8 +1,8 @@
-"""Search for a repair of a Function that another process runs, such as a sandbox.
+"""Search for a repair of a Function that runs in another process, such as a sandbox.
 
-This process reads the source and makes the edits. The other process runs them and returns gradients
-and outputs, which this process compares. The results need no trust. A false result can only hide a
-repair, or lead to a repair for a Function that differs from its source.
+This process reads the source and makes the edits. The other process runs the edited code and
+returns gradients and outputs, which this process compares. These results may be false: in the worst
+case, a false result hides a repair or suggests one that does not work.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ from autograd_doctor._repair.source import METHODS, Fix, Method, methods_in, wit
 from autograd_doctor.evidence import Evidence, Failure
 from autograd_doctor.repair import Repair
 
-AT_ONCE = 40  # edits in one question
+AT_ONCE = 40  # edits per question
 
 Sources = Mapping[str, str]
-"""Methods by name, each as the source of its ``def``."""
+"""The source of each method (its ``def``), by name."""
 
 Ask = Callable[[Sequence[Sources], Question], Sequence[Sequence[Returned] | None]]
-"""For each edit, the results of backward for each cotangent of a question. If the question has no
-cotangents, the results of forward. ``None`` represents an error.
+"""The results of backward, for each edit and each cotangent of a question.
+
+If the question has no cotangents, the results of forward. An error is represented by ``None``.
 """
 
 
@@ -49,12 +50,13 @@ class Elsewhere:
     """Runs edits in another process, as a :class:`~.runner.Runner`.
 
     Attributes:
-        cells: The source of the module, in parts that Python knows as ``<cell 1>`` and so on.
+        cells: The source of the module, as notebook cells. Python knows them as ``<cell 1>`` and so
+            on.
         name: The name of the class.
         seen: Evidence with the expected gradients.
-        ask: Asks the other process.
-        verified: Tells on what the class with other methods is right.
-        computes: The inputs of a call of forward, and whether what it returned is right.
+        ask: Sends a question to the other process.
+        verified: Returns a repair with the inputs on which the class with edited methods is right.
+        computes: The inputs of one forward call, and a check of the values that it returns.
     """
 
     cells: Sequence[str]
@@ -79,11 +81,11 @@ class Elsewhere:
 
     @property
     def wanted(self) -> Sequence[int]:
-        """The positions of the inputs whose gradients are known."""
+        """The positions of the inputs whose expected gradients are known."""
         return self._questions[0].wanted if self._questions else ()
 
     def now(self) -> float:
-        """Return clock seconds, because the other process computes while this one waits."""
+        """Return wall-clock seconds, because this process only waits for the other one."""
         return time.monotonic()
 
     def gradients(
@@ -109,7 +111,7 @@ class Elsewhere:
         return [() if it is None else question.right(it, wrong) for it in answers]
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether forward then returns the right values."""
+        """For each fix, yield whether forward returns the right values."""
         if self.computes is None:
             return
         inputs, is_right = self.computes
@@ -122,11 +124,11 @@ class Elsewhere:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield nothing: the values of single expressions stay in the other process."""
+        """Yield nothing, because this process cannot see the values of single expressions."""
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         return self.verified(_sources(fix))
 
 
@@ -169,7 +171,7 @@ def answers_to(
             graph = Graph(run, question.sent, again) if has_graph else None
         answers.append(None if graph is None else [*graph.answers(function.backward)])
         if any(name != "backward" for name in sources):
-            graph = None  # it belongs to another forward
+            graph = None  # the graph comes from the previous forward
     return answers
 
 

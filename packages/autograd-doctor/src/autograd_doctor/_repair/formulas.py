@@ -1,14 +1,15 @@
-"""Find what an expression of backward would have to be, and the formula that is just that.
+"""Compute the value that an expression of backward should have, and find a formula for it.
 
-Other edits are tried one by one. Here, two passes suffice for all expressions: backward runs once
-with a zero added to the value of each, and autograd tells how the gradients depend on these zeros.
-So it is known which values of an expression would make the gradients right. Thousands of formulas
-are then compared with these values as plain numbers, and only those that fit are run. A formula is
-a product or a quotient of values that the method knows, a matrix product, a sum, a mask, or an
-expression of ``forward``.
+Other edits are tried one by one. For formulas, two passes cover all expressions. First, backward
+runs once with a zero added to the value of each expression, and autograd computes how the gradients
+depend on these zeros. This gives the values that would make the gradients right. Then thousands of
+formulas are compared with these values as plain numbers, and the search runs only the formulas that
+fit. A formula is a product or a quotient of values that the method knows, a matrix product, a sum,
+a mask, or an expression of ``forward``.
 
-A few random projections stand for all elements of the gradients. The dependence is taken to be
-linear, as it is for most expressions. Where it is not, a formula is missed, or it fails when run.
+A few random projections represent all elements of the gradients. The method assumes that the
+gradients depend linearly on the expression, which is usually true. Otherwise it misses a formula,
+or the formula turns out to be wrong when it is run.
 """
 
 from __future__ import annotations
@@ -29,27 +30,27 @@ from torch import Tensor
 from autograd_doctor._execution.calls import USERS
 from autograd_doctor._repair.edits import FORMULA, Edit, Place, Scope, multiplied, parse
 
-COST = 1.55  # of the simplest
-PROJECTIONS = 32  # with more than an expression has elements, some value of it fits, or none
-COMPARED = 5  # of the projections, for formulas
+COST = 1.55  # cost of the simplest formula
+PROJECTIONS = 32  # if there are more projections than elements, only the right value fits them
+COMPARED = 5  # projections that formulas are compared with
 MOST_NAMES = 12
 MOST_TERMS = 120
-MOST_ELEMENTS = 400  # of an expression; beyond this, the comparisons take too long
-MOST_COMPARED = 50  # pairs of a base and a factor in all projections: a single number fits many
-MOST_TRIED = 24  # formulas that are run, for each set of gradients
+MOST_ELEMENTS = 400  # elements of an expression; with more elements, the comparisons take too long
+MOST_COMPARED = 50  # candidates compared in all projections; many pairs fit a single number
+MOST_TRIED = 24  # formulas that the search runs, for each set of gradients
 MOST_OF_ONE = 3  # formulas for one expression
-LEAST = 0.5  # that a formula costs which is not just one more factor
-MORE = 0.5  # that a formula may cost than the best one so far
-LONGEST = 60  # characters of a formula of forward
+LEAST = 0.5  # minimum extra cost of a formula that is not just one more factor
+MORE = 0.5  # maximum extra cost compared with the best formula so far
+LONGEST = 60  # characters in a formula of forward
 HOLE = "__hole__"
 
 Frame = Mapping[str, Any]
-"""The names that a method knows at some place, and their values."""
+"""The names that a method knows at one place, with their values."""
 
 
 @dataclass(frozen=True)
 class Spot:
-    """An expression of backward, its value, and what was known when it was computed."""
+    """An expression of backward, its value, and the names known when it was computed."""
 
     place: Place
     node: ast.expr
@@ -78,7 +79,7 @@ class Term:
 
 
 class Holes:
-    """Adds a zero that requires grad to each value, and keeps what is known at its place."""
+    """Adds a zero that requires grad to each value, and records the names known at each place."""
 
     def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
         self._places = places
@@ -86,7 +87,7 @@ class Holes:
 
     @property
     def edits(self) -> Sequence[Edit]:
-        """The edits that put a call of this in the place of each expression."""
+        """The edits that wrap each expression in a call of this object."""
         return [Edit("", 0, place, self._call(k, node)) for k, (place, node) in self._numbered]
 
     @property
@@ -102,7 +103,7 @@ class Holes:
         """Return a value with its zero added."""
         is_tensor = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
         if not is_tensor or number in self._seen or value.numel() > MOST_ELEMENTS:
-            self._seen[number] = None  # it is no number, or is computed several times
+            self._seen[number] = None  # not a number, or computed several times
             return value
         zero = torch.zeros_like(value).requires_grad_()
         place, node = self._places[number]
@@ -111,16 +112,19 @@ class Holes:
 
     @property
     def spots(self) -> Sequence[Spot]:
-        """The expressions that were computed once, in the order of the source, a whole first."""
+        """The expressions that were computed exactly once, in source order.
+
+        Outer expressions come first.
+        """
         return [spot for _, spot in sorted(self._seen.items()) if spot is not None]
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What some gradients lack, and how they depend on each spot, in random directions.
+    """The error of some gradients, and its dependence on each spot, along random directions.
 
-    ``lacking`` has one number for each direction, ``slack`` how exactly it is known. ``weights``
-    holds, for each spot, one tensor like its value for each direction.
+    ``lacking`` holds the error along each direction, and ``slack`` its uncertainty. ``weights``
+    holds one tensor per spot and direction, with the shape of the spot's value.
     """
 
     lacking: Tensor
@@ -131,11 +135,11 @@ class Projected:
 def projected(
     spots: Sequence[Spot], pairs: Sequence[tuple[Tensor, Tensor, Tensor]]
 ) -> Projected | None:
-    """Return what gradients lack and how each spot changes them; ``None`` if none does.
+    """Return the errors of the gradients and each spot's effect, or ``None`` without effects.
 
     Args:
         spots: Expressions of backward.
-        pairs: For each gradient what backward returned, the true value, and its tolerance.
+        pairs: For each gradient: backward's value, the true value, and the tolerance.
     """
     rng = torch.Generator().manual_seed(0)
     lacking, slack = torch.zeros(PROJECTIONS).double(), torch.zeros(PROJECTIONS).double()
@@ -173,26 +177,29 @@ def _any(weight: Tensor) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# What formulas can be made of.
+# The parts of a formula.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Terms as rows of a matrix, each as many numbers as an expression has elements."""
+    """Terms as the rows of a matrix.
+
+    Each row has as many numbers as the expression has elements.
+    """
 
     terms: Sequence[Term]
     matrix: Tensor
 
     @cached_property
     def costs(self) -> Tensor:
-        """What each term costs."""
+        """The cost of each term."""
         return torch.tensor([term.cost for term in self.terms], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """A constant factor as a quotient of two texts, either of which may be empty."""
+    """A constant factor, written as a quotient of two texts. Either text may be empty."""
 
     above: str
     below: str
@@ -201,14 +208,14 @@ class Scalar:
 
 
 class Words:
-    """What formulas can be made of at one place.
+    """The terms and constants that a formula may use at one place.
 
     Args:
-        frame: The names that are known there, with their values.
+        frame: The names known at this place, with their values.
         scope: The scope of backward.
-        written: Expressions of forward, which may be evaluated in the frame.
+        written: Expressions of forward that may be evaluated in the frame.
         globals: The names of the module.
-        known: The values of expressions, shared by all places.
+        known: A cache of the values of expressions, shared by all places.
     """
 
     def __init__(
@@ -237,7 +244,10 @@ class Words:
         return self._known[key]
 
     def rows(self, what: str, shape: Sequence[int], dtype: torch.dtype) -> Rows:
-        """Return terms that broadcast to a shape, as rows: ``terms``, ``masks``, ``products``."""
+        """Return the terms of one kind that broadcast to a shape.
+
+        Kinds: ``terms``, ``masks``, ``products``.
+        """
         key = what, shape, dtype
         if key not in self._rows:
             self._rows[key] = _rows(getattr(self, what), shape, dtype)
@@ -245,10 +255,10 @@ class Words:
 
     @cached_property
     def named(self) -> Sequence[Term]:
-        """The tensors that have a name."""
+        """The named tensors."""
         found = []
         for text in self._scope.names:
-            if text.startswith("_"):  # its author leaves it out on purpose
+            if text.startswith("_"):  # a leading underscore means that the author does not use it
                 continue
             value = self._value(text)
             if isinstance(value, Tensor) and value.numel() and _is_dense(value):
@@ -268,7 +278,7 @@ class Words:
                 known[f"({text} + 1)"] = value + 1.0, 0.4
                 known[f"({text} - 1)"] = value - 1.0, 0.3
         lengths = {length for term in self.named for length in term.value.shape}
-        chance = set()  # numbers that may be right for this shape alone
+        chance = set()  # numbers that may be right only for this shape
         for number in (2, 3, 4):
             known.setdefault(str(number), (float(number), 0.15))
             if lengths & {number, number + 1}:
@@ -297,7 +307,7 @@ class Words:
 
     @cached_property
     def masks(self) -> Sequence[Term]:
-        """Conditions on elements, as 0 and 1."""
+        """Conditions on elements, as zeros and ones."""
         texts = dict.fromkeys(it for text in self._written for it in _conditions(text))
         found = [*((text, 0.4) for text in texts), *((term.text, 0.1) for term in self.named)]
         values = ((text, cost, self._value(text)) for text, cost in found)
@@ -315,7 +325,7 @@ class Words:
 
     @cached_property
     def terms(self) -> Sequence[Term]:
-        """Expressions of one or two names, the simple ones first."""
+        """Expressions of one or two names. Simple expressions come first."""
         floats = [term for term in self.named if _is_inexact(term.value)]
         found = [*floats]
         for text in self._written:
@@ -397,7 +407,7 @@ UNARY = (
     ("{}.flip(0)", 0.5),
     ("{}.flip(-1)", 0.5),
 )
-EARLIER = (  # what a recurrence had one step before
+EARLIER = (  # the values that a recurrence used one step earlier
     "torch.cat([torch.zeros_like({0}[:1]), {0}[:-1]])",
     "torch.cat([torch.zeros_like({0}[..., :1]), {0}[..., :-1]], -1)",
 )
@@ -420,7 +430,7 @@ def _is_inexact(value: Tensor) -> bool:
 
 
 def _conditions(text: str) -> Iterator[str]:
-    """Yield the conditions under which a formula of forward has a slope: ``x > 0`` of a relu."""
+    """Yield the conditions for a slope of a formula of forward, such as ``x > 0`` for a relu."""
     node = parse(text)
     match node:
         case ast.Compare():
@@ -449,7 +459,7 @@ def _conditions(text: str) -> Iterator[str]:
 
 
 MODULES = ("torch", "F", "math", "torch.nn.functional")
-# Calls that draw numbers, write, or leave PyTorch: a formula does not contain them.
+# A formula contains no call that draws random numbers, has a side effect, or leaves PyTorch.
 NOT_PURE = re.compile(
     "bernoulli|multinomial|.*dropout|gumbel_softmax|rrelu|item|tolist|numpy|backward|register_hook"
     "|retain_grad|requires_grad|cpu|cuda|to|type|share_memory|record_stream|detach|save|load"
@@ -457,7 +467,7 @@ NOT_PURE = re.compile(
 
 
 def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
-    """Return the expressions that some methods compute, also with their names written out."""
+    """Return the expressions in some methods, also with local names written out."""
     found: dict[str, None] = {}
     for tree in trees:
         defined = _definitions(tree)
@@ -470,7 +480,7 @@ def formulas_in(trees: Iterable[ast.FunctionDef]) -> Sequence[str]:
 
 
 def _definitions(tree: ast.FunctionDef) -> Mapping[str, ast.expr]:
-    """Return what the names stand for that are assigned once."""
+    """Return the expression assigned to each name that is assigned exactly once."""
     assigned: dict[str, list[ast.expr]] = {}
     for node in ast.walk(tree):
         match node:
@@ -503,7 +513,7 @@ class _Inlined(ast.NodeTransformer):
 
 
 def _is_pure(node: ast.expr) -> bool:
-    """Whether an expression calls only operations of PyTorch, and none with an effect."""
+    """Whether an expression calls only PyTorch operations without side effects."""
     for part in ast.walk(node):
         if isinstance(part, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda):
             return False
@@ -521,7 +531,7 @@ def _is_pure(node: ast.expr) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare formulas with what is lacking.
+# Compare formulas with the missing part of the gradients.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -530,7 +540,10 @@ def formulas(
     found: Projected,
     words: Callable[[Spot], Words],
 ) -> Iterator[Edit]:
-    """Yield edits of single expressions that make the projections right, the simple ones first."""
+    """Yield edits of single expressions that make the projections right.
+
+    Simple edits come first.
+    """
     edits: list[tuple[float, Edit]] = []
     for number, weights in _different(spots, found.weights):
         spot = spots[number]
@@ -545,7 +558,7 @@ def formulas(
 
 
 def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
-    """Whether some value of an expression makes the projections right, as far as they tell."""
+    """Whether, judging by the projections, another value makes the gradients right."""
     if spot.value.is_complex() or spot.value.numel() + 2 > PROJECTIONS:
         return True
     along = torch.stack([weight.double().reshape(-1) for weight in weights])
@@ -557,7 +570,7 @@ def _can_help(spot: Spot, weights: Sequence[Tensor], found: Projected) -> bool:
 def _different(
     spots: Sequence[Spot], weights: Mapping[int, Sequence[Tensor]]
 ) -> Iterator[tuple[int, Sequence[Tensor]]]:
-    """Yield one of those spots for which the same formulas fit: where a value is computed."""
+    """Yield one spot from each group with the same weights, because the same formulas fit."""
     seen: list[tuple[Tensor, Tensor]] = []
     for number, weight in weights.items():
         value = spots[number].value
@@ -586,7 +599,7 @@ def _fitting(
     with_masks = Rows([*factors.terms, *masks.terms], torch.cat([factors.matrix, masks.matrix]))
     compare = _Comparison(along, slack, words.scalars)
 
-    # The expression itself, or what is left of it after a projection, times or over a factor.
+    # The expression itself, or its remainder after a projection, times or divided by a factor.
     own = ast.unparse(spot.node)
     for _, factor, scalar, over in compare.products(Rows([one], itself), with_masks, to_replace):
         if factor.text or scalar:
@@ -604,7 +617,7 @@ def _fitting(
                 base.cost + factor.cost + _cost(scalar),
                 _product(base.node, factor, scalar, over),
             )
-    # Something added or subtracted, or in its place.
+    # Add or subtract something, or replace the expression.
     sums = words.rows("products", shape, wide)
     left = Rows([*factors.terms[1:], *sums.terms], torch.cat([factors.matrix[1:], sums.matrix]))
     for target, added in ((lacking, True), (to_replace, False)):
@@ -615,9 +628,9 @@ def _fitting(
             cost = base.cost + factor.cost + _cost(scalar)
             if added:
                 yield cost + 0.45, _sum(spot.node, node)
-            else:  # what is as short may be what the author meant
+            else:  # a formula of the same length may be the intended one
                 yield cost + (0.05 if len(ast.unparse(node)) <= len(own) else 0.55), node
-    # Another value where a condition holds.
+    # Another value wherever a condition holds.
     for mask, row in zip(masks.terms, masks.matrix, strict=True):
         keep, rest = row.to(wide), 1 - row.to(wide)
         for here, inside in ((keep, True), (rest, False)):
@@ -652,13 +665,13 @@ def _rows(terms: Sequence[Term], shape: Sequence[int], dtype: torch.dtype) -> Ro
 
 
 def _broadcasts(shape: Sequence[int], into: Sequence[int]) -> bool:
-    """Whether a shape broadcasts to another one, which stays as it is."""
+    """Whether a shape broadcasts to another shape without changing it."""
     pairs = zip(reversed(shape), reversed(into), strict=False)
     return len(shape) <= len(into) and all(a in (1, b) for a, b in pairs)
 
 
 def _projections(spot: Spot, words: Words) -> Iterator[Term]:
-    """Yield what is left of an expression if its mean, or a part along a tensor, is subtracted."""
+    """Yield an expression minus its mean, and minus its projection onto a tensor."""
     value = spot.value
     names = [
         t for t in words.named if _is_inexact(t.value) and _broadcasts(t.value.shape, value.shape)
@@ -696,14 +709,14 @@ class _Comparison:
     def products(
         self, bases: Rows, factors: Rows, target: Tensor
     ) -> Iterator[tuple[Term, Term, Scalar | None, bool]]:
-        """Yield a base, a factor, a constant, and whether the factor divides, which fit a target.
+        """Yield products that fit a target: base, factor, constant, and whether the factor divides.
 
         The constant is ``None`` if it is 1. It is -1 if the text of its numerator is ``-1``.
         """
         if not bases.terms or not factors.terms:
             return
         usable = (factors.matrix != 0).all(1)
-        usable[0] = False  # nobody divides by 1
+        usable[0] = False  # dividing by 1 is useless
         inverse = torch.where(usable[:, None], 1 / factors.matrix, 0.0)
         both = torch.cat([factors.matrix, inverse]).T
         room = 2 * (self.slack + 1e-10 * target.abs())
@@ -752,7 +765,7 @@ def _cost(scalar: Scalar | None) -> float:
 
 
 def _product(node: ast.expr, factor: Term, scalar: Scalar | None, over: bool) -> ast.expr:
-    """Return a product of an expression, a factor and a constant."""
+    """Return a product or quotient of an expression and a factor, times a constant."""
     if factor.text:
         node = ast.BinOp(node, ast.Div() if over else ast.Mult(), factor.node)
     if scalar is None:

@@ -1,4 +1,4 @@
-"""Run a Function with edited methods, and find out which of its gradients are then right."""
+"""Run a Function with edited methods, and find out which of its gradients are right."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from autograd_doctor.evidence import Evidence, Expected, Failure
 from autograd_doctor.repair import Repair
 
 Slots = Sequence[int]
-"""Gradients, by their numbers among the wanted ones."""
+"""Gradients, given by their indices among the wanted gradients."""
 
 
 class Runner(Protocol):
@@ -51,49 +51,54 @@ class Runner(Protocol):
 
     @property
     def methods(self) -> Mapping[str, Method]:
-        """The methods as their author wrote them, by name."""
+        """The author's methods, by name."""
 
     @property
     def wanted(self) -> Sequence[int]:
-        """The positions of the inputs whose gradients are known."""
+        """The positions of the inputs whose expected gradients are known."""
 
     @property
     def sees_values(self) -> bool:
-        """Whether the values of single expressions are known, which formulas are found by."""
+        """Whether the runner can see the values of single expressions.
+
+        The search for formulas needs them.
+        """
 
     def now(self) -> float:
-        """Return the seconds that the search has taken so far, from an arbitrary start."""
+        """Return the time in seconds, counted from an arbitrary start."""
 
     def gradients(
         self, fixes: Iterable[Fix], wrong: Sequence[int] = ()
     ) -> Iterator[tuple[Fix, tuple[bool, ...]]]:
-        """For each fix, yield which of the wanted gradients are right, or none if it raises.
+        """For each fix, yield which of the wanted gradients are right.
 
-        The empty fix represents the unchanged Function. ``wrong`` contains the numbers of the
-        gradients that are wrong without a fix, among the wanted ones. A fix that makes none of them
-        right is abandoned as soon as this is clear, and counts as useless for all gradients.
+        None is right if the code raises.
+
+        An empty fix means the unchanged Function. ``wrong`` holds the indices, among the wanted
+        gradients, of those that are wrong without a fix. If a fix makes none of them right, the
+        runner abandons it early, and it counts as useless for all gradients.
         """
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether forward then returns the same values as the reference."""
+        """For each fix, yield whether forward returns the same values as the reference."""
 
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas that would make a group of gradients right, for expressions of backward.
+        """Yield formulas for expressions of backward that make a group of gradients right.
 
         Args:
             scope: The scope of backward.
-            groups: Gradients, by their numbers among the wanted ones.
-            concerns: Whether an edit can change one of them.
+            groups: Gradients, given by their indices among the wanted gradients.
+            concerns: Whether an edit can change one of these gradients.
         """
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
 
 
 # --------------------------------------------------------------------------------------------------
-# The questions to a backward, and the right answers.
+# Questions to backward, and the expected answers.
 # --------------------------------------------------------------------------------------------------
 
 Returned = tuple[Any, ...] | None
@@ -106,14 +111,14 @@ class Question:
 
     inputs: tuple[Any, ...]
     wanted: Sequence[int]
-    sent: Sequence[tuple[Tensor | None, ...]]  # one cotangent for each output that can have one
+    sent: Sequence[tuple[Tensor | None, ...]]  # one cotangent for each differentiable output
     expected: Sequence[tuple[Expected, ...]]  # for each wanted input and each cotangent
 
     def right(self, answers: Iterable[Returned], wrong: Sequence[int] = ()) -> tuple[bool, ...]:
         """Return which of the wanted inputs get the right gradient, or none if backward raises.
 
-        If no gradient that was ``wrong`` is right now, the others are not compared, and none counts
-        as right.
+        If every gradient in ``wrong`` is still wrong, the others are not compared and count as
+        wrong too.
         """
         right = [True] * len(self.wanted)
         tensors = [isinstance(value, Tensor) for value in self.inputs]
@@ -136,7 +141,10 @@ class Question:
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
-    """Whether a wrong gradient is right now, or any gradient if none is known."""
+    """Whether one of the wrong gradients is right now.
+
+    If none is given, any right gradient counts.
+    """
     return any(right[slot] for slot in wrong) if right and wrong else any(right)
 
 
@@ -184,9 +192,9 @@ def outputs_agree(returned: Sequence[Any], evidence: Evidence) -> bool:
 
 
 class Graph:
-    """The graph of one forward pass, whose node receives cotangents again and again.
+    """The graph of one forward pass. Its node can receive cotangents repeatedly.
 
-    If an edited backward writes to saved tensors, a new forward pass is made.
+    If an edited backward writes to saved tensors, the graph runs forward again.
     """
 
     def __init__(
@@ -209,12 +217,12 @@ class Graph:
         self._versions = self._written()
 
     def _written(self) -> list[int]:
-        """Return how often the tensors of the node have been modified."""
+        """Return how many times each tensor of the node has been modified."""
         held = (*getattr(self.node, "saved_tensors", ()), *vars(self.node).values())
         return [value._version for value in held if isinstance(value, Tensor)]
 
     def answers(self, backward: Callable[..., Any]) -> Iterator[Returned]:
-        """Yield the results of a backward for each of the cotangents."""
+        """Yield the results of a backward for each cotangent."""
         return (self._answer(backward, sent) for sent in self._sent)
 
     def _answer(self, backward: Callable[..., Any], sent: Sequence[Tensor | None]) -> Returned:
@@ -228,7 +236,7 @@ class Graph:
                 self._take(self._again())
 
     def traced(self, backward: Callable[..., Any]) -> Returned:
-        """Return what a backward returns for the first cotangent, with a graph."""
+        """Return the results of a backward for the first cotangent, with their graph."""
         try:
             with torch.enable_grad():
                 return as_tuple(backward(self.node, *map(_copy, self._sent[0])))
@@ -241,7 +249,7 @@ class Graph:
     def _is_stale(self) -> bool:
         try:
             return self._written() != self._versions
-        except USERS:  # PyTorch does not return a saved tensor that was modified
+        except USERS:  # PyTorch refuses to return a saved tensor that was modified
             return True
 
 
@@ -272,7 +280,7 @@ def _run(subject: Subject, inputs: Sequence[Any], wanted: Sequence[int], seed: i
 
 
 def edited(subject: Subject, function: type[Function]) -> Subject:
-    """Return a subject with an edited Function instead of its own."""
+    """Return a subject that uses an edited Function."""
     return replace(subject, function=function, call=function.apply)
 
 
@@ -283,8 +291,8 @@ class InProcess:
     Attributes:
         subject: A Function.
         seen: Evidence on the example and on other inputs, with the expected gradients.
-        seed: That of the diagnosis.
-        verified: Tells on what an edited Function is right.
+        seed: The seed of the diagnosis.
+        verified: Returns a repair with the inputs on which an edited Function is right.
     """
 
     subject: Subject
@@ -310,7 +318,7 @@ class InProcess:
 
     @property
     def wanted(self) -> Sequence[int]:
-        """The positions of the inputs whose gradients are known."""
+        """The positions of the inputs whose expected gradients are known."""
         return self._asked[0][0].wanted if self._asked else ()
 
     @cached_property
@@ -341,7 +349,7 @@ class InProcess:
 
     def _right_with(self, backward: Callable[..., Any], wrong: Sequence[int]) -> tuple[bool, ...]:
         question, graph = self._asked[0]
-        # which is enough for most edits
+        # one cotangent is enough to reject most edits
         right = question.right(islice(graph.answers(backward), 1), wrong)
         for question, graph in self._asked if helps(right, wrong) else ():
             also = question.right(graph.answers(backward), wrong)
@@ -365,7 +373,7 @@ class InProcess:
         return right
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether forward then returns the same values as the reference."""
+        """For each fix, yield whether forward returns the same values as the reference."""
         known = [each for each in self.seen if each.values.reference_outputs is not None]
         for fix in fixes:
             function = with_fix(self._function, fix, self.methods) if known else None
@@ -380,7 +388,7 @@ class InProcess:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield formulas that would make a group of gradients right."""
+        """Yield formulas that make a group of gradients right."""
         question, graph = self._asked[0]
         method = self.methods["backward"]
         places = [it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
@@ -418,7 +426,7 @@ class InProcess:
                     yield slots, edit
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         function = with_fix(self._function, fix, self.methods)
         return self.verified(function) if function else None
 
@@ -430,7 +438,7 @@ class ByOutcome:
     Attributes:
         code: A Function class or a function.
         is_right: Whether the edited code returns the right result.
-        passes: Tells on what that is right, by trying it on more.
+        passes: Tries the edited code on more inputs. Returns a repair, or ``None`` if one is wrong.
     """
 
     code: Any
@@ -441,7 +449,7 @@ class ByOutcome:
 
     @cached_property
     def methods(self) -> Mapping[str, Method]:
-        """The methods. A plain function counts as a method that computes."""
+        """The methods. A plain function counts as a single method that computes the result."""
         if isinstance(self.code, type):
             found = {name: method_of(self.code, name) for name in METHODS}
         else:
@@ -459,7 +467,7 @@ class ByOutcome:
         return iter(())
 
     def outputs(self, fixes: Iterable[Fix]) -> Iterator[tuple[Fix, bool]]:
-        """For each fix, yield whether the code then returns the right result."""
+        """For each fix, yield whether the code returns the right result."""
         for fix in fixes:
             if made := self._made(fix):
                 yield fix, self.is_right(made)
@@ -467,11 +475,11 @@ class ByOutcome:
     def formulas(
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
-        """Yield nothing: no gradient is known."""
+        """Yield nothing, because no gradient is known."""
         return iter(())
 
     def verify(self, fix: Fix) -> Repair | None:
-        """Return a repair that says on which inputs a fix is right, or nothing if it is wrong."""
+        """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""
         made = self._made(fix)
         return self.passes(made) if made else None
 
@@ -484,7 +492,7 @@ class ByOutcome:
 
 
 def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
-    """Return the known methods, and the functions of the module that they call."""
+    """Return the known methods and the functions of the module that they call."""
     known = {name: method for name, method in found.items() if method is not None}
     return {**known, **{it.name: it for it in helpers_of(known)}}
 
@@ -492,7 +500,7 @@ def _with_helpers(found: Mapping[str, Method | None]) -> Mapping[str, Method]:
 def compiled(fix: Fix, methods: Mapping[str, Method]) -> Mapping[Method, FunctionType] | None:
     """Return the edited methods, or ``None`` if Python does not accept them.
 
-    If a function that a method calls is edited, the method is also created again.
+    If the fix edits a helper function, the methods that call it are compiled again too.
     """
     with made_together([edit for _, edit in fix]):
         made = {method: method.compiled() for method, _ in fix}
@@ -514,5 +522,5 @@ def with_fix(
     made = compiled(fix, methods)
     if made is None:
         return None
-    with made_together([edit for _, edit in fix]):  # which may be edits of decorators
+    with made_together([edit for _, edit in fix]):  # a fix may edit decorators
         return with_methods(function, made)

@@ -1,8 +1,8 @@
-"""Search for an edit of the author's own code that makes every gradient right.
+"""Search for an edit of the author's code that makes every gradient right.
 
-A try is one call of the edited ``backward`` on the graph node of an existing forward pass. The
-expected gradients are known from the evidence. If an edit is right on the example and on other
-inputs, it is verified on inputs that the search has not used.
+One try is a call of the edited ``backward`` on the graph node of an existing forward pass. The
+evidence contains the expected gradients. If an edit is right on the example and on other inputs, it
+is verified on inputs that the search has not used.
 
 The search only reads the source. A :class:`~.runner.Runner` runs the edits, in this process or in a
 sandbox.
@@ -36,16 +36,16 @@ from autograd_doctor._repair.source import Fix, Method, changes_of, kept_on_ctx
 from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
-SECONDS = 0.5  # time limit for new tries; results until then are still verified
+SECONDS = 0.5  # seconds for new tries; the results so far are still verified after that
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
-PARTIAL = 12  # edits that make the same gradients right, for pairs
-FIRST_OF_TWO = 2  # edits that make some of the gradients right, to each of which another is added
+PARTIAL = 12  # edits that fix the same gradients, for pairs
+FIRST_OF_TWO = 2  # edits that fix some of the gradients, each to be combined with a second edit
 MOST_ALIKE = 6  # pairs of the same edit
-FORMULAS = 1.35  # the cost of an edit before which formulas are compared
+FORMULAS = 1.35  # formulas are compared before edits that cost more than this
 # Kinds of edits that formulas contain.
 AS_FORMULAS = ("a factor", "a composed factor", "a wide factor", "a projection")
-LIKELY = 1.2  # the cost of an edit that is tried with every other one
+LIKELY = 1.2  # an edit that costs at most this is combined with every other one
 LONGEST = 60  # characters of code in a summary
 KINDS_IN = {"backward": KINDS, "setup_context": SAVING, "forward": SAVING}
 
@@ -60,11 +60,11 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[float, int, int, int]:
-        """The sort key of candidates: likely ones first, then those that write the least.
+        """The sort key of candidates. Likely edits come first, then short ones.
 
-        Among these, the whole right side of a statement comes before a part of it, although it may
-        need brackets. After that, candidates without brackets come first. The last dim is -1 for
-        most authors, so its sign does not count.
+        Next come edits that replace the whole right side of a statement, although it may need
+        brackets. Then come candidates without brackets. Most authors write -1 for the last dim, so
+        its sign does not count.
         """
         texts = [("".join(it.before), "".join(it.after)) for it in self.changes]
         before, after = ("".join(it).replace("-1", "1") for it in zip(*texts, strict=True))
@@ -75,12 +75,12 @@ class Candidate:
 
     @property
     def edits(self) -> Sequence[Edit]:
-        """The edits, each in its method."""
+        """The edits, each with its method."""
         return [edit for _, edit in self.fix]
 
     @property
     def summary(self) -> str:
-        """What the edits replace and with what, in words that also fit other people's code."""
+        """The old and the new code, in words that also fit other people's code."""
         return "; ".join(_described(method, edit) for method, edit in self.fix)
 
 
@@ -104,7 +104,7 @@ def _described(method: Method, edit: Edit) -> str:
 def _where(method: Method, edit: Edit) -> str:
     for node in ast.walk(method.tree):
         if isinstance(node, ast.stmt) and any(it is edit.place[0] for it in ast.walk(node)):
-            holder = node  # the innermost comes last
+            holder = node  # the innermost node comes last
     match holder:
         case ast.Return():
             return f"in the return statement of `{method.name}`"
@@ -130,9 +130,9 @@ def search(
 
     Args:
         runner: Runs the edits.
-        finding: What is to be repaired.
-        seconds: How long edits are tried, if not :data:`SECONDS`.
-        known: Edits that repaired the same mistake of others, which are tried first.
+        finding: The finding to repair.
+        seconds: How long to try edits, if not :data:`SECONDS`.
+        known: Edits that repaired the same mistake in other people's code. They are tried first.
     """
     deadline = runner.now() + (SECONDS if seconds is None else seconds)
     fixes = fixes_for(Definition(runner.methods), finding)
@@ -145,8 +145,8 @@ def search(
         return None
     as_it_is = next((right for _, right in runner.gradients([()])), None)
     if as_it_is is None or (as_it_is and all(as_it_is)):
-        return None  # no gradient is known, or no edit of the gradients can help
-    wrong = [k for k, right in enumerate(as_it_is) if not right]  # among the wanted ones
+        return None  # no expected gradient is known, or no edit of the gradients can help
+    wrong = [k for k, right in enumerate(as_it_is) if not right]  # indices in the wanted gradients
     values = _right_values(runner, finding, wrong, deadline, known)
     return _first_verified(runner, islice(values, MOST_VERIFIED))
 
@@ -185,10 +185,9 @@ def _right_values(
     deadline: float,
     known: Collection[Signature],
 ) -> Iterator[Candidate]:
-    """Yield the edits, or pairs of edits, that make every gradient right, the most likely ones
-    first.
+    """Yield edits and pairs of edits that make every gradient right, in order of likelihood.
 
-    If there are none in time, yield edits that make some of the wrong gradients right.
+    If none is found in time, yield edits that make some of the wrong gradients right.
     """
     rule, backward = finding.rule, runner.methods.get("backward")
     places = [runner.wanted[k] for k in wrong]
@@ -219,8 +218,8 @@ def _right_values(
                 yield ((method, edit),)
 
     cost = -math.inf
-    latest = 2 * deadline - runner.now()  # for formulas
-    compared = backward is None or not runner.sees_values  # whether formulas were
+    latest = 2 * deadline - runner.now()  # the deadline for formulas
+    compared = backward is None or not runner.sees_values  # whether formulas have been compared
     for fix, right in runner.gradients(tried(), wrong):
         ((method, edit),) = fix
         if sooner(rule, edit) > cost or runner.now() > deadline:
@@ -239,7 +238,7 @@ def _right_values(
     if backward and not compared and runner.now() < latest:
         yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward)
     if backward is not None:
-        # Only few edits make some gradients right, so pairs of them are always tried.
+        # Only a few edits fix some gradients but not all, so their pairs are always tried.
         together = _found_together(runner, backward, _complementary(some), wrong)
         yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
@@ -261,7 +260,7 @@ def _with_formulas(
     some: list[Partial],
     edits: Sequence[Edit],
 ) -> Iterator[Candidate]:
-    """Yield formulas, then pairs with them, and likely edits made in several places.
+    """Yield formulas, then pairs with formulas, then likely edits applied in several places.
 
     Formulas that make only some gradients right are appended to ``some``.
     """
@@ -295,11 +294,11 @@ def _formulas(
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
-"""An edit that makes only some of the gradients right, and which ones."""
+"""An edit that makes only some of the gradients right, and a flag for each gradient."""
 
 
 def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> Iterator[Fix]:
-    """Yield edits that make some wrong gradients right, and cannot change those still wrong."""
+    """Yield edits that fix some wrong gradients and cannot affect the remaining ones."""
     for fix, right in some:
         ((method, edit),) = fix
         still = [runner.wanted[k] for k in wrong if not right[k]]
@@ -308,7 +307,7 @@ def _partial(runner: Runner, some: Sequence[Partial], wrong: Sequence[int]) -> I
 
 
 Signature = tuple[str, str, str, str]
-"""A method, a kind of edit, and the replacement: the same in other people's code."""
+"""A method, a kind of edit, and the old and new code. It also identifies the edit in other code."""
 
 
 def signature(method: Method, edit: Edit) -> Signature:
@@ -320,9 +319,9 @@ def signature(method: Method, edit: Edit) -> Signature:
 def _attempts(
     methods: Mapping[str, Method], rule: str, only: Collection[str] = ()
 ) -> Iterator[tuple[Method, Edit]]:
-    """Yield every edit of the methods, the most likely ones first, and create each one on demand.
+    """Yield every edit of the methods, in order of likelihood. Each is created on demand.
 
-    ``only`` contains the kinds of edits, if not all are wanted.
+    ``only`` restricts the search to some kinds of edits.
     """
     known = [it for it in methods.values() if it.owners in ((), ("backward",))]
     scopes = {method: _scope_of(method, known) for method in known}
@@ -359,9 +358,7 @@ def _right_outputs(runner: Runner, deadline: float) -> Iterator[Candidate]:
 
 
 def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
-    """Return the names that a method's expressions may use, including those that forward puts on
-    ctx.
-    """
+    """Return the scope of a method, including the attributes that forward stores on ctx."""
     others = [it for it in methods if it is not method and method.name == "backward"]
     on_ctx = kept_on_ctx(others) if method.ctx else ()
     known = [*method.free, *(f"{method.ctx}.{name}" for name in on_ctx)]
@@ -369,7 +366,7 @@ def _scope_of(method: Method, methods: Sequence[Method]) -> Scope:
 
 
 def _candidate(fix: Fix) -> Iterator[Candidate]:
-    """Yield the edits as changes of the file, if they can be written in place."""
+    """Yield the candidate if the edits can be written in the author's file."""
     by_method: dict[Method, list[Edit]] = {}
     for method, edit in fix:
         by_method.setdefault(method, []).append(edit)
@@ -388,7 +385,7 @@ Together = tuple[Edit, ...]
 
 
 def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
-    """Yield edits of which each makes some gradients right, and both together all of them."""
+    """Yield pairs of edits that each fix some gradients and together fix all of them."""
     groups: dict[tuple[bool, ...], list[Edit]] = {}
     for ((_, edit),), right in sorted(some, key=lambda it: it[0][0][1].cost):
         groups.setdefault(right, []).append(edit)
@@ -402,7 +399,7 @@ def _complementary(some: Sequence[Partial]) -> Iterator[Together]:
 
 
 def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> Iterator[Together]:
-    """Combine an edit that makes some gradients right with edits that may make the others right."""
+    """Combine an edit that fixes some gradients with edits that may fix the others."""
     for ((method, one),), right in some[:FIRST_OF_TWO]:
         places = [place for place, it in zip(runner.wanted, right, strict=True) if not it]
         concerns = concerning(method.tree, places)
@@ -415,7 +412,7 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield the same edit in all places, and in two places, because people repeat a mistake."""
+    """Yield the same edit in all places and in pairs of places, because people repeat a mistake."""
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
         if edit.kind == "an accumulation":
@@ -432,7 +429,7 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
 
 
 def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield pairs of likely edits, neither of which replaces what the other one changes."""
+    """Yield pairs of likely edits, neither of which replaces code that the other changes."""
     likely = [edit for edit in edits if edit.cost <= LIKELY]
     inside = [{id(node) for node in ast.walk(edit.old)} for edit in likely]
     places = [id(edit.place[0]) for edit in likely]
@@ -449,7 +446,7 @@ def _found_together(
     wrong: Sequence[int],
     deadline: float = math.inf,
 ) -> Iterator[Candidate]:
-    """Yield the first pairs that are right together, until the time is up."""
+    """Yield the first pairs that make every gradient right, until the time is up."""
     cost = math.inf
     fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
     for fix, right in runner.gradients(fixes, wrong):

@@ -1,4 +1,4 @@
-"""A method as its author wrote it, and the same method after an edit."""
+"""A method in the author's source, before and after an edit."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Method:
     """A method of a Function with its source.
 
     ``first`` is the number of its first line in ``file``, and ``indent`` is the text before that
-    line. ``free`` contains the names in its closure. If only the source is known, ``function`` is
-    ``None``. ``owners`` are the methods that call it, if it is a function of the module.
+    line. ``free`` holds the names in its closure. ``function`` is ``None`` if only the source is
+    known. If the method is a function of the module, ``owners`` holds the methods that call it.
     """
 
     name: str
@@ -36,18 +36,18 @@ class Method:
     first: int
     indent: int
     tree: ast.FunctionDef
-    ctx: str  # its name for ctx, or "" if it takes none
+    ctx: str  # the method's name for ctx, or "" if it has no ctx
     function: FunctionType | None = None
     free: tuple[str, ...] = ()
     owners: tuple[str, ...] = ()
 
     def compiled(self) -> FunctionType | None:
-        """Return the method for the current tree, or ``None`` if Python does not accept it."""
+        """Return the method compiled from its tree, or ``None`` if Python rejects the tree."""
         free = self.free
         at: Any = {"lineno": 1, "col_offset": 0}
         tree = self.tree
         body: list[ast.stmt] = [ast.FunctionDef(tree.name, tree.args, tree.body, [], None, **at)]
-        if free:  # a function around it makes its free names free again
+        if free:  # an enclosing function turns these names into free variables again
             names = [ast.arg(name, **at) for name in free]
             around = ast.arguments([], names, None, [], [], None, [])
             body = [ast.FunctionDef("around", around, body, [], None, **at)]
@@ -73,11 +73,11 @@ class Method:
 
 
 Fix = tuple[tuple[Method, Edit], ...]
-"""Edits that are made together, each with its method."""
+"""Edits that are applied together, each with its method."""
 
 
 def method_of(function: type[Function], name: str) -> Method | None:
-    """Return a method of a Function, or ``None`` without the source of a plain ``def``."""
+    """Return a method of a Function, or ``None`` if its source is not a plain ``def``."""
     held = inspect.getattr_static(function, name, None)
     plain = inspect.unwrap(getattr(held, "__func__", held)) if held is not None else None
     if not isinstance(plain, FunctionType) or (plain.__module__ or "").startswith("torch."):
@@ -87,7 +87,7 @@ def method_of(function: type[Function], name: str) -> Method | None:
 
 
 def function_as_method(function: Any, name: str, *, with_ctx: bool) -> Method | None:
-    """Return a function with its source, or ``None`` if that is unknown or not a plain ``def``."""
+    """Return a function with its source, or ``None`` if this is not a known plain ``def``."""
     known = own_source(function) if isinstance(function, FunctionType) else None
     if known is None:
         return None
@@ -130,7 +130,7 @@ def _called_in(tree: ast.AST) -> Iterator[str]:
 
 
 def with_helpers(function: FunctionType, helpers: Mapping[str, Any]) -> FunctionType:
-    """Return a function that uses replacements for some of the functions that it calls."""
+    """Return a function that calls replacements for some of its helpers."""
     made = FunctionType(
         function.__code__,
         {**function.__globals__, **helpers},
@@ -147,8 +147,8 @@ def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
 
     Args:
         source: The text of a module, or of a notebook's cell.
-        name: The name of the class. Of several definitions, the last one counts.
-        file: What Python calls the file.
+        name: The name of the class. If it is defined several times, the last definition counts.
+        file: Python's name for the file.
     """
     try:
         body = ast.parse(source).body
@@ -174,7 +174,7 @@ def methods_in(source: str, name: str, file: str) -> Mapping[str, Method]:
 
 
 def with_sources(function: type[Function], sources: Mapping[str, str]) -> type[Function] | None:
-    """Return a subclass with methods from other source, or ``None`` if that is impossible."""
+    """Return a subclass with methods from other source, or ``None`` if that fails."""
     made: dict[Method, FunctionType] = {}
     for name, text in sources.items():
         method = method_of(function, name)
@@ -213,9 +213,9 @@ def kept_on_ctx(methods: Sequence[Method]) -> tuple[str, ...]:
 def with_methods(
     function: type[Function], methods: Mapping[Method, FunctionType]
 ) -> type[Function]:
-    """Return a subclass with some methods replaced. The class stays as it is.
+    """Return a subclass with some methods replaced. The original class does not change.
 
-    The syntax trees contain the decorators.
+    The decorators come from the syntax trees.
     """
     make: Any = type(function)
     body = {"__module__": function.__module__, "__qualname__": function.__qualname__}
@@ -236,20 +236,20 @@ def with_methods(
 
 
 # --------------------------------------------------------------------------------------------------
-# Edits as text: the author's own lines, changed where the edits are.
+# Edits as text: the author's lines, changed only where an edit applies.
 # --------------------------------------------------------------------------------------------------
 
-Span = tuple[int, int, int, int]  # the first line and column, and the last ones; lines count from 1
+Span = tuple[int, int, int, int]  # first line and column, last line and column; lines count from 1
 
 
 def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return the changes of the source, or nothing if they cannot be written in place."""
+    """Return the changes to the source. Empty if the edits cannot be written in place."""
     written = [_written(method, edit) for edit in edits]
     known = sorted((it for it in written if it is not None), reverse=True)
     if len(known) < len(edits):
         return ()
     if any(a[0][:2] < b[0][2:] for a, b in pairwise(known) if a[0] != b[0]):
-        return ()  # two of them overlap
+        return ()  # two spans overlap
     lines = [line.rstrip("\n") for line in method.lines]
     groups: list[list[tuple[Span, str]]] = []
     for span, text in known:  # from the last to the first
@@ -270,7 +270,7 @@ def changes_of(method: Method, edits: Sequence[Edit]) -> tuple[Change, ...]:
 
 
 def _written(method: Method, edit: Edit) -> tuple[Span, str] | None:
-    """Return the place where an edit changes the source, and the new text."""
+    """Return an edit's place in the source and its new text, or ``None`` if unknown."""
     with edit.made():
         wanted = ast.dump(method.tree)
     for span, text in _texts(method, edit):
@@ -304,7 +304,7 @@ def _texts(method: Method, edit: Edit) -> Iterator[tuple[Span, str]]:
 
 
 def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[tuple[Span, str]]:
-    """Yield the way to write statements or decorators instead of another one."""
+    """Yield the text that replaces a statement or decorator by other statements."""
     if edit.place[1] == "decorator_list":
         held = method.tree.decorator_list
         for it in held:
@@ -323,14 +323,14 @@ def _inserted(method: Method, edit: Edit, new: tuple[ast.AST, ...]) -> Iterator[
     if new and new[-1] is old:
         yield (first, left, first, left), "".join(f"{text}{indent}" for text in others)
     elif new and new[0] is old:
-        end = len(method.lines[last - 1].rstrip("\n").encode()) - method.indent  # of a comment
+        end = len(method.lines[last - 1].rstrip("\n").encode()) - method.indent  # a comment
         yield (last, end, last, end), "".join(f"{indent}{text}" for text in others)
     else:
         yield (first, left, last, right), indent.join(others)
 
 
 def _unparsed(node: ast.AST) -> str:
-    """Return source in which a tuple with one element has its parentheses."""
+    """Return the source of a node. A tuple with one element keeps its parentheses."""
     return re.sub(r"^(\w+), = ", r"(\1,) = ", ast.unparse(node))
 
 
@@ -339,9 +339,9 @@ def _span(node: Any) -> Span:
 
 
 def _replaced(lines: list[str], span: Span, text: str, top: int, indent: int) -> list[str]:
-    """Return lines with a span replaced by a text. The first line has the number ``top``."""
+    """Return lines with a span replaced by a text. ``top`` is the number of the first line."""
     first, left, last, right = span
-    head = lines[first - top].encode()[: left + indent].decode()  # Python counts in bytes
+    head = lines[first - top].encode()[: left + indent].decode()  # Python counts columns in bytes
     tail = lines[last - top].encode()[right + indent :].decode()
     code = f"{head}{text}{tail}".strip()
     new = f"{head}{text}{tail}".split("\n") if code and (text or code[0] != "#") else []

@@ -1,4 +1,4 @@
-"""Verify a repair: diagnose the edited Function like any other, on inputs that are new to it."""
+"""Verify a repair by diagnosing the edited Function on inputs that the search did not use."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from autograd_doctor.jacobians import Jacobians, compute_jacobians
 from autograd_doctor.memory import DispatchMode, operation_name
 from autograd_doctor.repair import Repair
 
-SECONDS = 1.0  # of computing, for the search and for verifying what it finds
-LENGTHS = 4  # that are changed, one at a time
+SECONDS = 1.0  # computing time, for the search and for verification together
+LENGTHS = 4  # dims whose lengths are changed, one at a time
 
 
 def with_search(
@@ -49,12 +49,13 @@ def with_search(
     search: Callable[..., Repair | None],
     level: str,
 ) -> Iterator[Finding]:
-    """Yield findings, and add a search to those that may have a repair.
+    """Yield the findings, and attach a search to each finding that may have a repair.
 
-    Among several errors, the first one gets the search, because the others may follow from it.
+    If there are several errors, only the first gets the search, because the others may follow from
+    it.
     """
     first = next((found for found in findings if found.severity == "error"), None)
-    # Returning 0 would be right for a step function, but it is never what the author wants.
+    # A gradient of 0 would be right for a step function, but no author wants that.
     undeclared = any(found.rule == "undeclared-surrogate" for found in findings)
     for found in findings:
         told = found.severity == "warning" or level == "full"
@@ -65,7 +66,7 @@ def with_search(
 
 
 Calls = Mapping[str, Sequence[Any]]
-"""The arguments of calls, with a description of each call."""
+"""The arguments of several calls, by description."""
 
 
 def find_repair(
@@ -76,19 +77,19 @@ def find_repair(
     finding: Finding,
     others: Calls | None = None,
 ) -> Repair | None:
-    """Return a change of a Function that removes a finding, or ``None`` if none is found in time.
+    """Return the change that removes a finding, or ``None`` if none is found in time.
 
     The search runs edits on CPU copies of the inputs, because an edit can make an index invalid. On
-    a GPU, this makes every later use of the GPU in the process fail.
+    a GPU, an invalid index makes every later GPU call of the process fail.
 
     Args:
-        case: What was diagnosed.
-        findings: What was found.
+        case: The diagnosed case.
+        findings: The findings of the diagnosis.
         seen: The evidence, with the expected gradients.
-        seed: That of the diagnosis.
-        finding: The one of them that is to be repaired.
-        others: Other calls for which the gradients must be right, too. By default, the example is
-            varied.
+        seed: The seed of the diagnosis.
+        finding: The finding to repair.
+        others: Other calls whose gradients must be right too. By default, variations of the
+            example.
     """
     if case.subject.function is None:
         return None
@@ -134,7 +135,7 @@ def _verified(
     held: Collection[str],
     function: type[Function],
 ) -> Repair | None:
-    """Return on which inputs an edited Function is right, or nothing if it breaks a new rule."""
+    """Return a repair with the inputs on which a Function is right, or ``None`` if it is wrong."""
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
@@ -145,7 +146,7 @@ def _verified(
                 found_there = _findings_on(changed, args, seed)
                 no_inputs = any(found.rule in FORWARD_RULES for found in found_there)
                 if no_inputs or (found_there and not _is_finite(changed, args, seed)):
-                    continue  # these are no inputs for this Function
+                    continue  # the Function does not accept these inputs
                 errors = {found.rule for found in found_there if found.severity == "error"}
                 if errors and _is_no_better(case, args, seed, finding, errors, known):
                     continue
@@ -163,7 +164,7 @@ def _verified(
         return None
     rules = {found.rule for found in left["your example"]}
     if finding.rule == "once-differentiable-leak" and rules & SILENT:
-        return None  # without the decorator, second derivatives would be wrong without an error
+        return None  # without the decorator, second derivatives would be silently wrong
     is_error = finding.severity == "error"
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
@@ -180,9 +181,9 @@ def _is_no_better(
     errors: Collection[str],
     known: Collection[str],
 ) -> bool:
-    """Whether the original has the same errors there, which it does not have on the example.
+    """Whether the original has the same errors on these inputs, but not on the example.
 
-    Where values are wrong anyway, only NaN and exceptions count.
+    If the values are wrong anyway, only NaN and exceptions count.
     """
     before = {found.rule for found in _findings_on(case, args, seed)} - {finding.rule}
     if RULES[finding.rule].family in VALUE_FAMILIES:
@@ -191,7 +192,7 @@ def _is_no_better(
 
 
 def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
-    """Whether forward returns finite values, and divides by no 0 on its way there."""
+    """Whether forward returns finite values and never divides by 0."""
     with _Quotients() as quotients:  # type: ignore[no-untyped-call]
         run = attempt(lambda: Session(case.subject, args, (), seed).run(watched=False))
     if isinstance(run, Failure) or not quotients.are_finite:
@@ -200,7 +201,7 @@ def _is_finite(case: Case, args: Sequence[Any], seed: int) -> bool:
 
 
 class _Quotients(DispatchMode):
-    """A block in which the results of all divisions are examined."""
+    """A context manager that checks the results of all divisions."""
 
     are_finite = True
 
@@ -214,9 +215,9 @@ class _Quotients(DispatchMode):
 
 
 def _whole_numbers(case: Case, seed: int) -> set[str]:
-    """Return the attributes of ctx that contain an integer: a count, a length, a dim.
+    """Return the attributes of ctx that hold an integer, such as a count, a length or a dim.
 
-    A tensor may replace such an integer by chance, if it is large enough for a length.
+    By chance, an edit with a tensor in its place may give the same result on some inputs.
     """
     wanted = [k for k, value in enumerate(case.args) if is_float(value)]
     graph = graph_of(case.subject, case.args, wanted, (), seed)
@@ -238,7 +239,7 @@ def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
 
 
 def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
-    """Return the findings on another call, for which only gradients and values are examined."""
+    """Return the findings on another call. Only the values of gradients are examined."""
     there = _there(case, args)
     (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
     return found
@@ -253,10 +254,9 @@ def _there(case: Case, args: Sequence[Any]) -> Case:
 
 
 SILENT = {"silent-double-backward", "silent-reverse-over-forward"}
-# Rules which show that forward is still wrong, or that its values are unknown.
+# If one of these rules is broken, forward is still wrong or its values are unknown.
 FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
-# Families of errors that appear only for other inputs or in other uses. No edit of values causes
-# them.
+# Errors that appear only for other inputs or other uses. Edits of values cannot cause them.
 OTHER_USES = ("layout", "order", "transforms")
 
 
@@ -268,10 +268,10 @@ def _partial(
     others: Calls,
     seed: int,
 ) -> Repair | None:
-    """Return a repair that removes a finding and describes the remaining error, or nothing.
+    """Return a repair that removes a finding and describes the remaining error, or ``None``.
 
-    A remaining error must have been there before, or must be of a kind that edits cannot cause.
-    Some of the wrong gradients must be right now, and the others must have been wrong before.
+    A remaining error must be an old one, or of a kind that edits cannot cause. Some of the wrong
+    gradients must now be right, and the gradients that are still wrong must have been wrong before.
     """
     function = changed.subject.function
     errors = [found for found in left if found.severity == "error"]
@@ -307,7 +307,7 @@ def _sentence(errors: Sequence[Finding]) -> str:
 
 
 def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
-    """Return the inputs that findings on values name, or none if a finding names none."""
+    """Return the inputs that the value findings name. Empty if a finding names none."""
     named: set[str] = set()
     for found in findings:
         if found.severity == "error":
@@ -319,7 +319,7 @@ def _wrong_inputs(findings: Sequence[Finding]) -> set[str]:
 
 
 def _jacobians(function: type[Function], args: Sequence[Any], named: str) -> Jacobians | None:
-    """Return the Jacobians for an input, or ``None`` if they are too large for a picture."""
+    """Return the Jacobians for an input, or ``None`` if they are too large to plot."""
     with suppress(CannotDiagnoseError), redirect_stdout(io.StringIO()):
         pairs = compute_jacobians(function, args).pairs
         return next((pair for pair in pairs if pair.input == named), None)
@@ -334,7 +334,7 @@ def _is_new(found: Finding, rules: Collection[str]) -> bool:
 def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evidence]:
     """Return evidence with expected gradients, even if backward raised.
 
-    In this case, a stand-in for backward returns no gradients.
+    If it did, a replacement for backward returns no gradients.
     """
     function = case.subject.function
     if function is None or any(each.values.expected for each in seen):
@@ -348,7 +348,7 @@ def _with_truth(case: Case, seen: Sequence[Evidence], seed: int) -> Sequence[Evi
 
 
 def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield arguments that ``diagnose`` does not try by itself, with a description in words."""
+    """Yield arguments that ``diagnose`` does not try by itself, each with a description."""
     for other in _with_other_lengths(args):
         yield f"inputs of {_shapes(other)}", other
     whole = [isinstance(value, Tensor) and not is_float(value) for value in args]
@@ -369,8 +369,9 @@ def _other_inputs(args: Sequence[Any], seed: int) -> Iterator[tuple[str, tuple[A
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a number may be the length of a part. With parts of length 1, there are several
-    parts.
+    """Whether a number may be the length of a part.
+
+    Such a number is also replaced by 1, which results in several parts.
     """
     return type(value) is int and value > 1
 
@@ -382,7 +383,7 @@ def _another(value: Any) -> Any:
 def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
     """Return other integers between zero and the largest one, or other flags.
 
-    If all integers differ, they may be a permutation, so they are shuffled.
+    Distinct integers may be a permutation, so they are shuffled.
     """
     if value.dtype == torch.bool:
         return torch.rand(value.shape, generator=rng).lt(0.5).to(value.device)
@@ -395,7 +396,7 @@ def _redrawn(value: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def _with_other_lengths(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the arguments with one of their lengths changed."""
+    """Yield the arguments with one length changed."""
     tensors = [value for value in args if isinstance(value, Tensor)]
     lengths = dict.fromkeys(n for tensor in tensors for n in tensor.shape if n > 1)
     for length in islice(lengths, LENGTHS):

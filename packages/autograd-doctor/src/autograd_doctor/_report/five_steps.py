@@ -1,7 +1,7 @@
-"""The five steps as the evidence shows them: nothing runs again, and the words are the same.
+"""The five steps, described from the evidence. Nothing runs again, and the wording is the same.
 
-Where the slopes along random directions settled the matter, no Jacobian was built: then these
-stand in for the single elements. The last step compares the entries of both Jacobians by
+If the slopes along random directions confirmed the gradient, no Jacobian was built. In this case,
+the slopes replace the single elements. The last step compares the entries of both Jacobians with
 gradcheck's own tolerances.
 """
 
@@ -48,7 +48,7 @@ def steps_of(evidence: Evidence) -> Steps:
 
 
 def as_html(steps: Steps) -> str:
-    """Return the steps as an HTML block in the manner of the report."""
+    """Return the steps as an HTML block in the style of the report."""
     rows: list[tuple[str, str]] = []
     for step in steps:
         title = card.Heading(f"{step.number} {step.title}")
@@ -72,7 +72,8 @@ def _contract(evidence: Evidence) -> Step:
     if not evidence.values.vjps:
         return describe_never_called()
     if evidence.contract.direct:
-        # None stands there for whatever is no tensor; what comes on top matters if it is one.
+        # ``grads`` holds None for each value that is not a tensor. A surplus value counts if it is
+        # a tensor.
         returned = [*evidence.contract.direct.grads]
     else:
         failure = evidence.values.vjps[RANDOM].failure
@@ -132,7 +133,7 @@ def _gradcheck(evidence: Evidence) -> Step:
 
 
 def _mismatches(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence of gradcheck for each pair of output and input that it would object to."""
+    """Yield gradcheck's message for each pair of output and input that gradcheck would reject."""
     rows, start = evidence.values.rows, 0
     for k, out in enumerate(filter(is_float, evidence.forward.outputs)):
         end = start + as_real(out).numel()
@@ -147,7 +148,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 
 def _settled(evidence: Evidence) -> bool:
-    """Whether no truth was established element by element, because none was needed."""
+    """Whether the slopes decided, so that no expected value of a single element was needed."""
     expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.values.jacobian and evidence.values.slopes is not None

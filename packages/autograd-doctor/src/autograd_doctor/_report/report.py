@@ -32,14 +32,14 @@ def as_text(diagnosis: Diagnosis) -> str:
 
 
 def as_rich(diagnosis: Diagnosis, width: int) -> Text:
-    """Return the report in color, for a terminal of that width."""
+    """Return the report in color, for a terminal with this width."""
     return card.as_rich(
         _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), width=width
     )
 
 
 def as_html(diagnosis: Diagnosis) -> str:
-    """Return the report as HTML that follows JupyterLab's theme; it holds no script."""
+    """Return the report as HTML that follows JupyterLab's theme and contains no script."""
     figure = heatmap.as_html(diagnosis.jacobians) if diagnosis.jacobians else ""
     return card.as_html(
         _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), figure=figure
@@ -96,7 +96,7 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
 
 
 def _where(note: Finding) -> str:
-    """Say where the graph ends, where that is known."""
+    """Say where the graph ends, if this is known."""
     line, names = note.evidence.get("line"), note.evidence.get("lost")
     if not line or not isinstance(names, list):
         return ""
@@ -109,6 +109,6 @@ def _names(rules: list[str]) -> str:
 
 
 def _told(diagnosis: Diagnosis) -> list[Finding]:
-    """Return the findings that get their own paragraph. Notes get one only at level ``"full"``."""
+    """Return the findings with a paragraph of their own. Notes get one only at level ``"full"``."""
     full = diagnosis.level == "full"
     return [f for f in diagnosis.findings if full or f.severity != "info"]

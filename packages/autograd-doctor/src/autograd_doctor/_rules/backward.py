@@ -1,4 +1,4 @@
-"""Rules about ``backward``: how it behaves, and which gradients it returns."""
+"""Rules about ``backward``: its side effects and the gradients that it returns."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _NEEDS = (
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
-# Messages of Python and PyTorch about common mistakes, and how to repair each mistake.
+# Messages of Python and PyTorch about common mistakes, and the repair of each mistake.
 WHAT_TO_DO = {
     "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
@@ -206,7 +206,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
     found = failure and re.search(
         r"number of gradients \(expected (\d+), got (\d+)\)", failure.text
     )
-    # With a setup_context, PyTorch also counts the arguments that have their defaults.
+    # With a setup_context, PyTorch also counts arguments left at their defaults.
     if found and int(found[1]) == len(parameters) + len(evidence.omitted):
         parameters += evidence.omitted
     arguments = len(parameters)
@@ -242,7 +242,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
 
 
 def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
-    """Say for which argument backward returned a gradient although the argument cannot have one."""
+    """Name the argument that receives a gradient from backward although it cannot have one."""
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [
         name
@@ -410,7 +410,7 @@ _NUMPY = (
 
 
 def _coarser(got: str, want: str) -> bool:
-    """Whether a gradient in one dtype has lost digits that it has in another dtype."""
+    """Whether a gradient in one dtype has lost digits that another dtype keeps."""
     lost, kept = (torch.finfo(getattr(torch, dtype)).eps for dtype in (got, want))
     return lost > kept
 
@@ -420,7 +420,10 @@ def _unsupported(text: str) -> bool:
 
 
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
-    """Say which real input got a complex gradient. Autograd rejects it without naming it."""
+    """Name the real input that received a complex gradient.
+
+    Autograd's own error does not name it.
+    """
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:
         grad = grads[position] if position < len(grads) else None
@@ -439,7 +442,7 @@ def _complex_for_a_real(evidence: Evidence) -> Match | None:
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     grads = (
         evidence.contract.direct.grads if evidence.contract.direct else ()
-    )  # elsewhere it may be missing
+    )  # other devices may lack it
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]
@@ -457,7 +460,7 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
 )
 def gradient_device(evidence: Evidence) -> Match | None:
     devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
-    # the caller's code may stay there
+    # the caller's code may run only on the CPU
     severity: Severity = "warning" if devices == {"cpu"} else "error"
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":

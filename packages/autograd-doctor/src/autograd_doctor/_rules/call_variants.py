@@ -52,7 +52,7 @@ def input_layout(evidence: Evidence) -> Match | None:
         if seen and comparison.stage != "forward":
             return seen
         refused = refused or seen
-    return refused and replace(refused, severity="warning")  # an error, so the problem is visible
+    return refused and replace(refused, severity="warning")  # an error, so users notice it
 
 
 # --------------------------------------------------------------------------------------------------

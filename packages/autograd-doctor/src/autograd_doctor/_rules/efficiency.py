@@ -1,4 +1,4 @@
-"""Rules about efficiency: what a correct Function computes or keeps unnecessarily."""
+"""Rules about efficiency: unnecessary work and memory in a correct Function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_doctor.formatting import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = (
-    "in float64"  # the doctor examines Functions in this dtype, whatever the caller's dtype
+    "in float64"  # the doctor examines Functions in float64, regardless of the caller's dtype
 )
 
 
@@ -23,7 +23,7 @@ IN_FLOAT64 = (
     hint="Compute a gradient only if its entry in `ctx.needs_input_grad` is True. There is one "
     "entry for each argument of `forward`.",
     lesson="02_ctx_rules",
-    after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # which confuses one gradient with another
+    after=(*FIRST_MAKE_IT_RIGHT, "frozen-input"),  # frozen-input: backward confuses two gradients
 )
 def wasted_gradient(evidence: Evidence) -> Match | None:
     if not evidence.memory.wasted_gradients:
@@ -41,7 +41,7 @@ def wasted_gradient(evidence: Evidence) -> Match | None:
 
 
 def _counted(operations: Sequence[str]) -> str:
-    """Format operations with their number, as in ``3 operations (2 × mul, sum)``."""
+    """Format operations with their counts, as in ``3 operations (2 × mul, sum)``."""
     names = [f"{n} × {name}" if n > 1 else name for name, n in Counter(operations).items()]
     return f"{plural(len(operations), 'operation')} ({', '.join(names)})"
 
@@ -89,10 +89,10 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
-    # Piece by piece, because a sum that is smaller here may be larger for larger inputs.
+    # Compare size by size, because a sum that is smaller here may be larger for larger inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None
-    # 0: its node needs it, but not its formula
+    # 0: backward needs the node, but not its formula
     if not 0 < ordinary.operations <= function.operations:
         return None
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}

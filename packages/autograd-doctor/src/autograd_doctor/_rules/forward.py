@@ -1,4 +1,4 @@
-"""Rules about ``forward``: how it follows autograd's contract, and its values."""
+"""Rules about ``forward``: autograd's contract, and the values that it returns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def missing_staticmethod(evidence: Evidence) -> Match | None:
     names = evidence.contract.instance_methods
     if not names:
         return None
-    severity: Severity = "error" if evidence.forward.failure else "warning"  # apply runs it
+    severity: Severity = "error" if evidence.forward.failure else "warning"  # apply calls it
     methods = " and ".join(quoted(names))
     verb = (
         "is an instance method, but it must be a static method"
@@ -134,8 +134,8 @@ def wrong_mark_dirty(evidence: Evidence) -> Match | None:
 )
 def mutates_input(evidence: Evidence) -> Match | None:
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
-    # The doctor cannot see mark_dirty inside a callable. A changed input that is returned counts as
-    # declared.
+    # The doctor cannot see mark_dirty inside a callable, so it assumes that a changed input was
+    # marked if the callable returns it.
     if not evidence.is_function:
         returned = {j for _, j in evidence.forward.views}
         hidden = [i for i in hidden if i not in returned]
@@ -161,7 +161,7 @@ _STATISTICS = (
 
 
 def _may_be_statistics(evidence: Evidence, position: int) -> bool:
-    """Whether a changed input does not require grad, and autograd knows of the change."""
+    """Whether a changed input does not require grad and autograd knows about the change."""
     floating = is_float(evidence.inputs[position])
     return (
         floating and position not in evidence.wanted and position in evidence.forward.versions_moved
@@ -192,7 +192,7 @@ def forward_raises(evidence: Evidence) -> Match | None:
     )
 
 
-# PyTorch's messages about common mistakes, and how to repair each mistake.
+# PyTorch's messages about common mistakes, and the repair of each mistake.
 _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
@@ -288,7 +288,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
-            # Only information, because running statistics are also marked, and correctly so.
+            # Only information, because marking running statistics is correct.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "
@@ -372,7 +372,7 @@ def forward_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
-    """If an output is wrong in only one slice, say in which one, and by what factor."""
+    """If an output is wrong in only one slice, name the slice and the factor."""
     place = slice_of(off, ~off & (reference != 0), "output")
     if not place:
         return ""

@@ -29,7 +29,7 @@ from autograd_doctor.formatting import element, number, plain, unraveled
 
 ROUNDING = 1e-6  # relative to a gradient: float32 rounding in a linear backward is smaller
 
-INEXACT = 0.05  # relative to a gradient, if a solver stops as soon as its result is close enough
+INEXACT = 0.05  # relative to a gradient, for a solver that stops at a tolerance
 
 
 def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
@@ -40,7 +40,7 @@ def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
 def _seen(
     evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
 ) -> Match:
-    """Say which law is broken, and show the gradient of one element for two cotangents."""
+    """Name the broken law, and show one element of the gradient for two cotangents."""
     once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
     off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
     index = unraveled(int(off.argmax()), off.shape)
@@ -116,7 +116,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _lost_at_zero(evidence: Evidence) -> Match | None:
-    """Say where zeros, as from a masked loss, become nan although everything else is finite."""
+    """Say where zeros, such as those from a masked loss, become nan although all else is finite."""
     pairs = zip(_grads(evidence, RANDOM), _grads(evidence, ZERO), strict=False)
     for slot, (once, zero) in enumerate(pairs):
         if once is None or zero is None or not bool(torch.isfinite(once).all()):
@@ -142,16 +142,14 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return ``got``, and ``wanted`` if that is not a number, because ∞ - ∞ says nothing about a
-    sum.
-    """
+    """Return ``got`` with the non-finite elements of ``wanted``, because ∞ - ∞ is meaningless."""
     if got is None or wanted is None:
         return got
     return torch.where(torch.isfinite(wanted), got, wanted)
 
 
 def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
-    """Whether two gradients agree, or differ only by the rounding error of terms that cancel."""
+    """Whether two gradients agree, up to the rounding error of terms that cancel."""
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
@@ -162,9 +160,7 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
 
 
 def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
-    """Return the relative precision of grad_output. If an output is in float32, grad_output is,
-    too.
-    """
+    """Return the relative precision of grad_output. It is in float32 if an output is in float32."""
     gs = evidence.values.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
 
@@ -196,12 +192,12 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
         uniform = _grads(evidence, ONES)[wrong.slot]
         one, two = flat_one[wrong.slot], flat_two[wrong.slot]
         if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
-            continue  # with one nonzero element, each is a multiple of every other
+            continue  # single nonzero elements are multiples of each other
         c, d = _multiple(one, uniform), _multiple(two, uniform)
         if c is None or d is None or _parallel_truth(wrong.truth, uniform):
             continue
         if not _everywhere(one, c * uniform):
-            continue  # one huge element hides the others
+            continue  # a huge element hides the others
         statistic = _statistic(outputs[0], c)
         return Match(
             f"the gradient of `{wrong.name}` depends on `grad_output` only through a single number"
@@ -224,7 +220,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
-    """Whether each element agrees separately, and not only relative to the largest one."""
+    """Whether each element agrees on its own, not only relative to the largest element."""
     return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 

@@ -35,7 +35,7 @@ def overflow(evidence: Evidence) -> Match | None:
 
 
 def _lost(evidence: Evidence, call: Extreme) -> Match | None:
-    """Say which result of a call is not a finite number although it should be."""
+    """Name the result of a call that should be finite but is not."""
     if call.masked is not None:
         for k, lost in _lost_to_a_mask(evidence, call):
             return _describe_overflow(evidence, call, k, lost, call.double, call.right)
@@ -46,20 +46,20 @@ def _lost(evidence: Evidence, call: Extreme) -> Match | None:
 
 
 def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield which tensors are not finite in float32, and where."""
+    """Yield the tensors that are not finite in float32, with the elements."""
     for k, value in enumerate(call.single):
         if value is not None and not bool(torch.isfinite(value).all()):
             yield k, ~torch.isfinite(value)
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield which tensors are nan, and where, although those of the reference are not.
+    """Yield the tensors that are nan although the reference's are not, with the elements.
 
     The reference's gradients must be finite, because an infinite gradient is useless anyway.
     """
     outputs = len(call.double) - len(evidence.wanted)
     if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
-        return  # the reference has no value there either
+        return  # the reference has no value at this element either
     for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
         if mine is None or right is None:
             continue
@@ -87,7 +87,7 @@ def _describe_overflow(
 
 
 def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
-    """Describe an element of a result by the input at the same index, if there is one."""
+    """Describe an element of a result by the input at the same index, if one exists."""
     value = call.double[k]
     for position in evidence.wanted:
         given: Tensor = call.inputs[position]
@@ -97,7 +97,7 @@ def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> 
 
 
 def at(tensor: Tensor, index: tuple[int, ...]) -> str:
-    """Format the value of an element."""
+    """Format the value of one element."""
     return number(plain(tensor[index]))
 
 
@@ -123,14 +123,14 @@ def inexact_forward(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about precision: digits that a formula or a cast loses beyond rounding.
+# Rules about precision: a formula or a cast loses more digits than rounding does.
 # --------------------------------------------------------------------------------------------------
 
-# relative to the size, where the long step is ten times this: rounding is far smaller
+# relative to the magnitude: the long step is ten times this, and rounding is far smaller
 MOVING = 1e-5
-# relative to the size: a thousand times the long step, for example after a sign change
+# relative to the magnitude: a thousand times the long step, as after a sign change
 JUMPING = 0.1
-OTHERWISE = 0.5  # relative to a straight line
+OTHERWISE = 0.5  # relative to a linear change
 
 
 @rule(
@@ -145,15 +145,15 @@ OTHERWISE = 0.5  # relative to a straight line
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
-    if evidence.values.inexact:  # the remaining error of an iteration is not a loss of digits
+    if evidence.values.inexact:  # the error of an unfinished iteration is not a loss of digits
         return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
 def _cast(evidence: Evidence) -> Match | None:
-    """Say where backward used 16 bits: a float64 cotangent returned with only as many digits."""
+    """Say where backward used 16 bits: a float64 cotangent gives a gradient in 16-bit precision."""
     vjp = evidence.values.vjps.get(RANDOM)
-    if evidence.values.cotangent_range:  # which may contain short numbers
+    if evidence.values.cotangent_range:  # whose numbers may have few digits
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
@@ -172,14 +172,14 @@ def _cast(evidence: Evidence) -> Match | None:
 
 
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a gradient fits into a dtype, unless it is zero up to rounding."""
+    """Whether a dtype can represent a gradient exactly, unless it is zero up to rounding."""
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
 def _stairs(evidence: Evidence) -> Match | None:
-    """Say which float64 result stays constant or jumps while all numbers change slightly.
+    """Name the float64 result that stays constant or jumps when all numbers change slightly.
 
-    The output of a declared step function does this on purpose, between its levels.
+    A declared step function does this on purpose, because its output is constant between levels.
     """
     found = evidence.variants.float32_steps
     if found is None:
@@ -211,10 +211,10 @@ def _is_short(evidence: Evidence, slot: int) -> bool:
 
 
 def _uneven(found: Float32Steps, k: int) -> str | None:
-    """Return an element that does not change as the long step predicts, if most elements do not.
+    """If most elements do not change as the long step predicts, name one of them.
 
-    Elements that hardly depend on the numbers (a mask, a level) and elements that are zero up to
-    rounding are ignored.
+    The comparison ignores elements that hardly depend on the numbers (a mask, a level), and
+    elements that are zero up to rounding.
     """
     here, near, far = found.here[k], found.near[k], found.far[k]
     if here is None or near is None or far is None:
@@ -223,7 +223,7 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
     known = size_here > SLACK
     told = known & ((far - here).abs() > MOVING * size_here)
     told &= (far - here).abs() < JUMPING * size_here
-    told &= actual.abs() < OTHERWISE * (far - here).abs()  # else it jumps here: a tie or a kink
+    told &= actual.abs() < OTHERWISE * (far - here).abs()  # otherwise this is a tie or a kink
     off = told & ((actual - expected).abs() > OTHERWISE * expected.abs())
     if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
@@ -236,10 +236,12 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
 
 
 def _cancellation(evidence: Evidence) -> Match | None:
-    """Say which result float32 spoils. Without a reference, only if the example itself is accurate.
+    """Name the result that float32 spoils.
 
-    If the example is not accurate, a solver may stop early in float32, or the device may be less
-    precise.
+    Without a reference, the example itself must be accurate.
+
+    If the example is not accurate, the cause may be a solver that stops early in float32, or a less
+    precise device.
     """
     calls = [call for call in evidence.variants.extremes if call.noise]
     if any(call.is_example and not call.right for call in calls):
@@ -253,7 +255,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
 
 def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
-    """Report the element whose error exceeds the noise most."""
+    """Report the element whose error exceeds the noise by the largest factor."""
     error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
     assert noise is not None

@@ -1,4 +1,4 @@
-"""Where a gradient is wrong: for which values of the inputs, and at which indices."""
+"""The location of a wrong gradient: the values of the inputs, and the indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
 
 # --------------------------------------------------------------------------------------------------
-# Regions that a label selects: a mask, a class, or the index in an argument.
+# Regions that a label selects: a mask, a class, or an index among the arguments.
 # --------------------------------------------------------------------------------------------------
 
 Region = tuple[str, Tensor]  # a condition in words, and the elements for which it is true
@@ -28,7 +28,7 @@ def labeled(m: Mismatch) -> str | None:
 
 
 def _explains(m: Mismatch, holds: Tensor) -> bool:
-    """Whether all wrong elements are inside, and all elements inside are wrong or must be zero."""
+    """Whether a region contains all wrong elements and no right element, except necessary zeros."""
     right_inside = m.known & ~m.wrong & holds
     right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
     return (
@@ -48,10 +48,10 @@ def _regions(m: Mismatch) -> Iterator[Region]:
 
 
 def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
-    """Yield the elements for which a label of each element or row has a meaningful value.
+    """Yield the regions that a label selects, if it has one value per element or per row.
 
-    Meaningful values are the two values of a mask, a negative number (often ignored), and a number
-    that occurs again.
+    Only some values can select a region: both values of a mask, a negative number (which often
+    means "ignore"), and a number that occurs several times.
     """
     if label.dim() == 0 or label.shape != shape[: label.dim()]:
         return
@@ -63,7 +63,7 @@ def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
 
 
 def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
-    """Along each dim, yield the slice whose index is an argument of the call."""
+    """Yield, for each dim, the slice whose index is an argument of the call."""
     for axis, length in enumerate(like.shape):
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
@@ -118,9 +118,9 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
 
 
 def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
-    """Return "at `x[:, 1:]`" if the wrong elements fill one slice, and the right ones are outside.
+    """Return "at `x[:, 1:]`" if the wrong elements fill a slice that contains no right ones.
 
-    ``right`` marks elements that are right and not 0, because a zero may be right by chance.
+    ``right`` marks right elements that are not 0, because a zero may be right by chance.
     """
     if int(wrong.sum()) < 2:
         return ""
@@ -142,9 +142,9 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Say which number of the call separates the norms of the wrong slices from the others.
+    """Name the number of the call that separates the norms of the wrong slices from the others.
 
-    A clamp of a norm, such as ``max(norm, eps)``, has another derivative there.
+    The derivative changes at such a number if forward clamps a norm, as in ``max(norm, eps)``.
     """
     numbers = {m.evidence.name(i): as_number(v) for i, v in enumerate(m.evidence.inputs)}
     for axis in reversed(range(m.input.dim() if m.input.dim() > 1 else 0)):
@@ -163,7 +163,7 @@ def by_norm(m: Mismatch) -> str:
 
 
 def common_factor(ratios: Tensor) -> float | None:
-    """Return the number that all ratios are equal to, if there is one."""
+    """Return the value of all ratios if they are equal, or ``None``."""
     if ratios.is_complex() or not ratios.numel() or not bool(ratios.isfinite().all()):
         return None
     factor = ratios.mean()
@@ -179,12 +179,12 @@ def _part(first: int, end: int, length: int) -> str:
 
 
 def slices_with(mask: Tensor, axis: int) -> set[int]:
-    """Return the indices along a dim whose slice contains a marked element."""
+    """Return the indices along a dim whose slices contain a marked element."""
     return set(mask.nonzero()[:, axis].tolist())
 
 
 def region(m: Mismatch) -> str | None:
-    """Say for which input values the gradient is wrong, and what it is instead."""
+    """Name the input values for which the gradient is wrong, and the wrong result."""
     right = m.known & ~m.wrong
     if m.actual.is_complex() or not bool(right.any()):
         return None
@@ -194,7 +194,7 @@ def region(m: Mismatch) -> str | None:
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
     for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
-        if m.coarse:  # small elements count as right, so only a bound of 0 is certain
+        if m.coarse:  # small elements count as right, so only 0 can be a reliable bound
             certain = threshold.at_zero and instead is not None
         else:
             certain = threshold.chance < 0.01 or explained
@@ -210,7 +210,7 @@ def region(m: Mismatch) -> str | None:
 def _is_a_slice(m: Mismatch) -> bool:
     """Whether the wrong elements are adjacent although the input is not sorted.
 
-    In this case, a bound between wrong and right elements may exist by chance.
+    In this case, wrong and right elements may be separated by a bound only by chance.
     """
     flat = m.input.flatten()
     is_sorted = bool((flat.diff() >= 0).all()) or bool((flat.diff() <= 0).all())
@@ -218,7 +218,7 @@ def _is_a_slice(m: Mismatch) -> bool:
 
 
 def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
-    """Yield the right elements, and then only those whose gradient is not 0."""
+    """Yield the right elements, and then only the right elements with a nonzero gradient."""
     yield right
     telling = right & (m.truth != 0)
     if bool(telling.any()) and not torch.equal(telling, right):
@@ -226,7 +226,7 @@ def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
 
 
 def _typical_of_masks(m: Mismatch) -> str | None:
-    """Describe the wrong elements, if they contain the typical result of a wrong mask."""
+    """Describe the wrong elements if they show the typical result of a wrong mask."""
     wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
     gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
@@ -243,7 +243,7 @@ def _typical_of_masks(m: Mismatch) -> str | None:
 
 
 def _scaled(m: Mismatch) -> str | None:
-    """Say by what factor the wrong elements are off, if it is the same for all."""
+    """Return in words the factor by which all wrong elements are off, or ``None``."""
     actual, truth = m.actual[m.wrong], m.truth[m.wrong]
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
@@ -253,10 +253,10 @@ def _scaled(m: Mismatch) -> str | None:
 
 
 class Threshold(NamedTuple):
-    """A condition on the inputs that is true for all wrong elements and for no right one.
+    """A condition on the inputs that is true for all wrong elements and for no right element.
 
-    ``chance`` is the probability that so many elements are separated in this way by chance.
-    ``at_zero`` says that the bound is 0.
+    ``chance`` is the probability that random elements are separated equally well. ``at_zero`` says
+    whether the bound is 0.
     """
 
     text: str
@@ -275,7 +275,7 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 def _halves(
     m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
 ) -> Iterator[Threshold]:
-    """Yield on which side of a bound, or of another input, a value is."""
+    """Yield the side of a bound, or of another input, on which all wrong elements lie."""
     bad, good = value[m.wrong], value[right]
     chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
     for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
@@ -286,10 +286,9 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield an interval of the input that contains all right elements, with wrong ones on both
-    sides.
+    """Yield the interval of the input with all right elements and wrong ones on both sides.
 
-    A backward that forgets a clamp gives this result.
+    A backward that ignores a clamp produces this pattern.
     """
     bad, good = m.input[m.wrong], m.input[right]
     below, above = bad[bad < good.min()], bad[bad > good.max()]
@@ -298,14 +297,14 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
     low = _bound(m, float(below.max()), float(good.min()))
     high = _bound(m, float(good.max()), float(above.min()))
     if low == f"-{high}":
-        return  # |x| says the same more briefly
+        return  # a condition on |x| is shorter
     count = bad.numel() + good.numel()
     chance = 4 * count / math.comb(count, bad.numel())
     yield Threshold(f"{m.name} < {low} or {m.name} > {high}", chance)
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Return on which side of a bound all wrong elements are, or that all equal it."""
+    """Say on which side of a bound the wrong elements lie, or that they all equal it."""
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"
@@ -319,7 +318,7 @@ def _beside(other: str, apart: str) -> str:
 
 
 def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the other inputs, with their names, that can be compared with this one."""
+    """Yield the other inputs that can be compared with this one, with their names."""
     for position, other in enumerate(m.evidence.inputs):
         comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
         if comparable and position != m.position:
@@ -327,9 +326,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the most likely number between two: 0, an argument of the call, or one with few
-    digits.
-    """
+    """Return the most likely bound between two numbers: 0, an argument, or a short number."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
@@ -338,7 +335,7 @@ def _bound(m: Mismatch, low: float, high: float) -> str:
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:
-    """Whether the wrong elements are exactly those whose value occurs more than once."""
+    """Whether an element is wrong exactly if its value occurs more than once."""
     x = m.input
     _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
     tied = counts[inverse] > 1

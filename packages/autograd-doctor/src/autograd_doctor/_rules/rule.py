@@ -26,7 +26,7 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """The result of a rule: message, evidence, and severity and hint if they differ."""
+    """The result of a rule: message and evidence, and any severity or hint of its own."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -41,10 +41,10 @@ Decide = Callable[[Evidence], Match | None]
 class Rule:
     """An entry of the catalogue.
 
-    ``after`` contains names of families or rules whose errors explain this rule's findings. Such a
-    finding is not reported. ``explains`` is the opposite: an error of this rule explains the
-    findings of these families or rules. ``by_design`` contains what this rule explains even if it
-    is declared to be broken by design.
+    ``after`` holds the names of families or rules. If one of them reports an error, it explains the
+    findings of this rule, which are then not reported. ``explains`` is the opposite: an error of
+    this rule explains the findings of these families or rules. ``by_design`` holds the rules that
+    this rule explains even if its finding is declared to be by design.
     """
 
     name: str
@@ -73,9 +73,8 @@ class Rule:
         )
 
 
-# After one of these errors, gradients are meaningless, because they are missing or belong to
-# something else. A Function that changes what it should not still returns gradients that can be
-# judged.
+# After one of these errors, gradients cannot be judged, because they are missing or belong to other
+# values. A Function that modifies its inputs still returns gradients that can be judged.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -116,7 +115,7 @@ def rule(
 
 
 def ordinal(cotangent: Cotangent) -> str:
-    """Return in words which output alone gets a gradient."""
+    """Say which output is the only one that gets a gradient."""
     return nth(cotangent.output)
 
 
@@ -138,7 +137,7 @@ def what_was_raised(failure: Failure) -> str:
 def call(evidence: Evidence, dtype: str = "") -> str:
     """Return a short description of the call's arguments: ``x float64[3, 4], ceiling 6.0``.
 
-    ``dtype`` is the dtype of floating-point arguments, if the call was not made on float64 copies.
+    ``dtype`` is the dtype of floating-point arguments, unless the call used float64 copies.
     """
     return ", ".join(
         f"{name} {describe(value, dtype)}"
@@ -154,11 +153,11 @@ def describe(value: Any, dtype: str = "") -> str:
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
-    """Return how backward failed, in the direct call or through autograd.
+    """Return the failure of backward, in the direct call or through autograd.
 
     Another rule reports failures that occur only if some outputs are unused. A solver with an
-    absolute tolerance may reject a cotangent that is thousands of times as large as usual. If the
-    call works in the dtypes of the caller's inputs, the failure does not count.
+    absolute tolerance may reject a cotangent that is thousands of times larger than usual. A
+    failure does not count if the call works in the dtypes of the caller's inputs.
     """
     usual = (
         vjp.failure
@@ -170,7 +169,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient is the expected one with its last two dims swapped."""
+    """Whether a raw gradient is the expected gradient with its last two dims swapped."""
     if (
         evidence.contract.direct is None
         or position not in evidence.wanted
@@ -193,10 +192,10 @@ def raw_transpose(evidence: Evidence, position: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Find and describe differences between a call made in another way and the plain call.
+# Find and describe differences between a variant of a call and the plain call.
 # --------------------------------------------------------------------------------------------------
 
-# which tensor of a comparison, and the index with the largest difference
+# the position of a tensor in a comparison, and the index with the largest difference
 Place = tuple[int, tuple[int, ...]]
 
 
@@ -206,12 +205,15 @@ def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Say how the first comparison of this kind fails or differs, or ``None`` if all agree."""
+    """Describe the failure or difference in the first comparison of this kind.
+
+    ``None`` if all agree.
+    """
     return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
 
 
 def describe_disagreement(comparison: Comparison) -> Match | None:
-    """Say how a comparison fails or differs, or ``None`` if it agrees."""
+    """Describe the failure or difference in a comparison. ``None`` if both sides agree."""
     if comparison.failure:
         stage = (
             f"`{comparison.stage}`"
@@ -264,7 +266,7 @@ def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
 
 
 def size_of(tensor: Tensor | None) -> float:
-    """Return the largest finite magnitude, or 0 if there is no tensor."""
+    """Return the largest finite magnitude, or 0 if the tensor is missing."""
     return 0.0 if tensor is None else size(tensor)
 
 
@@ -280,7 +282,7 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 
 
 def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
-    """Return an element with four digits, or what there is instead of a number."""
+    """Format an element with four digits. Say so if the tensor is missing."""
     if tensor is None:
         return "None"
     return (

@@ -111,7 +111,7 @@ def _marked(failure: Failure | None) -> bool:
 
 
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
-    """Return the first wrong result. A nan is visible to users, so it counts only if requested."""
+    """Return the first wrong result. Users notice a nan, so it counts only on request."""
     wrong = (found for found in second.derivatives if found.wrong)
     told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))
     return next(told, None)
@@ -168,7 +168,7 @@ def _because(cause: LostGraph) -> str:
 
 
 def _recipe(cause: LostGraph) -> str:
-    """Say what would keep the graph."""
+    """Say how to keep the graph."""
     if cause.place == "backward":
         return (
             "Compute with tensors only, and without "

@@ -23,7 +23,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules about state that one call or one backward pass leaves for another.
+# Rules about state that one call or one backward pass leaves behind for another.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +89,7 @@ def not_reentrant(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about repetition: if two runs of the same call differ, comparing runs is meaningless.
+# Rules about repetition: if two runs of the same call differ, runs cannot be compared.
 # --------------------------------------------------------------------------------------------------
 
 COMPARISONS = (
@@ -188,7 +188,7 @@ def rng_not_restored(evidence: Evidence) -> Match | None:
 
 
 def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]:
-    """Return the tensor's name, and its element with the largest difference: both values."""
+    """Return the tensor's name, and both values of the element with the largest difference."""
     k, index = place
     plain, other = (
         format_element(comparison.expected[k], index),
@@ -200,7 +200,7 @@ def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about what a Function uses besides its arguments: captured tensors and modules.
+# Rules about values that a Function uses besides its arguments: captured tensors and modules.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +267,7 @@ def recompute_side_effect(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about ctx: what it keeps, how backward reads it, and what keeps it alive.
+# Rules about ctx: its contents, how backward reads them, and references that keep ctx alive.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +296,7 @@ def tensor_on_ctx(evidence: Evidence) -> Match | None:
                 severity="error",
             )
     kept = next((kept for kept in evidence.memory.on_ctx if kept.role), evidence.memory.on_ctx[0])
-    # A tensor of the call may change in place. Any other tensor only costs memory.
+    # The caller may change a tensor of the call in place. Any other tensor only costs memory.
     severity: Severity = "warning" if kept.role else "info"
     return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names, severity)
 

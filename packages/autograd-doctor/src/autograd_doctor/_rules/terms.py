@@ -1,4 +1,4 @@
-"""Factors and terms by which a gradient differs from the expected one."""
+"""The factors and terms by which a gradient differs from the expected gradient."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that is a constant multiple of the expected one: find the constant and its origin.
+# A gradient that is a constant multiple of the expected gradient: find the constant and its origin.
 # --------------------------------------------------------------------------------------------------
 
 LARGEST_DENOMINATOR = 64
-# denominator of a fraction: beyond it, every number is close to a fraction
+# with a larger denominator, some fraction is close to every number
 LARGEST_NUMERATOR = 1000
-TELLING = 100.0  # times the tolerance: a smaller element has nearly any ratio
+TELLING = 100.0  # times the tolerance: the ratio of smaller elements is too uncertain
 TELLING_OF_FEW_DIGITS = 10.0
 
 Key = tuple[str, str, int]  # the origin of a number in a call: its kind, its object, and its dim
 
 
 def constant_factor(m: Mismatch) -> str | None:
-    """A constant multiple of the expected gradient, and its factor."""
+    """Say by which constant factor the gradient differs from the expected one."""
     factor = _ratio(m)
     if factor is None:
         return None
     origin = _origin(m, abs(factor))
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
-        return None  # any number is a multiple of any other
+        return None  # single numbers are always multiples of each other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true gradient"
     return f"the gradient of `{m.name}` is {times}{origin}{'' if origin else without_argument(m)}"
@@ -63,13 +63,13 @@ def _ratio(m: Mismatch) -> float | None:
 
 
 def digits(factor: float) -> str:
-    """Return a factor as a small fraction if possible, else with four digits or more."""
+    """Format a factor as a small fraction if possible, else with at least four digits."""
     fraction = _fraction(factor)
     return _apart_from_one(factor, 4) if fraction is None else str(fraction)
 
 
 def _apart_from_one(factor: float, least: int) -> str:
-    """Return a factor with this many digits, or with enough digits to distinguish it from 1."""
+    """Format a factor with enough digits to distinguish it from 1, and at least this many."""
     told = (f"{factor:.{count}g}" for count in range(least, 17))
     return next((text for text in told if float(text) != 1.0), "1")
 
@@ -89,9 +89,9 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _origin(m: Mismatch, size: float) -> str:
-    """Say which number of this call is equal to the factor or its inverse.
+    """Name the number of this call that equals the factor or its inverse.
 
-    A number that explains the factor only in this call does so by chance, and is not named.
+    If a number explains the factor only in this call, it does so by chance and is not named.
     """
     output = m.evidence.forward.outputs[0].shape
     for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
@@ -102,7 +102,7 @@ def _origin(m: Mismatch, size: float) -> str:
 
 
 def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
-    """Whether a number explains the factor in all calls, at least one of which is informative.
+    """Whether a number explains the factor in all calls, with at least one informative call.
 
     A call is informative if the argument has another value, or if the shapes differ.
     """
@@ -127,7 +127,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
 def _numbers(
     known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
 ) -> Iterator[tuple[Key, float, str]]:
-    """Yield possible factors in a call: the origin, the value, and a description."""
+    """Yield the numbers of a call that may be a factor: origin, value and description."""
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
@@ -161,9 +161,9 @@ def _numbers(
 # where a and b are products of a few of these: inputs, outputs, saved tensors t, 1/t, 1 − t.
 # --------------------------------------------------------------------------------------------------
 
-MOST_FACTORS = 2  # in each of a and b
+MOST_FACTORS = 2  # in a, and in b
 MOST_ELEMENTS = 4096
-FEWEST_ELEMENTS = 6  # fewer than this match by chance
+FEWEST_ELEMENTS = 6  # with fewer elements, a term matches by chance
 CLOSE = 1e-6  # relative to the missing term
 
 
@@ -177,7 +177,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Upstream:
-    """The part of grad_output in a term: grad_output itself, or a weighted sum of it over a dim."""
+    """The part of a term with grad_output: grad_output itself, or a weighted sum over a dim."""
 
     axis: int | None
     weight: tuple[str, ...]
@@ -185,7 +185,7 @@ class Upstream:
 
 
 def lacking_term(m: Mismatch) -> str | None:
-    """Return in words the single term by which the gradient differs from the expected one."""
+    """Describe the single term that the gradient lacks, compared with the expected one."""
     if m.truth.numel() == 1:
         return _summed_term(m)
     if not bool(m.known.all()) or not FEWEST_ELEMENTS <= m.truth.numel() <= MOST_ELEMENTS:
@@ -195,10 +195,10 @@ def lacking_term(m: Mismatch) -> str | None:
 
 
 def _summed_term(m: Mismatch) -> str | None:
-    """Return the missing term of a gradient that is one number, a sum over the output.
+    """Describe the missing term of a gradient that is one number, a sum over the output.
 
-    One number is a multiple of any other, but the Jacobian has as many numbers as the output has
-    elements.
+    A single number is a multiple of every other number. The Jacobian is more informative, because
+    it has one number for each element of the output.
     """
     columns, rows = m.evidence.values.jacobian, m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
@@ -231,7 +231,7 @@ def _elementwise_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
-    """Return the missing term if it is a product of matrices, one of which is grad_output."""
+    """Describe the missing term if it is a product of matrices, one of which is grad_output."""
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if m.coarse or len(gs) != 1 or gs[0] is None or lacking.is_complex() or lacking.dim() < 2:
         return None
@@ -261,7 +261,7 @@ def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
-    """Return a product of matrices if its shapes fit and it is not zero."""
+    """Return a product of matrices, or ``None`` if its shapes do not fit or it is zero."""
     product = matrices[0]
     for other in matrices[1:]:
         if product.shape[-1] != other.shape[-2] or product.is_complex() or other.is_complex():
@@ -274,14 +274,14 @@ def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
-    """Whether the constant is plausible for a product rule: small, or an argument of the call.
+    """Whether the constant is plausible for a product rule: a small number, or an argument.
 
-    A sum over a dim has its own constant, such as 1/N for a mean. If there is only one row, any
-    number is a multiple of its sum. In this case, the constant must be plausible for a product rule
-    or for such a mean.
+    A sum over a dim has its own constant, such as 1/N for a mean. If the tensor has only one row,
+    every row is a multiple of the sum. In this case, the constant must be plausible for a product
+    rule or for such a mean.
     """
     if not product.factors and upstream.axis is None:
-        return abs(k - 1) < CLOSE  # like the skip connection in x + f(x)
+        return abs(k - 1) < CLOSE  # such as the skip connection in x + f(x)
     length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
     if 1 < length < product.values.numel():
         return True
@@ -290,7 +290,7 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 
 def _cotangent(m: Mismatch) -> Tensor | None:
-    """Return the only grad_output, with the dim that forward may have reduced."""
+    """Return the only grad_output. A dim that forward reduced is restored with length 1."""
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
@@ -329,7 +329,7 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _names_of_saved(source: str, count: int) -> list[str]:
-    """Return the names to which backward unpacks its saved tensors, or numbers if it does not."""
+    """Return the names that backward gives its saved tensors, or numbers if it gives no names."""
     found = re.search(r"^\s*\(?([\w, ]+?),?\)?\s*=\s*ctx\.saved_tensors", source, re.MULTILINE)
     names = [name.strip() for name in found[1].split(",")] if found else []
     if len(names) != count:
@@ -344,7 +344,7 @@ def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[P
     for count in range(1, MOST_FACTORS + 1):
         for chosen in combinations_with_replacement(fitting, count):
             names, tensors = zip(*chosen, strict=True)
-            if not any(f"1/{name}" in names for name in names):  # these would cancel
+            if not any(f"1/{name}" in names for name in names):  # x and 1/x would cancel
                 yield Product(names, torch.stack(tensors).prod(0))
 
 
@@ -369,7 +369,10 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield the pairs a multiple of which is the missing term, the simplest first."""
+    """Yield the pairs that are proportional to the missing term, with the factor.
+
+    Simple pairs come first.
+    """
     a = torch.stack([p.values.reshape(-1) for p in products])
     s = torch.stack([u.values.reshape(-1) for u in upstreams])
     d = lacking.reshape(-1)
@@ -402,12 +405,12 @@ def _times(k: float, *factors: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that is the expected one times a tensor, or that does not depend on an argument.
+# A gradient that equals the expected one times a tensor, or that ignores an argument.
 # --------------------------------------------------------------------------------------------------
 
 
 def without_argument(m: Mismatch) -> str:
-    """Say which arguments affect the expected gradient but not the actual one, or ``""``."""
+    """Name the arguments that affect only the expected gradient, or return ``""``."""
     found = m.evidence.values.unused
     if not found or m.coarse or m.evidence.values.surrogate:
         return ""
@@ -421,7 +424,7 @@ def without_argument(m: Mismatch) -> str:
 
 
 def wrong_factor(m: Mismatch) -> str | None:
-    """Return in words the tensor by which the expected gradient is multiplied or divided."""
+    """Name the tensor by which the expected gradient is multiplied or divided."""
     truth, actual = m.truth, m.actual
     if m.coarse or actual.is_complex() or not bool(m.known.all()):
         return None
@@ -459,14 +462,14 @@ def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that follows one path from the input to the output and forgets another.
+# A gradient that follows one path from the input to the output and forgets another path.
 # --------------------------------------------------------------------------------------------------
 
 GLUE = (
     *("addition", "subtraction", "negation", "transpose", "t", "permute", "unsqueeze", "squeeze"),
     *("expand", "view", "reshape", "select", "slice", "clone", "alias"),
 )
-FEWEST = 6  # elements of a tensor that is a single slice: fewer match by chance
+FEWEST = 6  # elements, for a tensor that is a single slice: fewer elements match by chance
 
 
 def missing_dependency(m: Mismatch) -> str | None:
@@ -500,7 +503,7 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 
 def _is_glue(cut: str) -> bool:
-    """Tell whether a path contains an operation that does not appear in the author's own code."""
+    """Whether a path contains an operation that does not appear in the author's own code."""
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     return all(name.split(" ")[-1] in GLUE for name in named)
 
@@ -519,7 +522,7 @@ def _output_path(m: Mismatch) -> str | None:
 
 
 def _row_term(m: Mismatch) -> str | None:
-    """In each row, the error is constant, a multiple of a tensor, or a sum of both."""
+    """In each row, the error is a constant, a multiple of a tensor, or the sum of both."""
     residual = m.actual - m.truth
     if m.coarse or not bool(m.known.all()):
         return None
@@ -539,7 +542,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims over which forward may have reduced: all, all but the first, and each dim."""
+    """Yield the dims that forward may have reduced: all, all but the first, and each one."""
     every = tuple(range(residual.dim()))
     if len(every) > 1:
         yield "across the whole tensor", every
@@ -565,7 +568,7 @@ def _reduced(m: Mismatch, where: str, what: str) -> str:
 
 
 def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of which a term may be a multiple, by name."""
+    """Yield the tensors that may be a factor of a term, with their names."""
     e = m.evidence
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
     names = _names_of_saved(e.contract.backward_source, len(e.forward.saved))
@@ -580,7 +583,7 @@ def _quoted(name: str) -> str:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether every slice of the error over some dims is a combination of the basis slices."""
+    """Whether every slice of the error over some dims combines the basis slices linearly."""
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

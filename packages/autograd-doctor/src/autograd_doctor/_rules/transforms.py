@@ -18,7 +18,7 @@ from autograd_doctor.evidence import Comparison, Evidence, Failure
 from autograd_doctor.formatting import element, listed, number, plain, quoted
 
 # --------------------------------------------------------------------------------------------------
-# Rules of transforms: forward mode, vmap, torch.compile, torch.func.
+# Rules about transforms: forward mode, vmap, torch.compile, torch.func.
 # --------------------------------------------------------------------------------------------------
 
 FIRST_ORDER = ("contract", "linearity", "values", "state")
@@ -30,7 +30,7 @@ SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
-# The error message of functorch if the two differ.
+# functorch's error message if the numbers of outputs and of batch dims differ.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
     "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
@@ -45,7 +45,7 @@ NO_GRAPH = (
     "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
     "grad mode unchanged: what `vmap` returns now has no graph."
 )
-USERS_EXCEPTION = "Observed exception"  # dynamo's words for an error in the code that it traces
+USERS_EXCEPTION = "Observed exception"  # dynamo's name for an error in the code that it traces
 
 
 @rule(
@@ -147,7 +147,7 @@ def wrong_vmap(evidence: Evidence) -> Match | None:
 
 
 def _vmap_hint(comparison: Comparison) -> str:
-    """Return a hint for this failure, or an empty text if the rule's own hint fits."""
+    """Return a hint for this failure, or an empty string if the rule's default hint fits."""
     if comparison.failure:
         apart = any(text in comparison.failure.text for text in NO_AXIS_KEPT)
         return SAVED_APART if apart else ""
@@ -180,8 +180,8 @@ def compile_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
-    """Return a hint if setup_context gets fewer inputs in traced code than in eager mode."""
-    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not in forward's own code
+    """Return a hint if setup_context receives fewer inputs in traced code than in eager mode."""
+    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not raised by forward
     raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
     if not evidence.omitted or evidence.contract.old_style or not raises:
         return ""
@@ -214,7 +214,7 @@ def func_incompatible(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about mixed precision: forward under autocast, backward outside.
+# Rules about mixed precision: forward runs under autocast, backward runs outside it.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -51,16 +51,16 @@ from autograd_doctor.formatting import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a Jacobian that was not transposed, not conjugated, or used only in part.
+# Hypotheses about a Jacobian that was not transposed, not conjugated, or only partly used.
 # --------------------------------------------------------------------------------------------------
 
-FEWEST = 6  # wrong elements: fewer match by chance
-# relative to the largest entry: smaller entries are rounding errors of the differences
+FEWEST = 6  # wrong elements: with fewer, a hypothesis matches by chance
+# relative to the largest entry: smaller entries are rounding errors of the finite differences
 NEGLIGIBLE = 1e-9
 
 
 def untransposed(m: Mismatch) -> Tensor | None:
-    """Return the Jacobian times grad_output, although the transpose would be right."""
+    """Return the Jacobian times grad_output. A correct backward uses the transpose instead."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.shape != m.input.shape:
         return None
@@ -88,27 +88,25 @@ def unconjugated(m: Mismatch) -> Tensor | None:
 
 
 def wrong_where_used_again(m: Mismatch) -> bool:
-    """Whether elements that one output uses are right, and only elements that several use are
-    wrong.
-    """
+    """Whether only elements that several outputs use are wrong, and all others are right."""
     reach = _reach(m)
     return reach is not None and _splits(m, reach.sum(0))
 
 
 def wrong_where_shared(m: Mismatch) -> bool:
-    """Whether elements that are alone in their outputs are right, and only others are wrong."""
+    """Whether only elements that share an output are wrong, and all others are right."""
     reach = _reach(m)
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
 
 
 def all_used_again(m: Mismatch) -> bool:
-    """Whether several outputs use each element, and enough of the elements are wrong to decide."""
+    """Whether several outputs use each element, and enough elements are wrong to decide."""
     reach = _reach(m)
     return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
 
 
 def one_term_kept(m: Mismatch) -> bool:
-    """Whether each wrong element contains only one of the terms of its expected gradient."""
+    """Whether each wrong element contains only one term of its expected gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.is_complex():
         return False
@@ -120,14 +118,14 @@ def one_term_kept(m: Mismatch) -> bool:
 
 
 def _splits(m: Mismatch, count: Tensor) -> bool:
-    """Whether elements used once are right, and only elements used more often are wrong."""
+    """Whether elements with count 1 are right, and only elements with higher counts are wrong."""
     count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
     once = (count == 1) & known
     return bool(once.any()) and not bool((wrong & (count < 2)).any())
 
 
 def _reach(m: Mismatch) -> Tensor | None:
-    """Return which elements of the outputs (rows) depend on which elements of the input."""
+    """Return a 0/1 matrix: which outputs (rows) depend on which input elements (columns)."""
     matrix = None if m.input.is_complex() else _jacobian(m)
     if matrix is None or not matrix.numel():
         return None
@@ -135,7 +133,7 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 
 def part_of_output_at_fault(m: Mismatch) -> str:
-    """Say through which slice of the only output wrong gradients come, or ``""`` if through all."""
+    """Name the slice of the output that contributes wrongly, or return ``""`` if all does."""
     matrix, rows = _jacobian(m), m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
     if matrix is None or rows is None or len(outputs) != 1 or outputs[0].is_complex():
@@ -158,16 +156,14 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 
 
 def _one_grad_output(m: Mismatch) -> Tensor | None:
-    """Return the cotangent of the only floating-point output, in double precision like the
-    Jacobian.
-    """
+    """Return the cotangent of the only floating-point output, in double precision."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
     g = m.evidence.values.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
 # --------------------------------------------------------------------------------------------------
-# Dims that a backward confuses: the batch, and the dim that an argument selects.
+# Confused dims: the batch dim, and the dim that an argument selects.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -178,13 +174,13 @@ def wrong_dim(m: Mismatch) -> str | None:
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """The gradient is right for each slice along dim 0, and wrong for all together."""
+    """The gradient is right for each slice along dim 0, and wrong for the whole batch."""
     how = _right_when(m, "batch")
     return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
-    """Return how the call was made that gave the expected gradient."""
+    """Describe the variant of the call for which the actual gradient would be right."""
     name = m.evidence.gradient_name(m.position)
     for comparison in comparisons(m.evidence, kind):
         actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
@@ -224,7 +220,7 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a wrong gradient. Each one predicts the gradient after a certain mistake.
+# Hypotheses about a wrong gradient. Each predicts the result of one mistake.
 #
 # A hypothesis takes a mismatch and returns a sentence if it fits, or ``None``.
 # --------------------------------------------------------------------------------------------------
@@ -264,7 +260,7 @@ def swapped_gradients(m: Mismatch) -> str | None:
 def missing_gradient(m: Mismatch) -> str | None:
     """The gradient is missing or zero, although the expected one is not zero."""
     raw, depends = m.evidence.contract.direct, "the output depends on"
-    if m.evidence.values.surrogate:  # for the output itself, zero may well be the expected gradient
+    if m.evidence.values.surrogate:  # the output's own gradient may be zero
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
         return (
@@ -278,7 +274,7 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 
 def extra_gradient(m: Mismatch) -> str | None:
-    """There is a gradient although the output does not depend on the input, or must not."""
+    """Backward returns a gradient although the output does not or must not depend on the input."""
     e = m.evidence
     if bool(m.truth.nan_to_num().any()):
         return None
@@ -287,7 +283,7 @@ def extra_gradient(m: Mismatch) -> str | None:
             f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
             f"depend on `{m.name}`"
         )
-    # If forward's slopes confirm the gradient, no Jacobian is needed.
+    # If the slopes of forward confirm the gradient, no Jacobian is needed.
     if not e.values.jacobian or bool(e.values.jacobian[m.slot].matrix.any()):
         return (
             f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
@@ -300,7 +296,7 @@ def extra_gradient(m: Mismatch) -> str | None:
 
 
 def non_finite(m: Mismatch) -> str | None:
-    """The gradient is NaN or infinite where the expected one is a number."""
+    """The gradient is NaN or infinite, but the expected gradient is finite."""
     bad = m.known & ~torch.isfinite(m.actual)
     if not bool(bad.any()):
         return None
@@ -319,7 +315,7 @@ def _nan_line(evidence: Evidence) -> str:
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
-    """The gradient is NaN where forward has a kink. No convention there gives nan."""
+    """The gradient is NaN at a kink of forward. No convention for kinks gives NaN."""
     vjp = evidence.values.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
@@ -351,14 +347,12 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
 
 
 def flipped_sign(m: Mismatch) -> str | None:
-    """The gradient is minus the expected one."""
+    """The gradient has the opposite sign of the expected one."""
     return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """The gradient is the expected one with its last two dims swapped, or uses the Jacobian
-    untransposed.
-    """
+    """The gradient has its last two dims swapped, or uses the Jacobian instead of its transpose."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
@@ -371,7 +365,7 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """The gradient is right up to conjugating the result or the local derivative."""
+    """The gradient is right except for a conjugate of the result or of the local derivative."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
@@ -417,8 +411,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 
 def duplicate_index(m: Mismatch) -> str | None:
-    """The gradient is right for elements that are used once, and wrong for elements used again."""
-    if not bool(m.actual[m.wrong].any()):  # one missing term is not all terms
+    """The gradient is right for elements used once, and wrong for elements used several times."""
+    if not bool(m.actual[m.wrong].any()):  # a single missing term is not all terms
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
@@ -455,7 +449,7 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """The gradient is right inside, and wrong at one edge of a dim that no argument selects."""
+    """The gradient is wrong only at one edge of a dim, and no argument selects the edge."""
     if labeled(m):
         return None
     where = edge(m.wrong, m.known)
@@ -473,12 +467,12 @@ def permuted_gradient(m: Mismatch) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Parts of a wrong gradient that may be intended, so that the report says how to declare them.
+# Parts of a wrong gradient that may be intended. The report explains how to declare them.
 # --------------------------------------------------------------------------------------------------
 
 
 def perhaps_meant(rule: str, wrong: Sequence[Mismatch]) -> dict[str, Any]:
-    """Return the evidence for an intended design, for mismatches that one rule explains."""
+    """Return evidence that the author may intend the mismatches that one rule explains."""
     return dict(_found(rule, wrong))
 
 
@@ -499,12 +493,12 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
 
 
 def _held_fixed(m: Mismatch) -> bool:
-    """Whether the gradient is 0 exactly where an argument says so, for example for padding."""
+    """Whether the gradient is 0 exactly where an argument requires it, for example for padding."""
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
 
 
 def _passes_through(m: Mismatch) -> bool:
-    """Whether each element of the gradient equals that of grad_output, or 0."""
+    """Whether each element of the gradient equals the same element of grad_output, or 0."""
     g = _one_grad_output(m)
     if g is None or g.shape != m.actual.shape:
         return False
@@ -513,22 +507,22 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether forward returns its input, and not because 0 and 1 are their own squares."""
+    """Whether forward returns its input. Zeros and ones alone do not show this."""
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about values: what a wrong gradient is instead of the expected one.
+# Rules about values: each describes a wrong gradient by its relation to the expected one.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A hypothesis about a mistake, with a name.
+    """A named hypothesis about a mistake.
 
-    ``otherwise`` is the result of the rule if the example's own gradients are right.
+    ``otherwise`` returns the rule's result if the gradients of the example are right.
     """
 
     rule: str
@@ -568,7 +562,7 @@ def _unexplained(m: Mismatch) -> str:
 
 
 def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
-    """Say by what factor the contribution of one output to a gradient is off."""
+    """Name the factor by which the contribution of one output to a gradient is wrong."""
     sent = next(other for other in mismatches(m.evidence, output) if other.slot == m.slot)
     many = not sent.actual.is_complex() and int(sent.wrong.sum()) > 1
     factor = common_factor((sent.actual / sent.truth)[sent.wrong]) if many else None
@@ -583,7 +577,7 @@ def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
 
 
 def _factors_by_label(m: Mismatch) -> str:
-    """Say for which values of an integer argument the gradient is off, and by which factor."""
+    """Name the values of an integer argument for which the gradient is wrong, and the factors."""
     if m.actual.is_complex() or not bool(m.known.all()):
         return ""
     ratio = m.actual / m.truth
@@ -606,7 +600,7 @@ def _factors_by_label(m: Mismatch) -> str:
 
 
 def _by_count(label: Tensor, factors: Sequence[float]) -> str:
-    """Say how the factors for the values of a label depend on how often each value occurs."""
+    """Say how the factors for the values of a label depend on the number of its occurrences."""
     counts = label.unique(return_counts=True)[1].double().cpu()
     for power, how in ((1, "times"), (-1, "divided by")):
         one = common_factor(torch.tensor(factors, dtype=torch.float64) / counts**power)
@@ -616,10 +610,9 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 
 
 def _error_by_selection(m: Mismatch) -> str:
-    """Say that the error is one number where an argument selects an element, and another elsewhere.
+    """Describe an error that has one value at the selected elements and another value elsewhere.
 
-    Both numbers are multiples of grad_output. Rows in which the argument selects nothing do not
-    count.
+    Both values are multiples of grad_output. Rows without a selected element do not count.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
@@ -650,7 +643,7 @@ def _error_by_selection(m: Mismatch) -> str:
 
 
 def _common_number(values: Tensor, among: Tensor) -> float | None:
-    """Return the common value of several numbers, up to a small fraction of the largest one."""
+    """Return the common value of several numbers, up to a small fraction of the largest number."""
     if values.numel() < 2 or not bool(among.isfinite().all()):
         return None
     mean = values.mean()
@@ -658,7 +651,7 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 
 
 def _factor_there(m: Mismatch) -> str:
-    """Say by what factor the wrong elements are off, if it is the same for all."""
+    """Name the factor by which the wrong elements differ, if all have the same factor."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
     if factor is None:
         return ""
@@ -821,8 +814,8 @@ HYPOTHESES = (
 )
 
 
-# These rules compare which elements are wrong. If few digits are known, small elements count as
-# right.
+# These rules look at the locations of wrong elements. If few digits are known, small elements count
+# as right.
 BY_PLACE = (
     "dim-argument",
     "duplicate-index",
@@ -835,14 +828,14 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return the result of each value rule, which is computed once for all of them."""
+    """Return the results of all value rules. They are computed together, only once."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
 
 
 def _explained(evidence: Evidence) -> dict[str, Match]:
-    """Give every wrong input one explanation, the first that fits, and group the inputs by rule."""
+    """Give every wrong input the first explanation that fits, and group the inputs by rule."""
     found: dict[str, list[tuple[Mismatch, str]]] = {}
     for m in mismatches(evidence):
         for hypothesis in HYPOTHESES:
@@ -861,7 +854,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield a quantizer's other inputs, such as a learned step, that the surrogate affects."""
+    """Yield the other inputs of a quantizer that the surrogate affects, such as a learned step."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
@@ -890,12 +883,12 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     return Match(paragraph(sentences), seen, hint=hint)
 
 
-# Rules which a value that backward forgets to use can break.
+# If backward forgets to use a value, it can break one of these rules.
 FORGETS = ("constant-factor", "missing-dependency", "gradient-mismatch")
 
 
 def unused_names(source: str) -> list[str]:
-    """Return the names to which a method assigns a value that it never reads."""
+    """Return the names that a method assigns but never reads."""
     try:
         nodes = [*ast.walk(ast.parse(textwrap.dedent(source)))]
     except SyntaxError:
@@ -926,7 +919,7 @@ def _is_flipped(m: Mismatch) -> bool:
 
 
 def without_repeats(sentences: Iterable[str]) -> list[str]:
-    """Return the first sentence about each input, followed by the sentences about all of them."""
+    """Return the first sentence about each input, then the sentences about all of them."""
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
     if any(other != rest for _, other in told):
@@ -940,7 +933,7 @@ def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
 
 
 def _turned(evidence: Evidence) -> Match | None:
-    """A raw gradient with the wrong shape that is right after transposing it."""
+    """A raw gradient has the wrong shape, but its transpose is right."""
     for position in evidence.wanted:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
@@ -952,8 +945,8 @@ def _turned(evidence: Evidence) -> Match | None:
     return None
 
 
-# If a broken contract, a nonlinear backward or a wrong forward explains a mismatch, it is not
-# reported.
+# A mismatch is not reported if a broken contract, a nonlinear backward or a wrong forward explains
+# it.
 _AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
@@ -966,7 +959,7 @@ VALUE_RULES = tuple(
         lesson=hypothesis.lesson,
         decide=partial(_decide_by, hypothesis),
         after=_AFTER,
-        by_design=("wrong-jvp",),  # which compares forward mode with backward
+        by_design=("wrong-jvp",),  # this rule compares forward mode with backward
     )
     for hypothesis in HYPOTHESES
 )
