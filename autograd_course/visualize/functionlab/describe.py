@@ -28,7 +28,7 @@ def by_backward(position: Position) -> str:
 
 
 def by_differences(position: Position) -> str:
-    """Return the slope from finite differences, as text: two slopes if the sides differ."""
+    """Return the slope from finite differences as text, or both slopes if the sides differ."""
     if position.sides is None or position.verdict in _NOWHERE:
         return "none"
     if position.sides.bent:
@@ -142,7 +142,7 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write what ctx stores under one name, in one line."""
+    """Write the value that ctx stores under one name, in one line."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 
