@@ -1,11 +1,11 @@
-"""The gradebook's tables. A change of them is a new VERSION, with the statements that lead to it.
+"""The gradebook's tables. Each change needs a new VERSION, with the statements that migrate to it.
 
-An older file is brought to the new version when it is opened. A file of a newer one is refused.
+An older file is migrated when it is opened. A file with a newer version raises an error.
 """
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
 VERSION = 5
-OLDEST = 3  # the version of TABLES, and the oldest that can be brought to VERSION
+OLDEST = 3  # the version of TABLES, and the oldest version that can be migrated
 
 TABLES = (
     """CREATE TABLE runs (
@@ -73,7 +73,7 @@ TABLES = (
     "CREATE INDEX answers_by_code ON answers (hash)",
 )
 
-CHANGES = {  # by the version that they lead to
+CHANGES = {  # by the version to which they migrate
     4: (
         # What an instructor gave by hand. Rows are only added: the last one of an answer holds, and
         # one without points withdraws it. The hash is of the code that the instructor saw, if any.
