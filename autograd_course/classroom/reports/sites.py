@@ -45,9 +45,9 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the grading worksheet of one Moodle assignment, with the sum of all exercises.
 
     Moodle finds a student by ``Identifier``, whose number is in the name of the downloaded folder.
-    A student without one has an empty field. Moodle reads these columns:
-    https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php Names
-    and addresses are also used by an import into Moodle's gradebook.
+    A student without one has an empty field. The names and addresses also serve an import into
+    Moodle's gradebook. Moodle reads these columns:
+    https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
     """
     yield written([
         ["Identifier", "Full name", "ID number", "Email address", "Grade", "Maximum Grade",
