@@ -122,7 +122,7 @@ class _Sheets:
         self._begun.pop()
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return what the bundle contains in place of a statement of the file at ``path``."""
+        """Return the replacement for a statement of the file at ``path``."""
         self.imported(found, path)
         return ""
 

@@ -1,4 +1,4 @@
-"""Find out what the kernel answers to a widget's controls, by trying each control.
+"""Record the kernel's answers to a widget's controls, by trying each control.
 
 A page without a kernel uses these answers. There are only a few for each widget, because each one
 makes the page larger. For this reason, a slider that needs the kernel has only a few positions in

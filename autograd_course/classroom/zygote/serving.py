@@ -16,7 +16,7 @@ from autograd_course.classroom.zygote.usage import Meter, held_by
 
 _LOOK = 0.05  # seconds between two measurements of a child's usage
 _GRACE = 1.0  # seconds in which a child that closed its socket can end by itself
-_FORGOTTEN = 10  # times the limit for all answers; nobody outside waits for the child any longer
+_FORGOTTEN = 10  # times the limit for all answers; by then, the other side has stopped waiting
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Compare the norm of a gradient with that of the loss, in a phrase."""
+    """Compare the norm of a gradient with the norm of the loss's gradient, in a phrase."""
     if gradient is None:
         return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):

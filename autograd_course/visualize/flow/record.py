@@ -164,7 +164,7 @@ class BackwardGradients:
             there[output] = there[output] + gradient if output in there else gradient
 
     def arrive(self, node: GraphNode, gradients: Sequence[Tensor | None]) -> None:
-        """Compare the gradient that a node received with what was sent to it."""
+        """Compare the gradient that a node received with the gradients that were sent to it."""
         sent = self._waiting.pop(node, {})
         pairs = [(sent.get(output), gradient) for output, gradient in enumerate(gradients)]
         if any(changed(was, now) for was, now in pairs):

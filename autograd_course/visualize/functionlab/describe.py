@@ -147,7 +147,7 @@ def held(kept: Kept) -> str:
 
 
 def describe(sweep: Sweep, source: Listing, index: int) -> str:
-    """Describe what the picture shows, as plain text."""
+    """Describe the content of the picture as plain text."""
     position = sweep.positions[index]
     notes = noted(position.steps)
     lines = [f"Function lab: {called(sweep, position.x)}"]

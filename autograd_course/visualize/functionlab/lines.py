@@ -137,7 +137,7 @@ class Lines:
     def __init__(self, shown: Listing) -> None:
         self._parts: Mapping[CodeType, Part] = {part.code: part for part in shown.parts}
         self.steps: list[Step] = []
-        self.returned = ""  # what the last backward returned
+        self.returned = ""  # the last result of backward
 
     @contextmanager
     def watching(self) -> Iterator[None]:

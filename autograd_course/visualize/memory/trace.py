@@ -125,7 +125,7 @@ class MemoryTrace:
 
     @property
     def peak(self) -> int:
-        """The most bytes saved at any moment, without what is already resident."""
+        """The most bytes saved at any moment, without bytes that are already resident."""
         return max(event.high for event in self.events)
 
     @property
