@@ -52,7 +52,7 @@ class Autograding(Configurable):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the verdicts into the cells that grade.
 
-        Raises GraderFailedError where a verdict cannot be made, NotConfiguredError without a seed.
+        Raises GraderFailedError for a missing verdict, and NotConfiguredError without a seed.
         """
         if not self.seed:
             raise NotConfiguredError(
