@@ -103,7 +103,7 @@ def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
 
 
 def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
-    """Run forward and backward; return the exception of backward, if any."""
+    """Run forward and backward. Return the exception of backward, if any."""
     outputs = as_tuple(applied(answer, differentiable(inputs)))
     used = [out for out in outputs if isinstance(out, Tensor) and out.requires_grad]
     try:

@@ -28,7 +28,7 @@ class MissingExtraError(CourseError, ImportError):
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return which of the packages ``names`` (default: all of the extra) are not installed."""
+    """Return the packages that are not installed among ``names`` (by default, the whole extra)."""
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 

@@ -12,7 +12,7 @@ from traceback import clear_frames, format_exception_only
 WIDTH = 100
 CUT = " […]"
 
-# What differs between machines, and its replacement.
+# Patterns for text that differs between machines, and their replacements.
 _VOLATILE = (
     (re.compile(r" ?\(Triggered internally at .*?\)\.?", re.DOTALL), ""),
     (re.compile(r"\n?Exception raised from .*", re.DOTALL), ""),  # the C++ stack
@@ -48,7 +48,7 @@ def show_error(characters: int = 300) -> Iterator[None]:
         yield
     except Exception as error:
         print(_shown("".join(format_exception_only(error)), characters))
-        clear_frames(error.__traceback__)  # in Python 3.12, the error lives on in a reference cycle
+        clear_frames(error.__traceback__)  # in Python 3.12, a reference cycle keeps the error alive
     else:
         print("No error was raised.")
 

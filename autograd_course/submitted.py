@@ -1,7 +1,8 @@
-"""What a learner handed in, as data: what kind of thing it is, what it takes, what is missing.
+"""A description of a learner's answer as data: its kind, its arguments, and missing parts.
 
-The grader asks this of an answer in its own process, and the classroom's judge asks the worker in
-the sandbox. For this reason nothing here knows an exercise, and nothing here writes a sentence.
+The grader calls this module for an answer in its own process, and the classroom's judge calls it
+through the worker in the sandbox. For this reason, this module knows no exercise and writes no
+sentence.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch.autograd import Function, forward_ad
 from autograd_course.calls import is_float, takes_ctx
 from autograd_course.execution import Inputs, is_unfinished
 
-# What can be handed in instead of what an exercise asks for.
+# Other kinds of answers than the requested one.
 WrongThing = Literal[
     "apply",
     "Function instance",
@@ -36,14 +37,14 @@ KINDS = {*get_args(WrongThing), "right", "nothing", "base class"}
 
 @dataclass(frozen=True)
 class Submitted:
-    """What kind of thing was handed in, and its name."""
+    """The kind of an answer, and its name."""
 
     kind: Kind
     name: str = ""
 
 
 def submitted_function(answer: Any) -> Submitted:
-    """Return what was handed in where a Function class is asked for."""
+    """Return a description of the answer to an exercise that asks for a Function class."""
     if answer is None or answer is ...:
         return Submitted("nothing")
     owner = getattr(answer, "__self__", None)
@@ -76,7 +77,7 @@ def _kind(answer: Any) -> str:
 
 
 def submitted_routine(answer: Any) -> Submitted:
-    """Return what was handed in where a plain function is asked for."""
+    """Return a description of the answer to an exercise that asks for a plain function."""
     if answer is None or answer is ...:
         return Submitted("nothing")
     if isinstance(answer, type) and issubclass(answer, Function):
@@ -87,7 +88,7 @@ def submitted_routine(answer: Any) -> Submitted:
 
 
 # --------------------------------------------------------------------------------------------------
-# Can it be called as asked?
+# Does it accept the arguments?
 # --------------------------------------------------------------------------------------------------
 
 
@@ -101,7 +102,7 @@ def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
     ctx = (None,) if takes_ctx(answer) else ()
     try:
         inspect.signature(answer.forward).bind(*ctx, *inputs)
-    except ValueError:  # a function of C, of which PyTorch cannot tell the arguments either
+    except ValueError:  # a C function, whose arguments PyTorch cannot find either
         return True
     except TypeError:
         return False
@@ -109,10 +110,10 @@ def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
 
 
 def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
-    """Whether a plain function takes each of these numbers of arguments."""
+    """Whether a plain function accepts each of these numbers of arguments."""
     try:
         signature = inspect.signature(answer)
-    except ValueError:  # a function of C, as apply is from PyTorch 2.14 on: its call will tell
+    except ValueError:  # a C function, such as apply from PyTorch 2.14 on: the call will tell
         return True
     try:
         for count in counts:
@@ -123,13 +124,13 @@ def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a further method missing, or unwritten?
+# Is an additional method missing, or unwritten?
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """A further method of a Function that is not there, or is a stub."""
+    """An additional method of a Function that is missing, or is a stub."""
 
     method: str
     is_stub: bool
@@ -146,7 +147,7 @@ def lacking_method(
         if _MISSING[name](answer):
             return Lacking(name, is_stub=False)
         try:
-            with CapturedState((answer.__name__, answer)).borrow():  # what lies on the class
+            with CapturedState((answer.__name__, answer)).borrow():  # its attributes
                 _CALLS[name](answer, inputs)
         except Exception as error:
             if is_unfinished(error, answer):
@@ -180,7 +181,7 @@ _CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
 
 
 def other_container(returned: Any, container: str) -> str:
-    """Return the name of the container of several results, if it is not the one of this name."""
+    """Return the name of the container of several results, if it is not the expected one."""
     if not container or isinstance(returned, Tensor) or not isinstance(returned, Collection):
         return ""
     return "" if isinstance(returned, _CONTAINERS[container]) else type(returned).__name__

@@ -1,5 +1,5 @@
-"""Everything derived in the course is built, and compared, here.
+"""Build and check all derived files of the course.
 
-One function, :func:`tools.derived.derive`, says what the derived files must
-hold; ``build`` writes that and executes the notebooks, ``check`` compares it with what is there.
+The function :func:`tools.derived.derive` computes the contents of the derived files. ``build``
+writes them and executes the notebooks, and ``check`` compares them with the files on disk.
 """

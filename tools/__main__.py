@@ -25,7 +25,7 @@ from tools.minutes import account
 from tools.notebooks import load, unexecuted
 from tools.percent import read, render
 
-_INTERVAL = 0.2  # seconds between two looks at the sources
+_INTERVAL = 0.2  # seconds between two checks of the sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,11 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _watch(root: Path) -> None:
-    """Bundle the widgets each time that one of their sources is saved, until Ctrl+C."""
+    """Bundle the widgets whenever one of their sources is saved, until Ctrl+C."""
     print(f"watching {WIDGETS}; Ctrl+C ends it", flush=True)
     known: dict[Path, int] = {}
     while True:
-        with suppress(FileNotFoundError):  # an editor that puts a new file in the place of the old
+        with suppress(FileNotFoundError):  # an editor may replace the old file by a new one
             sources = (root / WIDGETS).glob("*/*.[jc]s*")
             saved = {path: path.stat().st_mtime_ns for path in sources}
             if saved != known:
@@ -72,7 +72,7 @@ def _bundle(root: Path) -> None:
     try:
         for path, text in bundles(root).items():
             write_text(path, text, root, partial(print, flush=True))
-    except AuthoringError as error:  # saved halfway: the next save may be right
+    except AuthoringError as error:  # the file was half written; the next save may be complete
         print(error, file=sys.stderr, flush=True)
 
 

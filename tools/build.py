@@ -1,4 +1,4 @@
-"""Writing what is derived; executing what changed."""
+"""Write derived files, and execute notebooks that have changed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def build(
 ) -> None:
     """Bring everything derived in the course at ``root`` up to date.
 
-    A notebook is executed if its code differs from that of the built one, or with ``force``; a
-    notebook of which only text differs keeps its outputs. ``only`` keeps the executing to those
-    whose number is given ("01"). ``run`` executes the notebook for a path, and ``say``
-    receives the path of each file that is written.
+    A notebook is executed if its code differs from the built one, or with ``force``. If only text
+    differs, the notebook keeps its outputs. ``only`` restricts the execution to notebooks with
+    these numbers ("01"). ``run`` executes the notebook for a path, and ``say`` receives the path of
+    each written file.
     """
     # The minutes of a lesson depend on its outputs, and its text and README state them.
     while _build(root, only, force, run, say):
@@ -42,7 +42,7 @@ def _build(
     run: Callable[[NotebookNode, Path], None],
     say: Callable[[str], None],
 ) -> bool:
-    """Write what is derived; return whether a notebook has other outputs or another text now."""
+    """Write the derived files. Return whether the outputs or the text of a notebook changed."""
     derived, changed = derive(root), False
     for path, text in derived.texts.items():
         write_text(path, text, root, say)
@@ -81,7 +81,7 @@ def _print(sheet: str, pdf: Path, root: Path, say: Callable[[str], None]) -> Non
 
 
 def write_text(path: Path, text: str, root: Path, say: Callable[[str], None]) -> None:
-    """Write a derived file, unless it has this text already."""
+    """Write a derived file, unless it already has this text."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

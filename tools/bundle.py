@@ -94,7 +94,7 @@ def _variable(path: Path, home: Path) -> str:
 
 
 class _Sheets:
-    """Files, each after those that it imports; ``texts`` holds them without their imports."""
+    """Files, each after the files that it imports. ``texts`` contains them without imports."""
 
     statement = _SHEET
     form = 'write `@import "./file.css";`'
@@ -105,7 +105,7 @@ class _Sheets:
         self._begun: list[Path] = []
 
     def include(self, path: Path, importer: Path, line: int) -> None:
-        """Add a file, and before it what it imports, unless it is there already."""
+        """Add a file after the files that it imports, unless it is already included."""
         if path in self.texts:
             return
         if path in self._begun:
@@ -122,7 +122,7 @@ class _Sheets:
         self._begun.pop()
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return what the bundle contains in place of a statement of the file at ``path``."""
+        """Return the replacement for a statement of the file at ``path``."""
         self.imported(found, path)
         return ""
 
@@ -146,7 +146,7 @@ class _Sheets:
 
 
 class _Scripts(_Sheets):
-    """Modules; ``exports`` holds the names that each of them exports."""
+    """Modules. ``exports`` contains the names that each of them exports."""
 
     statement = _STATEMENT
 
@@ -155,7 +155,7 @@ class _Scripts(_Sheets):
         self.exports: dict[Path, list[str]] = {}
 
     def include(self, path: Path, importer: Path, line: int) -> None:
-        """Add a module, and before it what it imports. A widget has a default export."""
+        """Add a module after the modules that it imports. A widget has a default export."""
         self.exports.setdefault(path, [])
         super().include(path, importer, line)
         if path == importer and "export default" not in self.texts[path]:

@@ -1,7 +1,7 @@
-"""The cheat sheet: the lessons' own summary cells, set on one sheet of paper.
+"""The cheat sheet: the lessons' own summary cells on one sheet of paper.
 
-A Markdown cell tagged ``cheat-sheet`` is on it, under its lesson's title. The page is one HTML
-file that needs nothing besides itself; :mod:`~tools.printing` makes the PDF.
+Each Markdown cell with the tag ``cheat-sheet`` is on it, below its lesson's title. The page is one
+self-contained HTML file, from which :mod:`~tools.printing` makes the PDF.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _FORMATTER = HtmlFormatter(nowrap=True, style="friendly")
 
 
 def cheat_sheet(lessons: list[Source], settings: Settings) -> str:
-    """Return the sheet as HTML, empty if no cell is tagged.
+    """Return the sheet as HTML, or an empty text if no cell has the tag.
 
-    Raises AuthoringError where a tagged cell is no Markdown or holds a formula that has no plain
+    Raises AuthoringError if a tagged cell is not Markdown, or contains a formula without a plain
     form.
     """
     sections = [_section(source) for source in lessons]
@@ -74,6 +74,6 @@ def _html(cell: Cell, source: Source) -> str:
 
 
 def _highlighted(code: str, language: str, _: str) -> str:
-    """Return code in color, with comments closer to it than in a notebook: the column is narrow."""
+    """Return colored code with comments closer to it than in a notebook, for the narrow column."""
     nearer = re.sub(r"(?<=\S) {2,}#", "  #", code)
     return str(highlight(nearer, PythonLexer(), _FORMATTER))

@@ -1,4 +1,4 @@
-"""Drift: what is derived, compared by content with what lies there."""
+"""Compare the contents of the derived files with the files on disk."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ REPAIR = "run `make notebooks`"
 
 
 def drift(root: Path) -> list[str]:
-    """Return one line for each derived file that is not as its source makes it; empty is good.
+    """Return one line for each derived file that is out of date. An empty list means success.
 
-    Outputs are not compared here: that takes executing, which ``make test`` does with nbval.
+    Outputs are not compared, because this needs execution. ``make test`` compares them with nbval.
     """
     derived = derive(root)
     problems = [

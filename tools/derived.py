@@ -1,4 +1,4 @@
-"""What every derived file must hold, computed from the sources alone."""
+"""Compute the contents of every derived file from the sources alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 
 @dataclass(frozen=True)
 class Derived:
-    """The derived files of a course: texts, and notebooks without their outputs, by path.
+    """The derived files of a course by path: texts, and notebooks without their outputs.
 
     The texts include the sources, because their badge, setup cell and layout are derived.
     """
@@ -43,9 +43,9 @@ class Derived:
 
 
 def derive(root: Path) -> Derived:
-    """Compute everything derived in the course at ``root``, without executing anything.
+    """Compute all derived files of the course at ``root``, without executing anything.
 
-    Raises AuthoringError if a source is at fault.
+    Raises AuthoringError if a source contains an error.
     """
     settings = read_settings(root)
     lessons = _sources(root / LESSONS)
@@ -78,9 +78,9 @@ def derive(root: Path) -> Derived:
 
 
 def lessons_of(root: Path) -> list[Lesson]:
-    """Return the lessons of the course at ``root`` with their minutes, and those of the exercises.
+    """Return the lessons of the course at ``root``, with the minutes of lessons and exercises.
 
-    Raises AuthoringError if a source is at fault.
+    Raises AuthoringError if a source contains an error.
     """
     lessons = _sources(root / LESSONS)
     return _rows(lessons, _declared(root, lessons))
@@ -89,7 +89,7 @@ def lessons_of(root: Path) -> list[Lesson]:
 def declared_in(root: Path) -> dict[str, Declared]:
     """Return the exercises of the course at ``root``, with the extra sections that they need.
 
-    Raises AuthoringError if a source is at fault.
+    Raises AuthoringError if a source contains an error.
     """
     return _declared(root, _sources(root / LESSONS))
 
@@ -116,7 +116,7 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
 
 
 def _route(root: Path, lessons: Iterable[str], exercises: Mapping[str, Declared]) -> str:
-    """Return the route, empty in a course without its lessons."""
+    """Return the route, which is empty in a course without its lessons."""
     stems = [stage.lesson for stage in ROUTE]
     built = {stem: load(root / LESSONS / f"{stem}.ipynb") for stem in stems if stem in lessons}
     executed = {stem: sections(notebook) for stem, notebook in built.items() if notebook}
@@ -129,7 +129,7 @@ def _with_route(source: Source, short: str) -> Source:
 
 
 def _modeled(source: Source) -> Minutes:
-    """Return what a lesson takes as it was built last: only that has outputs."""
+    """Return the minutes of a lesson as it was last built. Only that notebook has outputs."""
     built = load(source.path.with_suffix(".ipynb"))
     return Minutes(0) if built is None else modeled(built)
 
@@ -140,9 +140,10 @@ def kinds(lesson: Source) -> dict[str, Kind]:
 
 
 def exercise(root: Path, name: str) -> Source:
-    """Return one exercise notebook of the course at ``root``, named ``03_….py``, as it is shipped.
+    """Return one exercise notebook of the course at ``root``, ``03_….py``, as users get it.
 
-    Raises AuthoringError if its solved notebook is at fault, FileNotFoundError if there is none.
+    Raises AuthoringError if its solved notebook contains an error, or FileNotFoundError if there is
+    none.
     """
     unsolved = _exercise(read(root / SOLUTIONS / name), root / EXERCISES)
     return _finished(unsolved, root, read_settings(root))
@@ -157,7 +158,7 @@ def _exercise(solution: Source, folder: Path) -> Source:
 
 
 def _finished(source: Source, root: Path, settings: Settings) -> Source:
-    """Return a source with badge, setup cell and layout as they have to be."""
+    """Return a source with the current badge, setup cell and layout."""
     place = PurePosixPath(source.path.relative_to(root).as_posix())
     text = render(refreshed(source, place, settings))
     return parse(formatted(text, source.path), source.path)

@@ -1,4 +1,4 @@
-"""How the authoring commands say what is wrong and what repairs it."""
+"""The error of the authoring commands, which says what is wrong and how to repair it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class AuthoringError(Exception):
-    """A source that cannot be built; the message names file, line, problem and repair."""
+    """A source cannot be built; the message names file, line, problem and repair."""
 
     def __init__(self, path: Path, line: int, problem: str, repair: str) -> None:
         super().__init__(f"{path}:{line}: {problem}; {repair}")

@@ -1,4 +1,4 @@
-"""Executing a notebook so that its outputs depend on its text alone."""
+"""Execute a notebook so that its outputs depend on its text alone."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from tools.outputs import normalize
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120
 
-# Where it can, the kernel encrypts: else it warns on the terminal that it does not.
+# The kernel encrypts if it can, because otherwise it prints a warning on the terminal.
 _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
 
 
 def notebook_environment(scratch: Path) -> dict[str, str]:
-    """Return the variables under which the notebooks are built and tested.
+    """Return the environment variables for building and testing the notebooks.
 
-    The learner's own progress file and IPython profile are replaced by fresh ones in ``scratch``.
+    Fresh files in ``scratch`` replace the learner's own progress file and IPython profile.
     """
     return {
         "AUTOGRAD_COURSE_PROGRESS": str(scratch / "progress.json"),
         "IPYTHONDIR": str(scratch / "ipython"),
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
-        # Inductor takes the CPU at its word and compiles no program to try its vector instructions.
+        # Inductor trusts the CPU's flags, and compiles no program to test its vector instructions.
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
 
 
 def execute(notebook: NotebookNode, path: Path) -> None:
-    """Run ``notebook``, which belongs at ``path``, on the CPU; fill in its normalized outputs.
+    """Run ``notebook``, whose path is ``path``, on the CPU, and fill in its normalized outputs.
 
-    Raises AuthoringError if a cell raises, hangs, kills its kernel, or does not raise though it is
-    tagged ``raises-exception``.
+    Raises AuthoringError if a cell raises, hangs or kills its kernel, or if a cell with the tag
+    ``raises-exception`` does not raise.
     """
     metadata = notebook.metadata.copy()
     try:
@@ -67,7 +67,7 @@ def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
 
 
 def _build_environment(scratch: Path) -> dict[str, str]:
-    """The build runs on the CPU. The tests also use an accelerator if there is one."""
+    """Return the environment of the build, which runs on the CPU. Tests also use an accelerator."""
     return {**os.environ, **notebook_environment(scratch), "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -80,5 +80,5 @@ def _refuse_silent(notebook: NotebookNode, path: Path) -> None:
 
 
 def raised(cell: NotebookNode) -> bool:
-    """Whether the saved outputs of a code cell hold an error."""
+    """Whether the saved outputs of a code cell contain an error."""
     return any(output.output_type == "error" for output in cell.outputs)

@@ -1,4 +1,4 @@
-"""A solved notebook's source to what the learner opens."""
+"""Turn the source of a solved notebook into the exercises for the learner."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ SOLUTION_ONLY = "solution-only"
 def exercise_cells(solution: Source) -> tuple[Cell, ...]:
     """Return the cells of the exercise notebook that belongs to a solved one.
 
-    Solution regions become stubs and cells tagged ``solution-only`` fall away. Raises
-    AuthoringError where a solution would get through, or a cell would no longer parse.
+    Stubs replace solution regions, and cells with the tag ``solution-only`` are removed. Raises
+    AuthoringError if a solution would remain, or a cell would no longer parse.
     """
     kept = [cell for cell in solution.cells if SOLUTION_ONLY not in cell.tags]
     stubbed = tuple(_stubbed(cell, solution) for cell in kept)
@@ -60,7 +60,7 @@ def _refuse_broken(stub: str, cell: Cell, solution: Source) -> None:
 def _refuse_survivors(kept: list[Cell], stubbed: tuple[Cell, ...], solution: Source) -> None:
     """Raise if the exercise still contains a solution of three lines or more, word for word.
 
-    Given code may contain shorter ones: ``return grad_output`` is not a secret.
+    Given code may contain shorter solutions: ``return grad_output`` is not a secret.
     """
     published = "\n".join(_essence(cell.source) for cell in stubbed)
     for cell in kept:

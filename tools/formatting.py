@@ -1,4 +1,4 @@
-"""The one layout of a notebook source: ruff's, as the project's settings have it."""
+"""The layout of a notebook source: ruff's, with the project's settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.errors import AuthoringError
 
 
 def formatted(text: str, path: Path) -> str:
-    """Return ``text``, which belongs at ``path``, as ``ruff format`` lays it out.
+    """Return ``text`` from the file ``path`` in the layout of ``ruff format``.
 
     Raises AuthoringError if it is not Python.
     """

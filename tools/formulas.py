@@ -14,7 +14,7 @@ from IPython.core.latex_symbols import latex_symbols
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[{}^_']|[a-zA-Z]+|[\d.]+|\s+|.")
 _SPACES = {"\\,": "\u2009", "\\;": " ", "\\quad": "  ", "\\ ": " ", "\\!": ""}
 _UPRIGHT = {"\\max", "\\min", "\\log", "\\exp", "\\operatorname", "\\text", "\\mathrm"}
-# IPython's table has another sign for these than one prints.
+# Signs for which IPython's table does not have the usual printed form.
 _SIGNS = {"\\sum": "∑", "\\top": "⊤", "-": "−", "'": "′", "\\le": "≤", "\\ge": "≥", "\\to": "→"}
 _SIGNS |= {
     "\\langle": "⟨",
@@ -28,7 +28,7 @@ _SCRIPTS = {"^": "sup", "_": "sub"}
 
 
 class FormulaError(ValueError):
-    """A formula that has no plain form here; one sentence names what is not understood."""
+    """A formula has no plain form; one sentence names the unsupported part."""
 
 
 def with_formulas(text: str) -> str:
@@ -50,7 +50,7 @@ def as_html(formula: str) -> str:
 
 
 def _next(tokens: list[str], formula: str) -> str:
-    """Take one unit from the tokens: a symbol, a group, a script with what it lifts."""
+    """Take one unit from the tokens: a symbol, a group, or a script with its argument."""
     token = tokens.pop(0)
     if token == "{":
         return _group(tokens, formula)
@@ -78,7 +78,7 @@ def _group(tokens: list[str], formula: str) -> str:
 
 
 def _index(tokens: list[str], formula: str) -> str:
-    """Return which root is meant, the 3 of ``\\sqrt[3]{x}``, as written before the sign."""
+    """Return the degree of a root, such as the 3 of ``\\sqrt[3]{x}``, in its written form."""
     if not tokens or tokens[0] != "[":
         return ""
     if "]" not in tokens:
@@ -90,12 +90,12 @@ def _index(tokens: list[str], formula: str) -> str:
 
 
 def _argument(tokens: list[str], formula: str) -> str:
-    """Return what a command or a script applies to: a group, or the next unit alone."""
+    """Return the argument of a command or a script: a group, or the next unit alone."""
     while tokens and tokens[0].isspace():
         tokens.pop(0)
     if not tokens:
         raise FormulaError(f"something is missing at the end of the formula {formula!r}")
-    if tokens[0][0].isalnum() and len(tokens[0]) > 1:  # in TeX x^ab lifts only the a
+    if tokens[0][0].isalnum() and len(tokens[0]) > 1:  # in TeX, x^ab raises only the a
         tokens[:1] = [tokens[0][0], tokens[0][1:]]
     return _next(tokens, formula)
 

@@ -1,9 +1,10 @@
-"""What the text of an exercise notebook says of the exercises: points, difficulty and minutes.
+"""The facts about exercises in the text of a notebook: points, difficulty and minutes.
 
-The build writes all of it from what the exercises declare: the end of each heading, as in
-``## 1 · Square (1 point · easy · 5 minutes)``, and the sums, as in ``18 points, about 73 minutes``.
-An exercise that needs an extra section of a lesson has a star, and its heading names the section:
-``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a gradient")``.
+The build writes these facts from the declarations of the exercises. They are at the end of each
+heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``, and in the sums, as in ``18 points,
+about 73 minutes``. An exercise that needs an extra section of a lesson has a star, and its heading
+names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a
+gradient")``.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from tools.nbgrader import GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 from tools.regions import find_regions
 
-_EXACT, _STEP = 10, 5  # up to 10 any number of minutes is stated, above only multiples of 5
-# How far a declared number may be from the model: a third, and always 2 minutes. Learners differ by
-# more than that. It is just enough that a number which the build has named stays true when the
-# solution gets one line more or less.
+_EXACT, _STEP = 10, 5  # up to 10, any number of minutes is stated; above 10, only multiples of 5
+# How far a declared number may be from the model: a third, and always 2 minutes. The differences
+# between learners are larger. With this tolerance, a number from the build stays valid when the
+# solution becomes one line longer or shorter.
 _SHARE, _LEAST = 1 / 3, 2
 
 _FACTS = re.compile(rf"(?: {STAR})?\s+\((?:optional · )?\d[^()]*\bpoints?\b.*\)$")
@@ -44,8 +45,8 @@ class Task:
 def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
     """Yield the exercises of a solved notebook, in order.
 
-    The cells of an exercise begin with the last heading, or behind the grader cell before it if
-    they share a heading. Raises AuthoringError if there is no heading.
+    The cells of an exercise begin with the last heading, or after the previous grader cell if both
+    share a heading. Raises AuthoringError if there is no heading.
     """
     heading, begin = None, 0
     for number, cell in enumerate(source.cells):
@@ -86,7 +87,7 @@ def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], 
 
 
 def check_minutes(task: Task) -> None:
-    """Raise AuthoringError if an exercise declares other minutes than the model finds."""
+    """Raise AuthoringError if the declared minutes of an exercise contradict the model."""
     exercise = task.exercise
     model, says = task.effort.minutes(exercise.difficulty), exercise.minutes
     if not agree(says, model):
@@ -99,13 +100,13 @@ def check_minutes(task: Task) -> None:
 
 
 def agree(says: int, model: float) -> bool:
-    """Whether an exercise that takes some minutes by the model may declare another number."""
+    """Whether an exercise may declare a number, given its minutes by the model."""
     on_scale = says <= _EXACT or says % _STEP == 0
     return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
 
 
 def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> str:
-    """Return a line for each exercise of a solved notebook, with what its minutes are made of."""
+    """Return a line for each exercise of a solved notebook, with the parts of its minutes."""
     return "\n".join(
         f"{task.exercise.difficulty:8} {task.effort.minutes(task.exercise.difficulty):5.1f}  "
         f"{task.exercise.id}, declared as {task.exercise.minutes}: words {task.effort.words}, "
@@ -121,14 +122,14 @@ def rounded(minutes: float) -> int:
 
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
-    """Return what several exercises take together: the sum of what they declare, not rounded."""
+    """Return the minutes of several exercises: the sum of the declared numbers, not rounded."""
     return sum(exercise.minutes for exercise in exercises)
 
 
 def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
-    """Return a solved notebook whose headings and sums are those of its exercises.
+    """Return a solved notebook with the headings and sums that fit its exercises.
 
-    Raises AuthoringError if an exercise has no heading, or minutes that are not the model's.
+    Raises AuthoringError if an exercise has no heading, or if its minutes contradict the model.
     """
     cells, asked = list(source.cells), list(tasks(source, exercises))
     for task in asked:
@@ -154,7 +155,7 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
 
 
 def _facts(exercises: Sequence[Declared]) -> str:
-    """Return what follows a title, such as " ★ (optional · 1 point · easy · 5 minutes)"."""
+    """Return the facts after a title, such as " ★ (optional · 1 point · easy · 5 minutes)"."""
     needs = dict.fromkeys(f'"{section}"' for exercise in exercises for section in exercise.needs)
     facts = [
         *(["optional"] if any(exercise.optional for exercise in exercises) else []),
@@ -171,7 +172,7 @@ def _counted(numbers: Sequence[int], unit: str) -> str:
 
 
 def _with_heading(cell: Cell, facts: str) -> Cell:
-    """Return a cell with facts behind its last heading."""
+    """Return a cell with the facts after its last heading."""
     *_, (_, heading, _) = split(cell.source)
     before, _, after = cell.source.rpartition(f" {heading}")
     return cell.with_source(f"{before} {_FACTS.sub('', heading)}{facts}{after}")

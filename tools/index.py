@@ -1,6 +1,6 @@
 """The index of the exercises: the declarations of their modules, in the order of the notebooks.
 
-A module is read and not imported, so an index can be built whatever the old one says.
+A module is read and not imported. The index can therefore be built even if the old one is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
 
 @dataclass(frozen=True)
 class Declared:
-    """What the index says of an exercise, and where it is declared."""
+    """An exercise's entry in the index, and the place of its declaration."""
 
     path: Path
     line: int
@@ -43,7 +43,7 @@ class Declared:
 
     @property
     def is_core(self) -> bool:
-        """Whether the exercise belongs to what everybody should solve."""
+        """Whether the exercise is part of the core, which everybody should solve."""
         return not self.needs and not self.optional
 
 
@@ -52,13 +52,13 @@ def with_stars(
 ) -> dict[str, Declared]:
     """Return the exercises with the extra sections that each of them needs.
 
-    ``kinds`` holds the kind of each heading, for each lesson by its name. An exercise finds a
-    heading in its own lesson, or else in the last lesson before that has it. Raises AuthoringError
-    if there is none.
+    ``kinds`` contains the kind of each heading, for each lesson by its name. An exercise finds a
+    heading in its own lesson, or else in the last earlier lesson with this heading. Raises
+    AuthoringError if there is none.
     """
     starred = {}
     for name, exercise in exercises.items():
-        is_of_a_lesson = exercise.lesson in kinds  # the index says so of one that is not
+        is_of_a_lesson = exercise.lesson in kinds  # index() reports an exercise without one
         sections = exercise.sections if is_of_a_lesson else ()
         needs = (section for section in sections if _kind(exercise, section, kinds) != "core")
         starred[name] = replace(exercise, needs=tuple(needs))
@@ -78,10 +78,10 @@ def _kind(exercise: Declared, section: str, kinds: Mapping[str, Mapping[str, Kin
 
 
 def declared(root: Path) -> dict[str, Declared]:
-    """Return what each module of an exercise declares, by its id.
+    """Return the declarations of all exercise modules, by id.
 
-    A file whose name begins with an underscore holds what several exercises of a lesson share.
-    Raises AuthoringError where a declaration is not complete.
+    A file whose name begins with an underscore contains common code of a lesson's exercises. Raises
+    AuthoringError if a declaration is incomplete.
     """
     paths = sorted((root / EXERCISES).glob("lesson_*/[!_]*.py"))
     found: dict[str, Declared] = {}
@@ -147,7 +147,7 @@ def _read(path: Path) -> Declared:
 
 
 def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
-    """Return the line of ``EXERCISE = …(…)``, and those of its arguments that are literals."""
+    """Return the line of ``EXERCISE = …(…)``, and the lines of its literal arguments."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Call(keywords=keywords)):
@@ -166,7 +166,7 @@ def index(
 ) -> str:
     """Return the index of the exercises, in the order of the cells that grade them.
 
-    Raises AuthoringError where an exercise and its cells do not agree.
+    Raises AuthoringError if an exercise and its cells do not agree.
     """
     titles = {lesson.path.stem: title_of(lesson) for lesson in lessons}
     blocks, missing = [], dict(exercises)
@@ -190,7 +190,7 @@ def index(
 
 
 def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Declared:
-    """Return the exercise of a cell that grades, which must be one of its lesson."""
+    """Return the exercise of a grader cell, which must belong to the lesson."""
     name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
     exercise = exercises[name]
     if exercise.lesson != source.path.stem:

@@ -25,10 +25,10 @@ _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A row of the tables: where the lesson is, what it is called, and how long it takes.
+    """A row of the tables: the file of the lesson, its title, and its minutes.
 
-    ``core_exercises`` and ``other_exercises`` are minutes too. The others have a star, or they are
-    optional.
+    ``core_exercises`` and ``other_exercises`` are minutes too. The other exercises have a star, or
+    they are optional.
     """
 
     stem: str
@@ -40,12 +40,12 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """The two digits that lesson, exercises and solutions share."""
+        """The two digits at the start of the names of lesson, exercises and solutions."""
         return self.stem.partition("_")[0]
 
     @property
     def path(self) -> str:
-        """The name of the path that it belongs to."""
+        """The name of its learning path."""
         return "Core path" if self.number <= LAST_OF_THE_CORE_PATH else "Electives"
 
 
@@ -60,7 +60,7 @@ def title_of(lesson: Source) -> str:
 
 
 def table(lessons: Sequence[Lesson], settings: Settings) -> str:
-    """Return README's table of the lessons, which are in order, and a sentence with the totals."""
+    """Return README's table of the lessons in order, and a sentence with the totals."""
     rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
     for path, those in _paths(lessons):
         reading, solving = _sum(_hours(_reading(those))), _sum(_hours(_solving(those)))
@@ -95,7 +95,7 @@ def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
 
 
 def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the declared minutes of core exercises and of the others."""
+    """Return the declared minutes of core exercises and of the other exercises."""
     core = sum(lesson.core_exercises for lesson in lessons)
     return core, sum(lesson.other_exercises for lesson in lessons)
 
@@ -169,10 +169,10 @@ def with_table(text: str, new_table: str, path: Path) -> str:
 
 
 def with_way_ahead(source: Source, titles: Mapping[str, str]) -> Source:
-    """Return a lesson whose table of the lessons, if it has one, holds their names and titles.
+    """Return a lesson with the names and titles in its table of the lessons, if it has one.
 
-    An author writes only the last column, what each lesson is for: the table keeps it. Raises
-    AuthoringError if it is missing for a lesson.
+    An author writes only the last column, the purpose of each lesson, and the table keeps it.
+    Raises AuthoringError if it is missing for a lesson.
     """
     return Source(
         source.path,

@@ -57,7 +57,7 @@ _HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
 
 @dataclass(frozen=True)
 class Minutes:
-    """Minutes of the core sections of a lesson, of the extra and of the reference sections."""
+    """The minutes of a lesson's core, extra and reference sections."""
 
     core: float
     extra: float = 0
@@ -66,7 +66,7 @@ class Minutes:
 
 @dataclass
 class Section:
-    """A heading and what follows it up to the next one of any level: text, and code cells."""
+    """A heading with the text and code cells up to the next heading of any level."""
 
     heading: str
     level: int
@@ -76,7 +76,7 @@ class Section:
 
     @property
     def minutes(self) -> float:
-        """What the section takes by the model."""
+        """The minutes of the section by the model."""
         answering = _CHECKPOINT * self.heading.startswith("Checkpoint")
         cells = sum(_code_minutes(cell) for cell in self.code)
         return _reading(f"{self.heading}\n{self.text}") + cells + answering
@@ -85,9 +85,7 @@ class Section:
 def sections(notebook: NotebookNode) -> list[Section]:
     """Return the sections of a notebook, in order."""
     found = [Section("", 1, "core", text="")]
-    around: list[
-        tuple[int, Kind]
-    ] = []  # the marks that hold here, with the levels of their headings
+    around: list[tuple[int, Kind]] = []  # the marks that apply, with the levels of their headings
     for cell in notebook.cells:
         if cell.cell_type == "code":
             found[-1].code.append(cell)
@@ -105,7 +103,7 @@ def sections(notebook: NotebookNode) -> list[Section]:
 
 
 def modeled(notebook: NotebookNode) -> Minutes:
-    """Return what an executed notebook takes by the model."""
+    """Return the minutes of an executed notebook by the model."""
     total: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
     for part in sections(notebook):
         total[part.kind] += part.minutes
@@ -114,14 +112,14 @@ def modeled(notebook: NotebookNode) -> Minutes:
 
 @dataclass(frozen=True)
 class Effort:
-    """What a learner reads and writes for an exercise: words, lines of given code, lines."""
+    """The work for an exercise: words and lines of given code to read, lines to write."""
 
     words: int
     read: int
     written: int
 
     def minutes(self, difficulty: Difficulty) -> float:
-        """Return what the exercise takes by the model."""
+        """Return the minutes of the exercise by the model."""
         return (
             self.words / _WORDS_A_MINUTE
             + self.read / _CODE_LINES_A_MINUTE
@@ -135,7 +133,7 @@ def effort(
 ) -> Effort:
     """Return the effort of an exercise with a statement, lines of given code and of a solution.
 
-    ``seen`` is given code that an exercise under the same heading has shown already.
+    ``seen`` is given code that an earlier exercise under the same heading has already shown.
     """
     read = [line.strip() for line in given if line.strip()]
     known = {*read, *map(str.strip, seen), ""}
@@ -159,7 +157,7 @@ def account(notebook: NotebookNode) -> str:
 
 
 def split(markdown: str) -> list[tuple[int, str, str]]:
-    """Return level, heading and text below it; first the text before any heading, level 0."""
+    """Return level, heading and text of each section. Text before any heading has level 0."""
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
     fenced = False
     for line in markdown.splitlines():
@@ -185,7 +183,7 @@ def _code_minutes(cell: NotebookNode) -> float:
 
 
 def is_unread(cell: NotebookNode) -> bool:
-    """Whether nobody reads the code of a cell: that of the setup cell, and what is hidden."""
+    """Whether no reader sees the code of a cell: the setup cell, and hidden code."""
     hidden = bool(cell.metadata.get("jupyter", {}).get("source_hidden", False))
     return hidden or "setup" in cell.metadata.get("tags", ())
 

@@ -1,4 +1,4 @@
-"""nbgrader's cell metadata, schema 3, held to its exact rules and to the exercises.
+"""Check nbgrader's cell metadata (schema 3) against its rules and against the exercises.
 
 Source: https://nbgrader.readthedocs.io/en/stable/contributor_guide/metadata.html
 """
@@ -28,10 +28,11 @@ def is_grader(cell: Cell) -> bool:
 
 
 def check_metadata(source: Source, points: Mapping[str, int]) -> None:
-    """Raise AuthoringError at the first cell whose nbgrader metadata does not hold.
+    """Raise AuthoringError at the first cell with invalid nbgrader metadata.
 
-    ``points`` maps each exercise's id to the points that its module declares. An answer cell is
-    named for its exercise; the cell that grades it is named ``<id>-grade`` and worth the points.
+    ``points`` maps each exercise's id to the points that its module declares. The id of an answer
+    cell is the id of its exercise. The id of the grader cell is ``<id>-grade``, and it is worth the
+    points.
     """
     seen: set[str] = set()
     for cell in source.cells:

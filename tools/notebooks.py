@@ -1,4 +1,4 @@
-"""Cells to an .ipynb: metadata, stable cell ids, and the bytes on disk."""
+"""Turn cells into an .ipynb file: metadata, stable cell ids, and the bytes on disk."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _METADATA = {
 
 
 def unexecuted(cells: Iterable[Cell]) -> NotebookNode:
-    """Return the notebook that ``cells`` make: no outputs, ids that depend on nothing else."""
+    """Return the notebook with ``cells``, without outputs. The ids depend only on the cells."""
     notebook: NotebookNode = nbformat.v4.new_notebook(metadata=copy.deepcopy(_METADATA))
     seen: Counter[str] = Counter()
     for cell in cells:
         node = copy.deepcopy(cell.node)
-        node.metadata.pop("lines_to_next_cell", None)  # layout of the .py, no business of the ipynb
+        node.metadata.pop("lines_to_next_cell", None)  # layout of the .py, not needed in the ipynb
         node.id = _cell_id(cell, seen)
         notebook.cells.append(node)
     return notebook
 
 
 def _cell_id(cell: Cell, seen: Counter[str]) -> str:
-    """An exercise's cells are named for it; others by a hash, so an unchanged cell keeps its id."""
+    """Return the exercise's id, or else a hash, so that an unchanged cell keeps its id."""
     grade_id = (cell.nbgrader or {}).get("grade_id")
     if grade_id is not None:
         return str(grade_id)
@@ -47,7 +47,7 @@ def _cell_id(cell: Cell, seen: Counter[str]) -> str:
 
 
 def load(path: Path) -> NotebookNode | None:
-    """Return the notebook at ``path``, or None if there is none that can be read."""
+    """Return the notebook at ``path``, or None if no notebook can be read."""
     try:
         notebook: NotebookNode = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     except (FileNotFoundError, nbformat.reader.NotJSONError, nbformat.ValidationError):
@@ -56,7 +56,7 @@ def load(path: Path) -> NotebookNode | None:
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
-    """Write ``notebook``; equal notebooks make equal bytes."""
+    """Write ``notebook``. Equal notebooks give equal bytes."""
     nbformat.validate(notebook)
     text = nbformat.writes(notebook).rstrip("\n") + "\n"
     path.write_text(text, encoding="utf-8", newline="\n")
@@ -69,7 +69,7 @@ def is_executed(notebook: NotebookNode) -> bool:
 
 
 def keep_outputs(notebook: NotebookNode, built: NotebookNode | None) -> bool:
-    """Give a notebook the outputs of a built one; return False if that has other code."""
+    """Give a notebook the outputs of a built one. Return False if the built one has other code."""
     if built is None:
         return False
     ours, theirs = (

@@ -1,4 +1,4 @@
-"""What a saved output keeps: everything that is the same on every run, and nothing else."""
+"""Reduce saved outputs to the parts that are the same on every run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def normalize(notebook: NotebookNode) -> None:
-    """Strip ``notebook``, just executed, of what differs from run to run, in place.
+    """Remove the parts of a just executed ``notebook`` that differ from run to run, in place.
 
-    A saved widget view without its kernel shows an error in place of the picture, so the view goes
-    and ``image/png`` stays. Of a traceback, the frames outside the notebook name paths and go. What
-    a cell tagged ``nbval-ignore-output`` shows is about the machine it ran on, and is not saved.
+    Without its kernel, a saved widget view shows an error in place of the picture, so the view is
+    removed and ``image/png`` stays. Traceback frames outside the notebook contain paths, so they
+    are removed. The output of a cell with the tag ``nbval-ignore-output`` depends on the machine,
+    so it is not saved.
     """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
@@ -41,7 +42,7 @@ def _is_foreign_frame(text: str) -> bool:
 
 
 def _merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
-    """Join consecutive writes to one stream: how they are cut depends on timing."""
+    """Join consecutive writes to one stream, because their boundaries depend on timing."""
     merged: list[NotebookNode] = []
     for output in outputs:
         if output.output_type == "stream" and merged and _same_stream(merged[-1], output):

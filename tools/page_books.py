@@ -1,4 +1,4 @@
-"""The pages on rules and on error messages, each as one document for ``docs/``."""
+"""The pages about rules and error messages, as two documents for ``docs/``."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ torch.manual_seed(0)
 
 
 def rules_book() -> str:
-    """Return ``docs/rules.md``: the tables of rules, then the page of each."""
+    """Return ``docs/rules.md``: the tables of rules, then the page of each rule."""
     return _book(_RULES_PREFACE, explain().markdown, map(rule_page, RULES))
 
 
 def messages_book() -> str:
-    """Return ``docs/error_messages.md``: the tables of messages, then the page of each."""
+    """Return ``docs/error_messages.md``: the tables of messages, then the page of each message."""
     return _book(_MESSAGES_PREFACE, message_tables(), map(message_page, MESSAGES))
 
 
@@ -43,7 +43,7 @@ def _book(preface: str, tables: str, pages: Iterable[str]) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return Markdown with every heading one level down, code left alone."""
+    """Return Markdown with every heading one level lower, and with unchanged code."""
     inside = False
     lines = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Notebook sources: py:percent text to cells that know their line, and back."""
+"""Convert notebook sources: py:percent text to cells with line numbers, and back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDENTED = re.compile(r"[^\S\n]+\S")
 
 @dataclass(frozen=True)
 class Cell:
-    """A notebook cell and the line of the source file on which its text begins (from 1)."""
+    """A notebook cell, and the line of the source file where its text begins (from 1)."""
 
     node: NotebookNode
     line: int
@@ -50,7 +50,7 @@ class Cell:
         return Cell(NotebookNode(self.node | {"source": source}), self.line)
 
     def folded(self) -> Cell:
-        """Return the cell with its code hidden, which a click shows."""
+        """Return the cell with folded code, which a click opens."""
         metadata = self.node.metadata | {"jupyter": {"source_hidden": True}}
         return Cell(NotebookNode(self.node | {"metadata": NotebookNode(metadata)}), self.line)
 
@@ -91,7 +91,7 @@ def read(path: Path) -> Source:
 
 
 def render(cells: Iterable[Cell]) -> str:
-    """Return the one py:percent text that stands for ``cells``; no header, no version numbers."""
+    """Return ``cells`` as canonical py:percent text, without a header or version numbers."""
     notebook = nbformat.v4.new_notebook(cells=[cell.node for cell in cells])
     notebook.metadata["jupytext"] = {"notebook_metadata_filter": "-all"}
     return str(jupytext.writes(notebook, fmt="py:percent"))

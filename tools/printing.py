@@ -1,4 +1,4 @@
-"""Printing the cheat sheet: a PDF that says from which HTML it was made.
+"""Print the cheat sheet as a PDF that contains the hash of its HTML.
 
 Two prints of one page differ in their dates, so the bytes are never compared. A comment after the
 end of the PDF, which readers skip, holds the hash of the page.
@@ -25,7 +25,7 @@ def is_current(pdf: Path, html: str) -> bool:
 
 
 def find_chromium() -> str | None:
-    """Return the browser that the environment variable CHROMIUM names, else one on the PATH."""
+    """Return the browser in the environment variable CHROMIUM, or else one on the PATH."""
     names = (os.environ.get("CHROMIUM", ""), *BROWSERS)
     return next((path for name in names if name and (path := shutil.which(name))), None)
 

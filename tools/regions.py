@@ -23,7 +23,7 @@ from tools.errors import AuthoringError
 
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 
-# nbgrader takes any line that holds these words for a marker: what is no clean marker is refused.
+# nbgrader treats every line with these words as a marker, so invalid markers raise an error.
 _WORDS = re.compile(r"(BEGIN|END) SOLUTION")
 _MARKER = re.compile(r"(?P<indent>[ \t]*)### (?P<kind>BEGIN|END) SOLUTION\s*")
 
@@ -82,7 +82,7 @@ def cut(source: str, path: Path, first_line: int = 1) -> str:
 
 
 def refuse_markers(source: str, path: Path, first_line: int) -> None:
-    """Raise AuthoringError if a markdown cell, which cannot hold a solution, has a marker."""
+    """Raise AuthoringError if a Markdown cell, which cannot contain a solution, has a marker."""
     for index, line in enumerate(source.splitlines()):
         if _WORDS.search(line):
             problem = "a solution marker in a markdown cell"

@@ -1,8 +1,8 @@
 """``python -m tools.release [TAG]``: build the distributions, and try them as a user does.
 
-The files are written to ``dist/NAME``. A wheel is built from its source distribution, so that this
-is complete, too. The trial takes place in a temporary folder, in a new environment outside the
-checkout.
+The files are written to ``dist/NAME``. Each wheel is built from its source distribution, which
+shows that the source distribution is complete. The trial takes place in a temporary folder, in a
+new environment outside the checkout.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
     "autograd-course": ROOT,
 }
 LESSON = "01_template"
-# What helps the authors. A wheel contains only what a user runs.
+# Files for the authors. A wheel contains only the files for users.
 NOT_FOR_USERS = re.compile(
     r"(^|/)(tests?|tools|benchmarks|test_\w+\.py|conftest\.py|\w+\.ipynb)(/|$)"
 )
@@ -50,7 +50,7 @@ class Square(torch.autograd.Function):
         return 2 * x * grad_output
 """
 HALF = SQUARE.replace("2 * x", "x")
-# The answers of five students, and what the gradebook must say. Eli hands in what was handed out.
+# The answers of five students, and the expected gradebook. Eli hands in the unchanged notebook.
 CLASS = {
     "ann": (SQUARE, "passed"),
     "ben": (HALF, "wrong"),
@@ -94,22 +94,22 @@ print(f"ran all {len(notebook.cells)} cells")
 
 
 class ReleaseError(Exception):
-    """A step that failed; the message names the step and shows what it printed."""
+    """A step failed; the message names the step and shows its output."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """An environment with the distributions, and the temporary folder in which it is tried."""
+    """An environment with the distributions, and the temporary folder of the trial."""
 
     folder: Path
 
     @property
     def bin(self) -> Path:
-        """The folder of the commands of the environment."""
+        """The folder with the commands of the environment."""
         return self.folder / "env" / ("Scripts" if os.name == "nt" else "bin")
 
     def run(self, *command: str, code: int = 0) -> str:
-        """Run a command of the environment and return what it printed, if it ends with ``code``."""
+        """Run a command of the environment. Return its output if it ends with ``code``."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JUPYTER"))}
         own = {
             "AUTOGRAD_COURSE_PROGRESS": str(self.folder / "progress.json"),
@@ -123,7 +123,7 @@ class Trial:
 def run(
     command: Sequence[str], folder: Path, code: int = 0, env: dict[str, str] | None = None
 ) -> str:
-    """Run a command and return what it printed. Raises :class:`ReleaseError` on another code."""
+    """Run a command and return its output. Raises :class:`ReleaseError` on another exit code."""
     ran = subprocess.run(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -134,7 +134,9 @@ def run(
 
 
 def build(tag: str | None) -> str:
-    """Build each source distribution from the checkout, and each wheel from that."""
+    """Build each source distribution from the checkout, and each wheel from its source
+    distribution.
+    """
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     hatchling = [sys.executable, "-m", "hatchling", "build", "--target"]
     for name, source in DISTRIBUTIONS.items():
@@ -157,7 +159,7 @@ def build(tag: str | None) -> str:
 
 
 def contents() -> str:
-    """Check that no wheel contains a test or a tool of the authors."""
+    """Check that no wheel contains a test or an authoring tool."""
     count = 0
     for wheel in sorted((ROOT / "dist").glob("*/*.whl")):
         with zipfile.ZipFile(wheel) as archive:
@@ -169,7 +171,7 @@ def contents() -> str:
 
 
 def install(trial: Trial) -> str:
-    """Install both wheels into a new environment, with the pinned versions of all else."""
+    """Install both wheels into a new environment, with pinned versions of all other packages."""
     run([sys.executable, "-m", "venv", "env"], trial.folder)
     (doctor,) = (ROOT / "dist" / "autograd-doctor").glob("*.whl")
     (course,) = (ROOT / "dist" / "autograd-course").glob("*.whl")
@@ -230,7 +232,7 @@ STEPS: tuple[Callable[[Trial], str], ...] = (install, diagnose, grade, lesson, c
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all steps, one line for each; return 1 and show the reason at the first that fails."""
+    """Run all steps, one line for each. If a step fails, show the reason and return 1."""
     tag = arguments[0] if arguments else None
     with tempfile.TemporaryDirectory(prefix="autograd-release-") as scratch:
         trial = Trial(Path(scratch))

@@ -1,4 +1,4 @@
-"""The short route: what a reader with little time reads and solves, as a list with the minutes."""
+"""The short route for a reader with little time: sections and exercises, with their minutes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ ROUTE = (
 
 @dataclass(frozen=True)
 class Stop:
-    """A point of the list: the number of the lesson, what to read and to solve, and the minutes."""
+    """An item of the list: the number of the lesson, what to read and to solve, and the minutes."""
 
     number: str
     read: tuple[str, ...]
@@ -78,7 +78,7 @@ class Stop:
 def stops(
     lessons: Mapping[str, Sequence[Section]], exercises: Mapping[str, Declared]
 ) -> Iterator[Stop]:
-    """Yield the points of the route, given the sections of the lessons as they were executed.
+    """Yield the items of the route, given the sections of the executed lessons.
 
     Raises AuthoringError if a section or an exercise is missing, or not part of the core.
     """
@@ -101,7 +101,7 @@ def stops(
 
 
 def point(stop: Stop) -> str:
-    """Return the point of the list, in lines that fit into a comment."""
+    """Return the item in the list, in lines that fit into a comment."""
     read = ", ".join(f"*{heading}*" for heading in stop.read)
     solve = " and ".join(f"*{title}*" for title in stop.solve)
     return fill(

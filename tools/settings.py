@@ -1,4 +1,4 @@
-"""The setting that knows where the course is published."""
+"""The setting with the address at which the course is published."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """The repository, as ``pip install`` takes it."""
+        """The address of the repository in the format of ``pip install``."""
         return f"git+https://github.com/{self.repository}@{self.branch}"
 
 
 def read_settings(root: Path) -> Settings:
-    """Read the setting from ``root/pyproject.toml``; a missing table or key raises KeyError."""
+    """Read the setting from ``root/pyproject.toml``. A missing table or key raises KeyError."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     table = project["tool"]["autograd-course"]
     return Settings(repository=table["repository"], branch=table["branch"])

@@ -12,8 +12,8 @@ from tools.settings import Settings
 _BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
 _LINK_START = "[Open in Colab]"
 
-# Installing happens only where nothing is installed: Colab's own torch and ipywidgets satisfy the
-# course's lower bounds, so pip leaves them as they are.
+# The setup cell installs packages only if the course is missing. Colab's own torch and ipywidgets
+# satisfy the course's lower bounds, so pip does not change them.
 _SETUP = """\
 # Install the course on Colab.
 # Elsewhere `make lab` has done so, and this cell does nothing.
@@ -35,11 +35,11 @@ if "google.colab" in sys.modules:
 
 
 def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
-    """Return the cells with the link to Colab and the setup cell as the setting wants them.
+    """Return the cells with the link to Colab and the setup cell that fit the setting.
 
-    ``place`` is the source's path in the repository. What is missing is put where it belongs: the
-    link on the first line of the first markdown cell, the setup cell before all other code.
-    JupyterLab hides the code of the setup cell.
+    ``place`` is the source's path in the repository. Missing parts are added: the link on the first
+    line of the first Markdown cell, the setup cell before all other code. JupyterLab hides the code
+    of the setup cell.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")
@@ -48,13 +48,13 @@ def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple
 
 
 def _extra(source: Source) -> str:
-    """Return the extra of pyproject.toml that the notebook needs: lesson 15 exports."""
+    """Return the extra of pyproject.toml that the notebook needs. Lesson 15 needs one."""
     uses = any("require_packages()" in cell.source for cell in source.cells if cell.is_code)
     return "[ship]" if uses else ""
 
 
 def badge(place: PurePosixPath, settings: Settings) -> str:
-    """Return the markdown of the badge that opens the notebook at ``place`` in Colab."""
+    """Return the Markdown of the badge that opens the notebook at ``place`` in Colab."""
     return f"[![Open In Colab]({_BADGE_IMAGE})]({_colab(place, settings)})"
 
 

@@ -1,7 +1,7 @@
-"""What a lesson says of the time that it takes, which the build writes from the model.
+"""The minutes in the text of a lesson, which the build writes from the model.
 
-Minutes are rounded once: those of a lesson here, and those of an exercise where it declares them.
-Every text shows these numbers or sums of them.
+Minutes are rounded once: for a lesson in this module, and for an exercise in its declaration. Every
+text shows these numbers or sums of them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SENTENCE = re.compile(r"\*\*It takes\*\*[^.]*\.")
 
 
 def stated(minutes: float) -> int:
-    """Return what a text states for the minutes of a lesson: rounded up to a multiple of 5."""
+    """Return the minutes that a text states for a lesson: rounded up to a multiple of 5."""
     return math.ceil(minutes / STEP) * STEP
 
 
 def sentence(minutes: Minutes) -> str:
-    """Return the sentence in the first cell of a lesson that takes so long by the model."""
+    """Return the sentence about the minutes in the first cell of a lesson."""
     extra = f"; the *extra* sections take another {stated(minutes.extra)}" if minutes.extra else ""
     return f"**It takes** about {stated(minutes.core)} minutes{extra}."
 

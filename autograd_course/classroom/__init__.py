@@ -1,1 +1,1 @@
-"""The classroom: many submissions that nobody vouches for, run apart and judged outside."""
+"""The classroom: run many untrusted submissions in isolation, and judge them from outside."""

@@ -1,4 +1,4 @@
-"""One verdict again, from the code and the seed that the gradebook keeps."""
+"""Reproduce a verdict from the code and the seed in the gradebook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NoVerdictError(CourseError):
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
-    """Show the code, the seed and the new verdict; return whether it is the recorded one.
+    """Show the code, the seed and the new verdict. Return whether it is the recorded verdict.
 
     Raises NoVerdictError, GradebookError, NoSandboxError.
     """

@@ -1,4 +1,4 @@
-"""What an instructor tells a command about an assignment, besides the submissions."""
+"""The files about an assignment that an instructor passes to a command, besides submissions."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from autograd_course.classroom.gradebook.settings import Settings, from_file
 
 @dataclass(frozen=True)
 class Assignment:
-    """What was given; ``None`` leaves what the gradebook has."""
+    """The contents of the files. ``None`` leaves the gradebook unchanged."""
 
     settings: Settings | None = None
     roster: Roster | None = None
 
     @staticmethod
     def read(settings: Path | None, roster: Path | None) -> Assignment:
-        """Read the files that are named. Raises GradebookError."""
+        """Read the given files. Raises GradebookError."""
         return Assignment(
             from_file(settings) if settings else None, read_roster(roster) if roster else None
         )
 
     def keep(self, book: Gradebook) -> None:
-        """Store what was given in a gradebook."""
+        """Store the contents in a gradebook."""
         if self.settings is not None:
             book.set(self.settings)
         if self.roster is not None:

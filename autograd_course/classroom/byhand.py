@@ -1,4 +1,4 @@
-"""The commands of ``classroom`` for verdicts that a person settles."""
+"""The commands of ``classroom`` for points that a person gives by hand."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def settle(
 
 
 def login() -> str:
-    """Return the name of who is logged in."""
+    """Return the login name of the user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container's user without a name

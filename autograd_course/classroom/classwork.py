@@ -1,4 +1,4 @@
-"""What the command does, and says: a class graded from its files to its reports."""
+"""The work and the output of the command: grade a class, from its files to its reports."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ KNOWN = (
 def crew(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
 ) -> Iterator[Crew]:
-    """Lend who does the work: here, in forks of this process, and of a template if there is one.
+    """Lend a crew that works on this machine, in forks of this process and of a template, if any.
 
-    Raises NoSandboxError where this machine cannot.
+    Raises NoSandboxError if this machine cannot run one.
     """
     bench = Bench(trust=trust)
     if scheduler is not None:
@@ -67,7 +67,7 @@ def grade(
     *,
     resume: bool,
 ) -> bool:
-    """Grade what is pending, report; return whether there was any, and all could be graded."""
+    """Grade the pending answers and report. Return whether any were pending and all were graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
@@ -94,10 +94,11 @@ def report(
     required: Iterable[Entry] = (),
     about: Assignment = NOTHING,
 ) -> bool:
-    """Show how a class did, and write reports where a folder, or a format, is named.
+    """Show the results of a class. Write reports if a folder or a format is given.
 
-    They are written next to the gradebook if no folder is given, and all if no format is given.
-    Returns whether all students have passed the required exercises, and at least one has submitted.
+    If no folder is given, the reports are written next to the gradebook. If no format is given, all
+    formats are written. Returns whether all students have passed the required exercises, and at
+    least one has submitted.
     """
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
@@ -117,7 +118,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read what was handed in, and say so; return whether any notebook could be."""
+    """Read the submitted files and report the numbers. Return whether any notebook was readable."""
     with showing.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -139,7 +140,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) ->
 
 
 def _changed(book: Gradebook) -> Iterator[str]:
-    """Yield a line that names the answers whose code is not the code that a person settled."""
+    """Yield a line that names the answers whose code has changed since a person settled them."""
     changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
@@ -147,7 +148,7 @@ def _changed(book: Gradebook) -> Iterator[str]:
 
 
 def _absent(book: Gradebook) -> Iterator[str]:
-    """Yield what the roster says of who has handed in, if there is one."""
+    """Yield a comparison of the roster with the submissions, if a roster exists."""
     if not book.roster():
         return
     if absent := book.absent():
@@ -159,7 +160,7 @@ def _absent(book: Gradebook) -> Iterator[str]:
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
-    """Yield a line: which students have not passed an exercise, or that no student handed it in.
+    """Yield a line with the students who have not passed an exercise, or that none handed it in.
 
     A student whose file could not be read, or who handed in another lesson, has not passed it.
     """
@@ -173,7 +174,7 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
-    """Show how exercises went, if only some are named those; return their tallies."""
+    """Show the results of all exercises, or only of the named ones. Return their tallies."""
     for line in showing.remarks(book.problems()):
         showing.say(f"  {line}")
     showing.say()

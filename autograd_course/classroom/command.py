@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """The reports, as ``reports.files`` has them."""
+    """The formats of the reports, with the names from ``reports.files``."""
 
     html = "html"
     csv = "csv"

@@ -1,4 +1,4 @@
-"""The picture of a finding as plain data, from the judge through the gradebook to a page."""
+"""The picture of a finding as plain data, which the judge, the gradebook and a page use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
-PICTURE = "jacobians"  # its key among the evidence
-_MOST = 16  # rows and columns: a corner shows what is wrong, and a gradebook holds thousands
-_LONGEST = 1 << 31  # entries of a tensor
-_DIGITS = 3  # more than there are shades
+PICTURE = "jacobians"  # its key in the evidence
+_MOST = 16  # a corner shows the error, and a gradebook holds thousands
+_LONGEST = 1 << 31  # maximum entries of a tensor
+_DIGITS = 3  # more levels than shades
 
 
 def as_data(pair: Jacobians) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def as_data(pair: Jacobians) -> dict[str, Any]:
 
 
 def from_data(data: Any) -> Jacobians | None:
-    """Return what was stored; ``None`` for anything else."""
+    """Return the stored picture, or ``None`` for anything else."""
     if not isinstance(data, Mapping):
         return None
     try:
@@ -54,7 +54,7 @@ def _corner(matrix: Matrix) -> Matrix:
 
 
 def _rounded(entry: float) -> float:
-    return float(f"{entry:.{_DIGITS}g}") + 0.0  # which makes 0 of -0
+    return float(f"{entry:.{_DIGITS}g}") + 0.0  # which turns -0 into 0
 
 
 def _pair(sizes: Any) -> tuple[int, int]:
@@ -72,7 +72,7 @@ def _axis(data: Any) -> Axis:
 
 
 def _fits(pair: Jacobians) -> bool:
-    """Whether the three matrices have entries, and one size that is no larger than it may be."""
+    """Whether the three matrices are filled and have the same size, within the limits."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
     return (
@@ -86,7 +86,7 @@ def _fits(pair: Jacobians) -> bool:
 
 
 def _names(axis: Axis, count: int) -> bool:
-    """Whether an axis names so many elements of a tensor of its shape."""
+    """Whether an axis names the right number of elements for the shape of its tensor."""
     places = math.prod(axis.shape) * (2 if axis.pairs else 1)
     return (
         all(1 <= length <= _LONGEST for length in axis.shape)

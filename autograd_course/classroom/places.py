@@ -1,4 +1,4 @@
-"""Where a class is read, and where what comes of it is written: never among the submissions."""
+"""The folders that a class is read from and written to. Results are never among submissions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from autograd_course.errors import CourseError
 
 
 class PlaceError(CourseError):
-    """Files may not be written where they were asked for; the message is one sentence."""
+    """The results may not be written to the requested folder; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where submissions are read, and where what comes of them is written."""
+    """The folder of the submissions, and the folders of the results."""
 
     submissions: Path
     gradebook: Path
@@ -22,7 +22,7 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return the requested folder, else one next to the submissions. Raises PlaceError."""
+        """Return the requested folder, or else one next to the submissions. Raises PlaceError."""
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
         places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)

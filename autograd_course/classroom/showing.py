@@ -1,4 +1,4 @@
-"""What the command shows: progress in a terminal, and how each exercise went."""
+"""The output of the command: progress in a terminal, and the results of each exercise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.table import Table
 
 from autograd_course.classroom.gradebook import Problem, Tally
 
-_WIDE = 120  # characters of a line where no terminal says how wide it is
-_NAMED = 10  # files that were not graded are named here; the reports name all
+_WIDE = 120  # characters of a line if the width of the terminal is unknown
+_NAMED = 10  # maximum number of files without a grade that are listed here; the reports list all
 _STATUSES = {
     "passed": "passed",
     "wrong": "wrong",
@@ -28,7 +28,7 @@ _STATUSES = {
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress on a terminal's standard error, nothing elsewhere."""
+    """Show progress on standard error if it is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
@@ -39,7 +39,7 @@ def progress() -> Iterator[Progress]:
 
 
 def summary(tallies: Iterable[Tally]) -> Table:
-    """Return a row for each exercise; the column of what is not graded only where there is any."""
+    """Return a row for each exercise. The "not graded" column appears only if it is needed."""
     known = list(tallies)
     rare = {"grader failed", "settled", ""} - {
         s for t in known for s, count in t.counts.items() if count
@@ -70,9 +70,9 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def say(text: str = "") -> None:
-    """Print to standard output; where nobody reads it any more, as behind ``| head``, to nowhere.
+    """Print to standard output. If its reader is gone, as with ``| head``, print nothing.
 
-    The work goes on: what matters is written to files.
+    The work continues, because the important results are written to files.
     """
     try:
         typer.echo(text)
@@ -83,7 +83,7 @@ def say(text: str = "") -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table to standard output, in full width unless that is a terminal."""
+    """Print a table to standard output, in full width unless it is a terminal."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

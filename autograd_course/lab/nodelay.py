@@ -1,9 +1,9 @@
 """A Jupyter server extension that sends each kernel message at once.
 
-Jupyter's kernel websocket leaves Nagle's algorithm on: a small message waits for the
-acknowledgment of the one before it, some 40 ms of each move of a slider. The websocket handler of
+Jupyter's kernel websocket leaves Nagle's algorithm on. A small message therefore waits for the
+acknowledgment of the previous one, about 40 ms for each move of a slider. The websocket handler of
 this extension sets ``TCP_NODELAY`` and is otherwise Jupyter's own. Only the course's launcher
-enables the extension; it is not installed for other servers.
+enables the extension. It is not installed for other servers.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ CHANNELS = r"/api/kernels/(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)/channels"
 def without_delay(handler: type[Any]) -> type[Any]:
     """Return a subclass of the websocket ``handler`` whose connections have ``TCP_NODELAY`` set.
 
-    Raises :class:`AttributeError` where ``handler`` has no ``open`` or no ``set_nodelay``.
+    Raises :class:`AttributeError` if ``handler`` has no ``open`` or no ``set_nodelay``.
     """
     jupyter_open, set_nodelay = handler.open, handler.set_nodelay
 

@@ -1,4 +1,4 @@
-"""The book: the course as Sphinx reads it, and a check of the site that comes of it.
+"""Write the course as a book for Sphinx, and check the resulting site.
 
-Pages keep their paths in the repository, so that a link means in the book what it means on GitHub.
+Pages keep their paths in the repository, so a link has the same target in the book and on GitHub.
 """

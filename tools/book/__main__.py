@@ -15,7 +15,7 @@ from tools.book.pages import found as course
 from tools.book.site import problems
 from tools.errors import AuthoringError
 
-EXTRA = ".extra"  # in the staged folder: what Sphinx copies into the site as it is
+EXTRA = ".extra"  # the folder that Sphinx copies into the site unchanged
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def stage(made: Book, root: Path, folder: Path) -> None:
-    """Write the book on the course at ``root`` into ``folder``, which is emptied first."""
+    """Write the book of the course at ``root`` into ``folder``, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     for place, text in made.texts.items():
         _opened(folder / place).write_text(text, encoding="utf-8", newline="\n")

@@ -1,7 +1,8 @@
-"""What the kernel would answer to a widget's controls, found out by asking each of them.
+"""Record the kernel's answers to a widget's controls, by trying each control.
 
-A page without a kernel finds the answers here. There are only a few for each widget, because each
-one makes the page heavier: a slider that needs the kernel has a few positions in the book.
+A page without a kernel uses these answers. There are only a few for each widget, because each one
+makes the page larger. For this reason, a slider that needs the kernel has only a few positions in
+the book.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from autograd_course.visualize.stelab.widget import STELab
 Json = dict[str, Any]
 Opened = tuple[tuple[int, ...], ...]
 
-POSITIONS = 9  # of a slider that needs the kernel
+POSITIONS = 9  # positions of a slider that needs the kernel
 _MOST_FOLDINGS = 16
-_SEEDS = range(5)  # what the STE lab offers
+_SEEDS = range(5)  # the choices of the STE lab
 _PLACES = ("activations", "weights")
 
 
 def answers(widget: Any) -> Iterator[Json]:
-    """Yield what the page can ask, and the traits that the kernel then sends.
+    """Yield the possible requests of the page, and the traits that the kernel sends in response.
 
-    ``widget`` is changed by the questions.
+    The requests change ``widget``.
     """
     match widget:
         case FlowWidget():
@@ -39,7 +40,7 @@ def answers(widget: Any) -> Iterator[Json]:
 
 
 def _foldings(flow: FlowWidget) -> Iterator[Json]:
-    """Unfold and fold one module after the other, until nothing new comes."""
+    """Unfold and fold one module after the other, until no new state appears."""
     first = _opened(flow)
     known, waiting = {first}, [first]
     while waiting and len(known) < _MOST_FOLDINGS:
@@ -100,7 +101,7 @@ def _choices(lab: FunctionLab) -> Iterator[Json]:
 
 
 def spread(values: Sequence[float], index: int) -> list[float]:
-    """Return a few of a slider's values, evenly spread, with the present one and both ends."""
+    """Return a few of a slider's values, evenly spaced, with the current one and both ends."""
     last, few = len(values) - 1, min(POSITIONS, len(values))
     chosen = {round(i * last / max(1, few - 1)) for i in range(few)}
     nearest = min(chosen - {0, last} or chosen, key=lambda i: (abs(i - index), i))

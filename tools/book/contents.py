@@ -1,4 +1,4 @@
-"""The table of contents, which Sphinx shows next to each page."""
+"""The table of contents that Sphinx shows next to each page."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the book: its title, and its pages in their order."""
+    """A part of the book: its title, and its pages in order."""
 
     title: str
     pages: tuple[str, ...]
 
 
 def hidden(parts: Iterable[Part], folder: str = "") -> str:
-    """Return MyST Markdown for a page in ``folder``, which lists parts and shows nothing there."""
+    """Return MyST Markdown that lists the parts for a page in ``folder``, without showing them."""
     return "".join(f"\n{_tree(part, folder)}\n" for part in parts if part.pages)
 
 

@@ -1,6 +1,6 @@
-"""A built site without what no page needs: a reader with a slow connection waits for every byte.
+"""Remove the parts of a built site that no page needs, for readers with slow connections.
 
-The theme has each page load an index for a search that only one page has, thousands of icons, and
+The theme lets each page load an index for a search that only one page has, thousands of icons, and
 rules for elements that no page contains. A script in the head of a page delays the first picture.
 """
 
@@ -14,9 +14,9 @@ from urllib.parse import unquote
 from PIL import Image
 
 _SCRIPT = re.compile(r'<script (?P<rest>[^>]*?src="(?P<file>[^"]+)"[^>]*)></script>\n?')
-_ICONS = "fontawesome.js"  # the style sheet shows the same icons by a font
+_ICONS = "fontawesome.js"  # the style sheet shows the same icons with a font
 _SEARCH = ("searchtools.js", "language_data.js", "searchindex.js")
-_AT_ONCE = "documentation_options.js"  # other scripts in the page use it while the page is read
+_AT_ONCE = "documentation_options.js"  # other scripts use it while the page is loading
 _PICTURE = re.compile(
     r'<img (?P<rest>[^>]*?src="(?P<file>[^"]*_images/[^"]+)"[^>]*?)(?P<end> ?/?)>'
 )
@@ -65,7 +65,7 @@ def _lighter(text: str, page: Path) -> str:
 
 
 def _size(page: Path, match: re.Match[str]) -> str:
-    """Return the size of a picture, so that the page leaves room for it."""
+    """Return the size of a picture, so that the page reserves space for it."""
     path = page.parent / unquote(match["file"])
     if "width=" in match["rest"] or path.suffix != ".png" or not path.exists():
         return ""
@@ -115,7 +115,7 @@ _TOKEN = re.compile(
 
 
 def _rules(css: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the prelude and the block of each rule at the top; a statement has no block."""
+    """Yield the prelude and the block of each top-level rule. A statement has no block."""
     begin = opened = depth = 0
     for token in _TOKEN.finditer(css):
         if token[0].startswith("/*") and not depth and not css[begin : token.start()].strip():

@@ -1,4 +1,4 @@
-"""Links as the book needs them: to its own pages, to a rule by its name, else to GitHub."""
+"""Adapt links to the book: to its own pages, to a rule by its name, or else to GitHub."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.settings import Settings
 MOVED = {"README.md": "index.md", "docs/cheat_sheet.html": "docs/cheat_sheet.md"}
 
 _MARKDOWN = re.compile(
-    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # code and headings stay as they are
+    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # code and headings do not change
     r"|\]\((?P<target>[^)\s]+)\)"
     r"|(?<!\[)`(?P<name>\w+(?:[-_]\w+)+)`(?!\])"
     r"|(?<=\| )(?P<stem>\d\d_\w+)(?= \|$)",  # the last column of the tables of rules and messages
@@ -27,10 +27,11 @@ _IN_HTML = re.compile(r"<(?P<tag>code|span)>(?P<name>\w+(?:[-_]\w+)+)</(?P=tag)>
 
 @dataclass(frozen=True)
 class Places:
-    """What a link can lead to: files of the book, by their paths in the repository, and names.
+    """The targets of links: files of the book by their paths in the repository, and names.
 
-    ``names`` are those of rules, messages and lessons, each with its page. ``split`` are the files
-    whose every section is a page of its own in the book, with the pages by anchor.
+    ``names`` contains the names of rules, messages and lessons, each with its page. ``split``
+    contains the files of which every section is a separate page in the book, with the pages by
+    anchor.
     """
 
     root: Path
@@ -41,16 +42,16 @@ class Places:
 
 
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
-    """Return the Markdown of ``place`` with its links as the book needs them, and names linked.
+    """Return the Markdown of ``place`` with links for the book, and with links on names.
 
-    ``seen_from`` is the page that contains it, if that is another page. Raises AuthoringError where
-    a link leads nowhere.
+    ``seen_from`` is the page that contains it, if this is another page. Raises AuthoringError if a
+    link leads nowhere.
     """
     return _MARKDOWN.sub(partial(_markdown, place, seen_from or place, places), text)
 
 
 def linked_html(html: str, place: str, places: Places) -> str:
-    """Return the HTML of an output with the names of rules and lessons linked."""
+    """Return the HTML of an output with links on the names of rules and lessons."""
 
     def link(match: re.Match[str]) -> str:
         page = places.names.get(match["name"])
@@ -87,7 +88,7 @@ def _target(written: str, place: str, seen_from: str, places: Places) -> str:
 
 
 def _outside(asked: str, places: Places, place: str, written: str) -> str:
-    """Return the address on GitHub of what lies in the repository and not in the book."""
+    """Return the GitHub address of a file that is in the repository and not in the book."""
     lying = places.root / asked
     if not lying.exists():
         problem = f"the link {written} leads to no file"

@@ -1,7 +1,7 @@
-"""The widgets of the book: what a page loads to show them without a kernel.
+"""The widgets of the book: the files that a page loads to show them without a kernel.
 
-A lesson runs once for the book, and ``build/book-states`` keeps what its widgets show until the
-code of the lesson or of the widgets changes. The saved notebooks do not contain it.
+Each lesson runs once for the book. ``build/book-states`` keeps the states of its widgets until the
+code of the lesson or of the widgets changes. The saved notebooks do not contain the states.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tools.errors import AuthoringError
 from tools.execution import execute
 
 Json = dict[str, Any]
-Recorded = Mapping[int, Sequence[Json]]  # what each cell shows, by its place in the notebook
+Recorded = Mapping[int, Sequence[Json]]  # the widgets of each cell, by its position in the notebook
 
 STATES = Path("build", "book-states")
 
-_CODE = (  # what the recorded states depend on, besides the lesson itself
+_CODE = (  # the sources on which the recorded states depend, besides the lesson itself
     "autograd_course/visualize/**/*.py",
     "autograd_course/functions/**/*.py",
     "tools/book/recording.py",
@@ -53,11 +53,11 @@ _NEEDS = (
 )
 
 
-# --- The states, recorded in a run of each lesson -------------------------------------------------
+# --- Record the states in a run of each lesson ----------------------------------------------------
 
 
 def record(root: Path, lessons: Iterable[str]) -> list[str]:
-    """Run the lessons whose recorded states are out of date; return why some do not run."""
+    """Run the lessons whose recorded states are out of date. Return the reasons of failures."""
     late = [lesson for lesson in lessons if not _file(root, lesson).exists()]
     if len(late) < 2:
         return [problem for problem in map(partial(_recorded, root), late) if problem]
@@ -66,7 +66,7 @@ def record(root: Path, lessons: Iterable[str]) -> list[str]:
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
-    """Return what was recorded of a lesson; nothing, if it has not run as it now is."""
+    """Return the recorded states of a lesson, or nothing if its code has changed since."""
     file = _file(root, lesson)
     if not file.exists():
         return {}
@@ -131,12 +131,14 @@ def _run(
     return {places[int(number) - 1]: shown for number, shown in found.items()}
 
 
-# --- The files of a page, and the elements that ask for them --------------------------------------
+# --- The files of a page, and the elements that load them -----------------------------------------
 
 
 @dataclass
 class LivePage:
-    """The live elements of one page, in their order; ``files`` are what they load, by name."""
+    """The live elements of one page, in order. ``files`` contains the files that they load, by
+    name.
+    """
 
     place: str
     colab: str
@@ -149,7 +151,7 @@ class LivePage:
         return [self.widget(shown) for shown in self.recorded.get(place, ())]
 
     def widget(self, shown: Json) -> str:
-        """Return an element for what was recorded of one widget or prediction."""
+        """Return an element for a recorded widget or prediction."""
         return self._element(**_small(shown))
 
     def knowledge_check(self, number: str) -> str:
@@ -204,11 +206,11 @@ def _state(name: str, value: Any) -> str:
 
 
 def _small(shown: Json) -> Json:
-    """Return what was recorded of one widget, each answer as the changes that it makes."""
+    """Return the record of one widget, in which each answer is reduced to its changes."""
     kind, state, answers = shown["kind"], dict(shown["state"]), shown["answers"]
     if kind == "predict":
         state["words"] = _prediction_words(state["outcome"])
-    if kind == "functionlab":  # its sliders stand only where there are answers
+    if kind == "functionlab":  # its sliders have only the positions with answers
         now = state["scene"]["answers"]["function"]
         first = next(a for a in answers if a["first"] and a["asked"]["function"] == now)
         state["scene"] = {**state["scene"], "sliders": first["sent"]["scene"]["sliders"]}
@@ -221,7 +223,7 @@ def _small(shown: Json) -> Json:
 
 
 def changes(before: Any, after: Any) -> Json:
-    """Return what to change in JSON: ``{"=": new}``, or the changes of its parts by key."""
+    """Return the changes as JSON: ``{"=": new}``, or the changes of its parts by key."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         pairs: Iterable[tuple[Any, Any]] = ((key, before[key]) for key in before)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -232,7 +234,7 @@ def changes(before: Any, after: Any) -> Json:
 
 
 def _summaries(quiz: Quiz) -> list[list[str]]:
-    """Return what the check says after so many right answers, and so many essays."""
+    """Return the summary of the check for each number of right answers, and of essays."""
     essays = [question for question in quiz.questions if question.essay]
 
     def told(right: int, written: int) -> str:

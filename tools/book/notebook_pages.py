@@ -1,4 +1,4 @@
-"""A notebook as the book shows it: its saved outputs, without what only a kernel needs."""
+"""A notebook as a page of the book: its saved outputs, without parts that need a kernel."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _UNSAVED = "What this cell prints is about the machine that it runs on, and is n
 def page(
     notebook: NotebookNode, place: str, places: Places, live: LivePage | None = None
 ) -> NotebookNode:
-    """Return the executed ``notebook`` of ``place`` as a page of the book; it stays as it is.
+    """Return the executed ``notebook`` of ``place`` as a page of the book, without changing it.
 
-    Its widgets, votes and checks are elements of ``live``; without it, there are only pictures.
+    Its widgets, votes and checks are elements of ``live``. Without ``live``, the page contains only
+    pictures.
 
-    Raises AuthoringError where a widget has no saved picture.
+    Raises AuthoringError if a widget has no saved picture.
     """
     shown = deepcopy(notebook)
     shown.metadata.pop("widgets", None)
@@ -88,7 +89,7 @@ def _html(text: str) -> NotebookNode:
 
 
 def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[NotebookNode]:
-    """Yield the knowledge check or the vote that ``cell`` shows, in place of its output."""
+    """Yield the knowledge check or the vote of ``cell``, in place of its output."""
     for pattern, text, element in (
         (_CHECK, answered, live.knowledge_check),
         (_VOTE, voted, live.vote),
@@ -101,7 +102,7 @@ def _asked(cell: NotebookNode, live: LivePage, places: Places) -> Iterator[Noteb
 
 
 def _headed(text: str, place: str, places: Places) -> str:
-    """Return the first cell with links below its title in the place of the link above it."""
+    """Return the first cell. Links below its title replace the link above it."""
     title, _, rest = _LINK.sub("", text).lstrip().partition("\n")
     links = [f"[Open in Colab]({places.settings.colab_url(place)})"]
     stem = place.rpartition("/")[2]

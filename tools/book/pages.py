@@ -1,4 +1,4 @@
-"""All files that the book is made of, by their paths; what they hold comes from the course."""
+"""All files of the book, by their paths. Their contents come from the course."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from tools.book.sheet import sheet
 from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
-FIRST = "docs/five_functions.md"  # it needs no knowledge of the course
+FIRST = "docs/five_functions.md"  # it does not depend on the course
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
 _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 
 
 @dataclass(frozen=True)
 class Book:
-    """The texts of the book, and the files of the course that go into it unchanged, by path.
+    """The texts of the book, and the unchanged files of the course, by path.
 
-    ``scripts`` are what its widgets load, by their names in the folder ``live`` of the site.
+    ``scripts`` contains the scripts of its widgets, by their names in the folder ``live`` of the
+    site.
     """
 
     texts: Mapping[str, str]
@@ -38,7 +39,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Course:
-    """What the course holds, by paths from its root."""
+    """The contents of the course, by paths from its root."""
 
     lessons: tuple[str, ...]
     exercises: tuple[str, ...]
@@ -60,7 +61,7 @@ class Course:
 
 
 def book(root: Path) -> Book:
-    """Return the book on the course at ``root``; raises AuthoringError where a link is dead."""
+    """Return the book of the course at ``root``. Raises AuthoringError if a link is dead."""
     course = found(root)
     places = _places(root, course)
     plain = {path: _read(root, path) for path in (*course.guides, *PROJECT)}
@@ -84,7 +85,7 @@ def book(root: Path) -> Book:
 
 
 def found(root: Path) -> Course:
-    """Return what lies in the course at ``root``."""
+    """Return the contents of the course at ``root``."""
     return Course(
         lessons=_matching(root, "notebooks/*.ipynb"),
         exercises=_matching(root, "exercises/*.ipynb"),
@@ -98,7 +99,7 @@ def _matching(root: Path, pattern: str) -> tuple[str, ...]:
 
 
 def _places(root: Path, course: Course) -> Places:
-    """Return what links can lead to; where a rule and a message share a name, the rule is meant."""
+    """Return the targets of links. If a rule and a message share a name, it means the rule."""
     listed = {page for part in course.parts for page in part.pages}
     names = {Path(path).stem: path for path in course.lessons}
     names |= SPLIT[MESSAGES_PAGE] | SPLIT[RULES_PAGE]

@@ -1,4 +1,4 @@
-"""The pictures on a page: each widget has one, and each has words for readers who cannot see it."""
+"""The pictures on a page. Each widget has one, with a text for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from tools.outputs import WIDGET_VIEW
 
-WIDGETS = (  # what a cell calls to show one; of knowledge_check and vote it shows the questions
+WIDGETS = (  # calls that show a widget; for knowledge_check and vote, the page shows the questions
     "attention_tiles",
     "compare_flows",
     "function_lab",
@@ -26,12 +26,12 @@ STILL = (
     "JupyterLab to use its controls.</p>"
 )
 _MATPLOTLIB = "<Figure size"
-_LEFT = {"image/png", "text/markdown"}  # what a widget leaves
-_SHORT = 150  # an account of this many characters is the text alternative, and needs no other place
+_LEFT = {"image/png", "text/markdown"}  # the saved output of a widget
+_SHORT = 150  # a description up to this length is the alternative text, and appears nowhere else
 
 
 def without_views(cell: NotebookNode) -> NotebookNode:
-    """Take out of ``cell`` the live views of widgets: a book has no kernel for them."""
+    """Remove the live views of widgets from ``cell``, because a book has no kernel for them."""
     for output in cell.outputs:
         for bundle in ("data", "metadata"):
             output.get(bundle, {}).pop(WIDGET_VIEW, None)
@@ -39,7 +39,7 @@ def without_views(cell: NotebookNode) -> NotebookNode:
 
 
 def lacks_its_picture(cell: NotebookNode) -> bool:
-    """Whether a code cell shows a widget, and its saved outputs have no picture of it."""
+    """Whether a code cell shows a widget, and its saved outputs contain no picture of it."""
     shown = [set(output.get("data", ())) for output in cell.outputs]
     if any(output.output_type == "error" for output in cell.outputs):
         return False
@@ -49,7 +49,7 @@ def lacks_its_picture(cell: NotebookNode) -> bool:
 
 
 def shows_widget(source: str) -> bool:
-    """Whether the value of a cell's last line is a call that makes a widget."""
+    """Whether the last line of a cell is a call that creates a widget."""
     match _statements(source)[-1:]:
         case [ast.Expr(ast.Call(ast.Name(called) | ast.Attribute(attr=called)))]:
             return called in WIDGETS
@@ -70,9 +70,9 @@ def _statements(source: str) -> list[ast.stmt]:
 
 
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
-    """Give the picture that ``cell`` shows its text alternative, and fold its account below it.
+    """Add the alternative text to the picture of ``cell``, and fold its description below it.
 
-    Below the picture of a widget, say where its controls work; ``colab`` is the notebook's address.
+    Below the picture of a widget, say where its controls work. ``colab`` is the notebook's address.
     """
     outputs = []
     for output in cell.outputs:
@@ -89,7 +89,7 @@ def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
 
 
 def alternative(account: str, source: str) -> str:
-    """Return the text alternative: the account's beginning, or the titles of a figure's axes."""
+    """Return the alternative text: the start of the description, or a figure's axis titles."""
     if account.startswith(_MATPLOTLIB):
         titles = "; ".join(_titles(source))
         return f"Figure: {titles}." if titles else "Figure, described in the text next to it."
@@ -100,7 +100,7 @@ def alternative(account: str, source: str) -> str:
 
 
 def _titles(source: str) -> Iterator[str]:
-    """Yield what the code of a figure calls its axes; a formatted value stays out."""
+    """Yield the titles that a figure's code gives its axes, without formatted values."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             given = {keyword.arg: keyword.value for keyword in node.keywords}

@@ -1,4 +1,4 @@
-"""Knowledge checks and votes on a page without a kernel: the questions, the answers folded."""
+"""Knowledge checks and votes on a page without a kernel: the questions, with folded answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HINT = "*In the notebook this check is interactive, and your answers are kept.*
 
 
 def answered(number: str) -> str:
-    """Return the check of a lesson, or the one on the course, as MyST Markdown."""
+    """Return the check of a lesson, or of the whole course, as MyST Markdown."""
     quiz = draw() if number == COURSE else load(number)
     return "\n\n".join([f"**{quiz.heading}**", _HINT, *_questions(quiz)])
 

@@ -1,6 +1,6 @@
-"""What the widgets of a lesson show, written down by the kernel in which the lesson runs.
+"""Record the states of a lesson's widgets in the kernel in which the lesson runs.
 
-:mod:`tools.book.live` runs the two functions in cells of their own, around the cells of the lesson.
+:mod:`tools.book.live` runs these two functions in separate cells, before and after the lesson.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tools.book.answers import answers
 Json = dict[str, Any]
 
 _noted: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
-_first: list[int] = []  # how IPython counts the cell that calls record()
+_first: list[int] = []  # IPython's number of the cell that calls record()
 _NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
 
 
 def record() -> None:
-    """Note each widget that the next cells display, and the outcome of each ``predict``."""
+    """Record each widget that the next cells display, and the outcome of each ``predict``."""
     _first.append(_count())
     display: Any = Live._repr_mimebundle_
     predict: Callable[..., Any] = lesson.predict
@@ -47,7 +47,7 @@ def record() -> None:
 
 
 def write(path: str) -> None:
-    """Write down what the cells have displayed, by the number of the code cell, from 1."""
+    """Write the displayed widgets of the cells, by the number of the code cell, from 1."""
     Path(path).write_text(json.dumps(_noted, allow_nan=False), encoding="utf-8")
 
 
@@ -61,7 +61,7 @@ def _count() -> int:
 
 
 def shown(widget: Live) -> Json:
-    """Return the state of a widget, and what a kernel would answer to its controls."""
+    """Return the state of a widget, and the kernel's answers to its controls."""
     kept = json.dumps(state(widget), allow_nan=False)
     found: list[Json] = []
     # In a thread there is no event loop, so the widget does all its work at once.
@@ -73,11 +73,11 @@ def shown(widget: Live) -> Json:
 
 
 def state(widget: Any) -> Json:
-    """Return what a widget tells its page, without what every widget tells."""
+    """Return the state that a widget sends to its page, without traits that all widgets have."""
     own = [name for name in widget.trait_names(sync=True) if name not in _NOT_OWN]
     return {name: getattr(widget, name) for name in own if not name.startswith("_")}
 
 
 def kind(widget: Live) -> str:
-    """Return the name of the widget's folder, which is that of its bundle, too."""
+    """Return the name of the widget's folder, which is also the name of its bundle."""
     return type(widget).__module__.split(".")[2]

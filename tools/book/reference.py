@@ -1,4 +1,4 @@
-"""Rules and error messages: on GitHub two long documents, in the book a page each, and a table."""
+"""Split the documents about rules and error messages into a page of the book for each section."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TEXT = {RULES_PAGE: rule_page, MESSAGES_PAGE: message_page}
 
 
 def reference(root: Path, places: Places) -> Mapping[str, str]:
-    """Return both documents, cut off before their first section, and a page for each section."""
+    """Return both documents without their sections, and a page for each section."""
     texts = {}
     for document, pages in SPLIT.items():
         texts[document] = _table(root, document, places)

@@ -1,7 +1,7 @@
-"""A Markdown page whose code runs when the book is built, with live elements between its texts.
+"""A Markdown page whose code runs when the book is built, with live elements in the text.
 
-The mark ``<!-- widget: flow -->`` becomes the widget that the code calls ``flow``, and
-``<!-- vote: one-of-five -->`` becomes a vote. GitHub shows nothing in their places.
+The mark ``<!-- widget: flow -->`` becomes the widget with the name ``flow`` in the code, and ``<!--
+vote: one-of-five -->`` becomes a vote. GitHub does not show these marks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_live(text: str) -> bool:
 
 
 def run(text: str, name: str) -> tuple[dict[str, Any], str]:
-    """Run all Python code of a page as the file ``name``; return its names, and what it prints."""
+    """Run all Python code of a page as the file ``name``. Return its names and its output."""
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()) as printed:
         file = Path(folder, name)
         file.write_text("\n\n".join(_CODE.findall(text)), encoding="utf-8")

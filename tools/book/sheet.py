@@ -1,4 +1,4 @@
-"""The cheat sheet as a page: the lessons' tagged summaries, one below the other."""
+"""The cheat sheet as a page: the tagged summaries of the lessons, one below the other."""
 
 from __future__ import annotations
 

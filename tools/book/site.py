@@ -1,4 +1,4 @@
-"""A built site, looked through: links that lead nowhere, files that it fetches from elsewhere."""
+"""Check a built site for dead links and for files that it loads from other hosts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-HEAVIEST = 1_500_000  # bytes: at 1.6 Mbit/s these are 7.5 seconds
+HEAVIEST = 1_500_000  # bytes, which take 7.5 seconds at 1.6 Mbit/s
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
-_METADATA = {"canonical", "license"}  # relations that a browser does not fetch
+_METADATA = {"canonical", "license"}  # relations that a browser does not load
 _WIDGET = "application/vnd.jupyter.widget"
 _FONT = re.compile(r"url\(['\"]?([^'\")]+\.woff2)")
 _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
@@ -20,7 +20,7 @@ _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//
 
 @dataclass
 class Page(HTMLParser):
-    """What a page links to, what it has a browser fetch, where it can be linked to."""
+    """The links of a page, the files that a browser loads for it, and its anchors."""
 
     links: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Page(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what one tag says."""
+        """Record the links and files of one tag."""
         given = {name: value or "" for name, value in attrs}
         self.anchors.add(given.get("id", ""))
         if tag == "a" and "href" in given:
@@ -53,7 +53,7 @@ def _tells_something(image: Mapping[str, str]) -> bool:
 
 
 def problems(site: Path) -> Iterator[str]:
-    """Yield a sentence for whatever is wrong on the pages below ``site``."""
+    """Yield a sentence for each problem on the pages below ``site``."""
     files = sorted(set(site.rglob("*.html")) - set(site.glob("_static/**/*")))
     pages = {path.resolve(): _read(path) for path in files}
     if not pages:
@@ -88,7 +88,7 @@ def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str
 
 
 def weight(site: Path, path: Path, page: Page) -> int:
-    """Return the bytes of a page and of all files that it loads, once each and uncompressed."""
+    """Return the uncompressed bytes of a page and of all files that it loads, each counted once."""
     loaded = {_file(path, source) for source in page.fetched if not _is_foreign(source)}
     files = {file for file in loaded if file.suffix != ".html"}  # the head names other pages, too
     files |= {site.resolve() / "live" / f"{name}.js" for name in page.live}
@@ -98,7 +98,7 @@ def weight(site: Path, path: Path, page: Page) -> int:
 
 @cache
 def _fonts(style: Path) -> frozenset[Path]:
-    """Return the fonts of a style sheet: a browser loads those whose letters are on the page."""
+    """Return the fonts of a style sheet. A browser loads one if the page has its letters."""
     text = style.read_text(encoding="utf-8") if style.exists() else ""
     return frozenset(_file(style, found) for found in _FONT.findall(text))
 
@@ -114,7 +114,7 @@ def _is_foreign(address: str) -> bool:
 
 
 def _file(page: Path, address: str) -> Path:
-    """Return the file that a relative address names on a page."""
+    """Return the file for a relative address on a page."""
     if address.startswith("data:"):
         return page
     path = unquote(urldefrag(address).url.partition("?")[0])

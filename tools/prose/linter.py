@@ -1,4 +1,4 @@
-"""Find sentences that a reader has to read twice: by proselint's rules and by our own."""
+"""Find sentences that are hard to read, by proselint's rules and by our own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proselint.tools import LintFile
 from tools.prose.sentences import Sentence, sentences
 from tools.prose.wording import WORDINGS
 
-LONGEST = 35  # words of a sentence, where code counts as one word
+LONGEST = 35  # maximum words of a sentence, where code counts as one word
 
 # Rules of proselint about typography do not fit a text with code, and others are about fiction.
 _PROSELINT = dict.fromkeys(
@@ -95,5 +95,5 @@ def in_words_of_proselint(read: Sequence[Sentence]) -> Iterator[Finding]:
 
 
 def without_code(sentence: str) -> str:
-    """Return a sentence in which one word stands for each piece of code."""
+    """Return a sentence in which one word replaces each piece of code."""
     return _CODE.sub("`x`", sentence)

@@ -20,7 +20,7 @@ _PACKAGES = (
 )
 _PAGES = ("*.md", ".github/**/*.md", "docs/**/*.md", "packages/*/*.md")
 _BUILT = {"docs/rules.md", "docs/error_messages.md", "docs/command_line.md"}
-_RULES = Path("tools", "prose", "wording.py")  # whose examples break the rules
+_RULES = Path("tools", "prose", "wording.py")  # these files contain examples that break the rules
 _WORDS_OF_A_MESSAGE = 5  # a string with fewer words is a name, a label or a key
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")

@@ -1,4 +1,4 @@
-"""Our own rules: wordings that make a reader stop, and what to write instead."""
+"""Our own rules: wordings that are hard to read, and their replacements."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""In the child: run a learner's cells, and answer what the judge asks about them."""
+"""In the child: run a learner's cells, and answer the judge's questions about them."""

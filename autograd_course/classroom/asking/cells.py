@@ -1,4 +1,4 @@
-"""Run a learner's cells, and find the answer among what they define."""
+"""Run a learner's cells, and find the answer among their definitions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from autograd_course.errors import CourseError, first_line
 from autograd_course.execution import line_in
 
-_MODULE = "submission"  # what classes of the cells say of where they are from
+_MODULE = "submission"  # the module name of classes that the cells define
 
 
 class CellError(CourseError):
-    """A cell raised; the message tells which, and what."""
+    """A cell raised an exception. The message names the cell and the exception."""
 
 
 def run(cells: Sequence[str]) -> dict[str, Any]:
-    """Run the cells one after the other; return what they define. Raises :class:`CellError`."""
+    """Run the cells one after the other, and return their names. Raises :class:`CellError`."""
     module = ModuleType(_MODULE)
     sys.modules[_MODULE] = module
     for number, source in enumerate(cells, 1):
@@ -28,7 +28,7 @@ def run(cells: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
-    # Where the source is known, inspect and tracebacks find the learner's lines.
+    # If the source is known, inspect and tracebacks find the learner's lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(compile(source, filename, "exec"), defined)

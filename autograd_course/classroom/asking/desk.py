@@ -18,7 +18,7 @@ from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
 from autograd_course.execution import isolated, place
 
-# Questions whose answers are proven outside, or asked for again when the doctor looks.
+# Answers that the judge proves outside, or asks for again when the doctor looks.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
 Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
@@ -29,18 +29,19 @@ _ANSWERS: Mapping[str, Mapping[str, Say]] = {
 
 
 class Desk:
-    """Answers about one answer, which is of a kind; each may take so many seconds."""
+    """Answers questions about one answer. Each question has a time limit in ``seconds``."""
 
     def __init__(self, kind: str, answer: Any, integrity: Integrity, seconds: float) -> None:
         self.kind, self.answer, self.integrity = kind, answer, integrity
         self._seconds = seconds
-        self._plainly = False  # the last answer was to a plain question
+        self._plainly = False  # whether the last question was plain
 
     def answered(self, question: Frame) -> Frame:
-        """Return the answer, and what the submission replaced meanwhile, which is put back.
+        """Return the answer, with the names of what the submission replaced, and restore the
+        originals.
 
-        To look at all there is takes longer than a plain question: that is done before the next
-        one that is none.
+        A full check takes longer than a plain question. It is therefore postponed until before the
+        next question that is not plain.
         """
         plain = question.said.get("ask") in _PLAIN
         if self._plainly and not plain:
@@ -50,7 +51,7 @@ class Desk:
         return replace(came, said=came.said | self.integrity.told(near=plain))
 
     def _answered(self, question: Frame) -> Frame:
-        """Return the answer; what kept it from being found is an answer too."""
+        """Return the answer. If an error prevents it, return the error as the answer."""
         inputs: tuple[Any, ...] = ()
         try:
             said, inputs = _read(question)
@@ -66,7 +67,7 @@ class Desk:
             return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})
 
     def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
-        """Say what of the answer cannot be examined, if that is why there is no other answer."""
+        """Say which part of the answer cannot be examined, if that is why the question failed."""
         if self.kind != "function":
             return Frame(otherwise)
         try:
@@ -78,7 +79,7 @@ class Desk:
 
 
 def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return what is asked, with the judge's code if there is any, and about which inputs."""
+    """Return the question, with the judge's code if it contains any, and the inputs."""
     length = question.said.get("code", 0)
     code, data = question.payload[:length], question.payload[length:]
     inputs: tuple[Any, ...] = unpack(data) if data else ()

@@ -59,7 +59,7 @@ def _look(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
-    """Run the answer with other methods, as the judge asks who searches for a repair."""
+    """Run the answer with edited methods, for a judge who searches for a repair."""
     args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
     question = Question(args, said["wanted"], sent, ())
     came = run_edits(answer, said["edits"], question, seed=said["seed"])
@@ -67,7 +67,7 @@ def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _sent(values: Inputs | None) -> Inputs | None:
-    """Return what travels: a value that is no dense tensor is neither a gradient nor an output."""
+    """Return the values to send, with ``None`` in place of anything but a dense tensor."""
     return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 
@@ -76,7 +76,7 @@ def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _check(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
-    """Run an experiment of the judge's, which sees what the values do not show."""
+    """Run one of the judge's experiments, which sees more than the values show."""
     found = opened(said["parcel"])(answer, inputs)
     return Frame({"found": found and found.to_dict()})
 

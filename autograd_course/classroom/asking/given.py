@@ -1,8 +1,8 @@
-"""What a learner's cells import from the course, in a sandbox that has only a part of it.
+"""Substitutes for the course names that a learner's cells import but the sandbox does not have.
 
-An answer uses little of the course: data, a compiler, a measure. This is there. A cell may import
-more on the same line, and may call ``grade`` or draw a figure next to the answer. Here, such a name
-does nothing, whatever a cell does with it.
+An answer uses only a few parts of the course: data, a compiler, a measure. The sandbox contains
+these. A cell may import more on the same line, and may call ``grade`` or draw a figure next to the
+answer. In the sandbox, such a name does nothing, whatever a cell does with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 from autograd_course.functions.attention.dropout import dropped
 from autograd_course.lesson import HOMES
 
-# Names that stand for nothing, by their modules.
+# Names without an effect in the sandbox, by their modules.
 _ABSENT = {
     "autograd_course.explaining": ("explain",),
     "autograd_course.grader": ("grade", "hint", "progress", "reset"),
@@ -25,18 +25,18 @@ _ABSENT = {
 _ANY = (
     "autograd_course.replicas",
     "autograd_course.visualize",
-)  # modules of which any name may be asked
+)  # modules from which any name may be imported
 
 
 class Nothing:
-    """Stands for what does nothing for an answer: each call and each attribute is this again."""
+    """A name without an effect. Each call and each attribute returns the same object."""
 
     def __call__(self, *args: Any, **options: Any) -> Self:
         """Do nothing."""
         return self
 
     def __getattr__(self, name: str) -> Self:
-        """Have any attribute that is not Python's own."""
+        """Provide any attribute that is not one of Python's special names."""
         if name.startswith("__"):
             raise AttributeError(name)
         return self
@@ -63,7 +63,7 @@ _NOTHING = Nothing()
 
 
 def provide() -> None:
-    """Make the names importable, as far as the sandbox has no module for them."""
+    """Make the names importable if the sandbox has no module for them."""
     attention: Any = import_module("autograd_course.functions.attention")
     attention.dropped = dropped
     for home, names in (_ABSENT | HOMES).items():

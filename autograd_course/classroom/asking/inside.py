@@ -1,8 +1,8 @@
-"""What the sandbox has of the course: the worker, and what a learner's own code may use.
+"""The parts of the course in the sandbox: the worker, and the modules for learners' code.
 
-Nothing else of the course is there to be imported or to be read: no exercise with its reference,
-samples, checks and hints, no reference Function, no grader, no quiz. The sandbox shows only these
-files (``sandbox.places``). Without a sandbox, the worker imports only them.
+Nothing else of the course can be imported or read: no exercise with its reference, samples, checks
+and hints, no reference Function, no grader, no quiz. The sandbox shows only these files
+(``sandbox.places``). Without a sandbox, the worker imports only them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WORKER = (
     "shell/importing.py",
     "submitted.py",
 )
-# What answers use of the course.
+# The modules of the course that answers use.
 _GIVEN = (
     "__init__.py",
     "digits.npz",
@@ -47,22 +47,22 @@ _FILES = {part.removesuffix(".py").removesuffix("__init__").strip("/") for part 
 
 
 def has(module: str) -> bool:
-    """Whether the sandbox has a module. Libraries and the doctor are there."""
+    """Whether the sandbox has a module. It always has libraries and the doctor."""
     top, _, rest = module.partition(".")
     place = rest.replace(".", "/")
     return top != _COURSE or place in _FILES or place.startswith(_FOLDERS)
 
 
 class Inside:
-    """Lets Python find only the modules of the course that are inside."""
+    """A finder with which Python finds only the course modules that belong in the sandbox."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        """Return how to import a folder of which only a part is inside; see :mod:`importlib`."""
+        """Return how to import a folder that is only partly inside; see :mod:`importlib`."""
         if has(name):
-            return None  # whoever is asked next finds it
+            return None  # the next finder finds it
         place = name.removeprefix(f"{_COURSE}.").replace(".", "/")
         if path is None or not any(part.startswith(f"{place}/") for part in PARTS):
             raise ModuleNotFoundError(f"{name} is not in the sandbox", name=name)
@@ -72,5 +72,5 @@ class Inside:
 
 
 def only_inside() -> None:
-    """Find nothing else of the course from now on."""
+    """From now on, find no other module of the course."""
     sys.meta_path.insert(0, Inside)

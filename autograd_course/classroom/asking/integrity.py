@@ -1,8 +1,8 @@
-"""What the functions of this package, of PyTorch and of Python were before the cells ran.
+"""Record the functions of this package, PyTorch and Python before the cells run.
 
-A submission that replaces one may do so for reasons of its own. It is reported, and the original
-is put back, so that what the child says of itself cannot be forged by rebinding a name. Code that
-is out to deceive can do more than that, in a process of its own: see ``classroom.judging``.
+A submission may have reasons to replace a function. The replacement is reported, and the original
+is restored. A submission can therefore not forge the child's messages by rebinding a name. Hostile
+code can do more than that, but only in a process of its own: see ``classroom.judging``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.autograd import Function
 from autograd_course.classroom.asking.originals import Owner, inherited, places
 
 _OURS = ("autograd_course", "autograd_doctor")
-_MOST = 10  # names that are told
+_MOST = 10  # maximum number of reported names
 _MODULES = (builtins, inspect, json, linecache, signal, struct, traceback, safetensors.torch)
 _OF_TORCH = (
     "torch", "torch._tensor", "torch.autograd", "torch.autograd.forward_ad",
@@ -40,7 +40,7 @@ _DEVICE = torch.device("cpu")
 
 
 class Integrity:
-    """Where everything was when this was made, before a submission runs; what it replaced since."""
+    """The original functions before a submission runs, and the names that it has replaced since."""
 
     def __init__(self, noted: tuple[Owner, ...] | None = None) -> None:
         self._noted = tuple(_noted()) if noted is None else noted
@@ -48,9 +48,10 @@ class Integrity:
         self._replaced: dict[str, None] = {}
 
     def restore(self, *, near: bool = False) -> None:
-        """Put back what was replaced, Python's own functions first.
+        """Restore the originals, Python's own functions first.
 
-        ``near``: only in what asks, answers and runs this, which takes a tenth of the time.
+        ``near``: restore only the modules that ask, answer and run this code, which takes a tenth
+        of the time.
         """
         for owner in self._near if near else self._noted:
             if owner.changed():
@@ -60,7 +61,7 @@ class Integrity:
             self._replaced["the default device"] = None
 
     def told(self, *, near: bool = False) -> dict[str, list[str]]:
-        """Put back what was replaced; tell the names of all that ever was."""
+        """Restore the originals. Return the names of everything that was ever replaced."""
         self.restore(near=near)
         return {"replaced": list(self._replaced)[:_MOST]} if self._replaced else {}
 

@@ -1,4 +1,4 @@
-"""A child's life: one submission, then one answer a question until nobody asks."""
+"""The life of a child: run one submission, then answer questions until the judge is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autograd_course.submitted import (
     submitted_routine,
 )
 
-# What an exercise may need of the machine, by name.
+# Features of the machine that an exercise may need, by name.
 _NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
 _ENDLESS = (
     "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
@@ -33,7 +33,7 @@ _ENDLESS = (
 
 
 def live(channel: socket.socket, integrity: Integrity) -> None:
-    """Run the submission that comes first, then answer questions."""
+    """Run the submission that arrives first, then answer questions."""
     desk: Desk | None = None
     while isinstance(question := read(channel), Frame):
         if desk is None:
@@ -45,9 +45,9 @@ def live(channel: socket.socket, integrity: Integrity) -> None:
 
 
 def _begun(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
-    """Run the cells; return what the answer is, and a desk to ask at if it can be asked."""
+    """Run the cells. Return a description of the answer, and a desk if it can be questioned."""
     said = question.said
-    # Asked before anybody else can answer.
+    # Checked before any other code can answer.
     lacking = _NEEDS[said["needs"]]() if said.get("needs") else None
     came, desk = _run(question, integrity)
     told = {"lacking": lacking} if lacking else {}
@@ -80,17 +80,17 @@ def _run(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
 
 
 def _answer(question: Frame, integrity: Integrity) -> Any:
-    """Return the answer among what the cells define; a parcel is one that nobody handed in."""
+    """Return the answer among the definitions of the cells. A parcel replaces a missing answer."""
     if question.payload:
         return opened(question.payload)()
     try:
         return cells.run(question.said["cells"])[question.said["name"]]
     finally:
-        integrity.restore()  # what goes on from here is what it was
+        integrity.restore()  # from now on, compare with the current state
 
 
 def _typed(answer: Any) -> Frame:
-    """Return an answer of a few characters: as text, nothing, or the name of what it is instead."""
+    """Return a short answer as text, nothing, or the name of its type."""
     if isinstance(answer, str):
         return Frame({"text": answer})
     nothing = answer is None or isinstance(answer, EllipsisType)
@@ -98,7 +98,7 @@ def _typed(answer: Any) -> Frame:
 
 
 def _numbers(answer: Any) -> Frame:
-    """Return predicted numbers as text, nothing, or the name of what the answer is instead."""
+    """Return predicted numbers as text, nothing, or the name of the answer's type."""
     predicted = numbers(answer)
     if predicted is None:
         return Frame({"type": type(answer).__name__})

@@ -1,4 +1,4 @@
-"""What modules and classes held: whether it is still there; if not, it is put back."""
+"""The original contents of modules and classes, and how to restore them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 _OURS = "autograd_course"
-# What the answer to a plain question goes through: all that is not far, or is near all the same.
+# Modules that answer a plain question: all that are not far, and a few that are near anyway.
 _FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
 _NEAR = (
     f"{_OURS}.classroom.",
@@ -22,21 +22,21 @@ _NEAR = (
 )
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
-# As Python has them: a submission may rebind the names, these among them.
+# Python's originals, because a submission may rebind the names.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
 _is_a = isinstance
 
 
 @dataclass(frozen=True)
 class Place:
-    """An attribute: its name, what it was (or that it was none), and the code it ran."""
+    """An attribute: its name, its original value or its absence, and the code of the value."""
 
     name: str
     value: Any
     code: Any
 
     def restored(self, owner: Any) -> str:
-        """Put back what was there; return the name of what was changed, if it was."""
+        """Restore the original value. Return the name of the attribute if it had changed."""
         now = vars(owner).get(self.name, _NOTHING)
         recoded = self.code is not None and _function(self.value).__code__ is not self.code
         if now is self.value and not recoded:
@@ -54,7 +54,7 @@ class Place:
 
 
 class Owner:
-    """What a module or a class held."""
+    """The original contents of a module or a class."""
 
     def __init__(self, owner: Any, places: Iterable[Place]) -> None:
         self._owner, self._places = owner, tuple(places)
@@ -67,28 +67,29 @@ class Owner:
         self._codes = tuple(place.code for place in coded)
 
     def changed(self) -> bool:
-        """Whether anything is not what it was.
+        """Whether anything has changed.
 
-        It is asked after every answer, of thousands of places: no Python runs for each of them.
+        This runs after every answer, for thousands of places, so it runs no Python code for each
+        place.
         """
         now = _map(_vars(self._owner).get, self._names, _endlessly(_NOTHING))
         codes = _map(_code_of, self._functions)
         return not (_all(_map(_is, now, self._values)) and _all(_map(_is, codes, self._codes)))
 
     def restored(self) -> Iterator[str]:
-        """Put back what was there; yield the names of what was changed."""
+        """Restore the originals; yield the names of the changed places."""
         return filter(None, [place.restored(self._owner) for place in self._places])
 
 
 def places(owner: Any) -> Iterator[Place]:
-    """Yield what can be called."""
+    """Yield the callable attributes."""
     for name, value in vars(owner).items():
         if callable(value) or _is_a(value, _WRAPPED):
             yield Place(name, value, _code(value))
 
 
 def inherited(owner: type) -> Iterator[Place]:
-    """Yield what a class has only from others, and what would come before those."""
+    """Yield the inherited attributes of a class, and the attributes that would hide them."""
     for name in set(dir(owner)) - vars(owner).keys():
         yield Place(name, _NOTHING, None)
 

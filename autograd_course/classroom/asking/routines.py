@@ -17,7 +17,7 @@ Answer = Callable[..., Any]
 
 
 def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
-    """Call it on a sample of the judge's, which may hold models and functions."""
+    """Call the routine on one of the judge's samples, which may contain models and functions."""
     came = run_routine(answer, opened(said["parcel"]))
     if isinstance(came, Raised):
         return raised(came)
@@ -27,7 +27,7 @@ def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
 
 
 def _tried(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
-    """Run an experiment of the judge's, which sees what the values do not show."""
+    """Run one of the judge's experiments, which sees more than the values show."""
     try:
         came = opened(said["parcel"])(answer)
     except (Exception, SystemExit) as error:

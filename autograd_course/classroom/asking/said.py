@@ -1,4 +1,4 @@
-"""What a trial says, as data: a status and a sentence. The judge makes the verdict of it."""
+"""The result of a trial as data: a status and a sentence. The judge turns it into a verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Said:
-    """What takes the place of a verdict where the grader is absent."""
+    """Replaces a verdict in a process without the grader."""
 
     status: str
     message: str

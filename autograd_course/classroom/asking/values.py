@@ -1,4 +1,4 @@
-"""What an answer returned, as data. The name of its type replaces what cannot be sent."""
+"""The results of an answer, as data. A type name replaces a value that cannot be sent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from autograd_course.classroom.protocol.wire import pack
 from autograd_course.execution import Raised
 
 _PLAIN = (bool, int, float, str, type(None))
-_DEPTH = 8  # of lists in lists
+_DEPTH = 8  # levels of nested lists
 
 
 def raised(came: Raised) -> Frame:
-    """Return the frame that tells how a call raised."""
+    """Return a frame that describes the exception of a call."""
     said = {"raised": came.told, "unwritten": came.unwritten, "separate": came.separate}
     return Frame(said)
 
 
 def returned(values: tuple[Any, ...]) -> Frame:
-    """Return the frame of what a call returned; ``types`` names by position what stays here."""
+    """Return a frame with the results of a call. ``types`` names values that cannot be sent."""
     if len(values) > MOST:
         what = f"it returns {len(values):,} values, far more than the exercise asks for."
         return Frame({"unfit": what})

@@ -1,4 +1,4 @@
-"""Do once, before any child is born, whatever PyTorch and the doctor do on their first call."""
+"""Do the slow first-time work of PyTorch and the doctor once, before any child is born."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from autograd_course.classroom.asking.integrity import Integrity
 from autograd_course.classroom.protocol import Frame
 from autograd_course.classroom.protocol.wire import pack
 
-_WARM = 120.0  # seconds for the first of all answers, which imports on its way
+_WARM = 120.0  # time limit in seconds for the first answers, which import modules
 
 
 def warm() -> Integrity:
-    """Answer a first few questions; return how everything is before any submission."""
+    """Answer a few first questions. Return the original state before any submission."""
     given.provide()
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
-    torch.empty(1, device="meta") * 2  # the meta device imports much at its first use
+    torch.empty(1, device="meta") * 2  # the first use of the meta device imports many modules
     desk = Desk("function", _Warm, Integrity(()), _WARM)
-    with time_limit(_WARM):  # inside which the limit of an answer is none
+    with time_limit(_WARM):  # an answer's time limit does not apply inside
         looking = {"ask": "look", "seed": 0, "thorough": True, "double_backward": None}
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in desk.answered(Frame(ask, pack(inputs))).said.items() if v}
             assert not said, f"a right answer could not be examined: {said}"
-    return Integrity()  # by now PyTorch has replaced what it replaces by itself
+    return Integrity()  # by now PyTorch has made its own replacements
 
 
 class _Warm(Function):

@@ -1,4 +1,4 @@
-"""Of a notebook, the answers: found by id or by name, with what they need from other cells."""
+"""Find the answers in a notebook, by id or by name, with the code that they need."""
 
 from autograd_course.classroom.extraction.answer import Answer
 from autograd_course.classroom.extraction.extracting import extract

@@ -1,4 +1,4 @@
-"""One exercise's answer as code, ready to be run somewhere safe."""
+"""The answer to one exercise as code that a sandbox can run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 
 class NotPython(str):
-    """The problem that a cell is not Python; its result says so, too."""
+    """The problem that a cell is not Python. It also affects the result of the cell."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a student answered to one exercise.
+    """A student's answer to one exercise.
 
-    ``name`` is what to take from the namespace once ``preamble`` and then ``source`` have run;
-    ``source`` is empty if there is no answer. ``problems`` are sentences about how it was handed
-    in, for the student to read.
+    ``name`` is the name of the answer in the namespace after ``preamble`` and then ``source`` have
+    run. ``source`` is empty if the student gave no answer. ``problems`` are sentences for the
+    student about the form of the submission.
     """
 
     exercise: str
@@ -29,7 +29,7 @@ class Answer:
 
     @property
     def found(self) -> bool:
-        """Whether there is anything to grade."""
+        """Whether the student gave an answer."""
         return bool(self.source.strip())
 
     @property
@@ -39,6 +39,8 @@ class Answer:
 
     @property
     def hash(self) -> str:
-        """SHA-256 of all that a verdict can depend on: not the student, not the problems."""
+        """The SHA-256 of everything that affects a verdict, so without the student and the
+        problems.
+        """
         graded = [self.exercise, self.name, self.preamble, self.source]
         return hashlib.sha256(json.dumps(graded).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Whether an answer was begun: its stub raises NotImplementedError and does nothing else."""
+"""Whether a student began an answer: a stub raises NotImplementedError and does nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Routine = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_attempted(statements: Iterable[Statement], name: str) -> bool:
-    """Whether some statement gives ``name`` more than the stub does."""
+    """Whether a statement gives ``name`` more than the stub does."""
     return any(name in s.binds and not _is_stub(s.node) for s in statements)
 
 
@@ -25,7 +25,7 @@ def _is_stub(node: ast.stmt) -> bool:
         case ast.Assign() | ast.AnnAssign():
             return _is_nothing(node.value)
         case ast.Import() | ast.ImportFrom():
-            return True  # a name that happens to be imported is no answer
+            return True  # an import of the same name is not an answer
     return False
 
 
@@ -34,7 +34,7 @@ def _rest(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _is_empty(node: ast.stmt) -> bool:
-    """Whether a statement does nothing: a docstring, ``...``, ``pass``, the stub's ``raise``."""
+    """Whether a statement does nothing: a docstring, ``...``, ``pass``, or the stub's ``raise``."""
     match node:
         case ast.Pass() | ast.Expr(value=ast.Constant()):
             return True

@@ -1,4 +1,4 @@
-"""What a cell says to Jupyter and to the course, taken out: line numbers stay as they are."""
+"""Remove statements for Jupyter and the course from a cell, without changing line numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from autograd_course.classroom.extraction.statements import LONGEST, Statement, first_line
 
-# They ask or show something, and no answer needs them.
+# These calls ask or show something, and no answer needs them.
 TALK = frozenset(
     {
         *("diagnose", "explain", "grade", "hint", "knowledge_check", "progress", "reset"),
@@ -20,12 +20,12 @@ TALK = frozenset(
 )
 _RUNS_ITS_BODY = re.compile(r"\s*%%(time|capture|prun)\b[^\n]*")
 _LINE_MAGIC = re.compile(r"(?m)^\s*[%!?]|\?\s*$|=\s*[%!]")
-_MOST_WORK = 100_000  # Jupyter reads the whole cell again for each magic in it
+_MOST_WORK = 100_000  # Jupyter reads the whole cell again for each magic
 _CELL_MAGIC = re.compile(r"\s*%%[a-zA-Z!]")
 
 
 def python_of(source: str) -> str:
-    """Return the Python that Jupyter makes of a cell; magics become calls of ``get_ipython``."""
+    """Return the Python code that Jupyter runs for a cell. Magics become ``get_ipython`` calls."""
     if magic := _RUNS_ITS_BODY.match(source):
         source = "#" + "\n#".join(magic[0].split("\n")) + source[magic.end() :]
     elif _CELL_MAGIC.match(source):
@@ -37,13 +37,13 @@ def python_of(source: str) -> str:
             warnings.simplefilter("ignore")
             transform: Callable[[str], str] = TransformerManager().transform_cell  # type: ignore[no-untyped-call]
             changed = transform(source)
-    except Exception:  # its tokenizer raises as it likes; the parser then says it better
+    except Exception:  # its tokenizer may raise anything; the parser then reports the error better
         return source
     return changed if _parses(changed) else source
 
 
 def is_talk(statement: Statement) -> bool:
-    """Whether a statement only talks to Jupyter, to the course or to the person before it."""
+    """Whether a statement only addresses Jupyter, the course or the person at the screen."""
     if "get_ipython" in statement.needs:
         return True
     node = statement.node
@@ -52,7 +52,7 @@ def is_talk(statement: Statement) -> bool:
 
 
 def without_talk(source: str, found: tuple[Statement, ...]) -> str:
-    """Return the cell with ``pass`` instead of such statements."""
+    """Return the cell with ``pass`` in place of such statements."""
     lines = source.encode().splitlines()
     for statement in reversed(found):
         if is_talk(statement):

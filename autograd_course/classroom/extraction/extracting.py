@@ -1,4 +1,4 @@
-"""From a notebook to the answers of a lesson's exercises."""
+"""Extract the answers to a lesson's exercises from a notebook."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from autograd_course.index import INDEX, Entry
 
 
 def extract(notebook: Notebook, student: str, exercises: Iterable[Entry]) -> tuple[Answer, ...]:
-    """Return a student's answer to each exercise, which is empty if there is none.
+    """Return a student's answer to each exercise. It is empty if the student gave none.
 
-    Nothing is run. Grader cells, Markdown, outputs and magics are left behind; of the other code
-    cells, an answer takes along what it needs (:mod:`.slicing`).
+    This runs no code. It ignores grader cells, Markdown, outputs and magics. From the other code
+    cells, it takes the statements that an answer needs (:mod:`.slicing`).
     """
     read = program(notebook)
     return tuple(_answer(read, student, exercise.id) for exercise in exercises)
 
 
 def attempted(notebook: Notebook, exercises: Iterable[Entry]) -> int:
-    """Return how many of the exercises the notebook has begun."""
+    """Return the number of exercises that the notebook has begun."""
     read = program(notebook)
     found = [place(read, exercise.id) for exercise in exercises]
     return sum(
@@ -59,7 +59,7 @@ def _absent(read: Program, exercise: str) -> tuple[str, ...]:
 
 
 def _looks_like(name: str, asked: str) -> bool:
-    """Whether a name has letters of another alphabet in the place of some of those asked for."""
+    """Whether a name replaces some letters of the requested name by letters of another alphabet."""
     if name.isascii() or len(name) != len(asked):
         return False
     return all(a == b or not b.isascii() for a, b in zip(asked, name, strict=True))
@@ -68,7 +68,7 @@ def _looks_like(name: str, asked: str) -> bool:
 def _parted(
     block: Block, where: Place, exercise: str
 ) -> tuple[Sequence[Statement], Sequence[Statement]]:
-    """Return the answer's own statements, and the others of a cell that answers several.
+    """Return the answer's own statements, and the others if a cell answers several exercises.
 
     Otherwise, the whole cell is taken, because other code in it may be part of the answer.
     """

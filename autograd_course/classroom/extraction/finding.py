@@ -1,9 +1,9 @@
-"""Which cell of a notebook answers an exercise.
+"""Find the cell of a notebook that answers an exercise.
 
-1. The cell of its ``grade_id`` that defines the answer, and more than the stub does. Of
-   several, the last: in the student's own kernel it overwrote the others.
-2. Any cell that defines a name of this kind: metadata get lost, cells get retagged.
-3. The cell of its ``grade_id`` as it is, even if it is a stub or defines something else.
+1. The cell with its ``grade_id`` that defines the answer and contains more than the stub. If
+   several do, the last one, because it overwrote the others in the student's kernel.
+2. Any cell that defines the name, because metadata get lost and cells get retagged.
+3. The cell with its ``grade_id``, even if it is a stub or defines something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autograd_course.index import INDEX, shares_its_answer
 
 @dataclass(frozen=True)
 class Place:
-    """The index of the block that answers, the name to take there, and what is odd about it."""
+    """The index of the answering block, the name to use from it, and the problems with it."""
 
     index: int
     name: str
@@ -26,7 +26,7 @@ class Place:
 
 
 def place(program: Program, exercise: str) -> Place | None:
-    """Return where an exercise is answered, ``None`` where it is not."""
+    """Return where the notebook answers an exercise, or ``None`` if it does not."""
     name = _name(program, exercise)
     tagged = [i for i, block in enumerate(program.blocks) if block.exercise == exercise]
     if begun := [i for i in tagged if _begun(program, i, name)]:
@@ -43,7 +43,7 @@ def place(program: Program, exercise: str) -> Place | None:
 
 
 def _name(program: Program, exercise: str) -> str:
-    """Return the name asked for; another one if only that exists and is handed to ``grade``."""
+    """Return the requested name, or another name if only that exists and is passed to ``grade``."""
     asked = INDEX[exercise].answer
     bound = frozenset().union(*(block.binds for block in program.blocks))
     _, handed = program.graded.get(exercise, (0, asked))
@@ -55,9 +55,9 @@ def _begun(program: Program, index: int, name: str) -> bool:
 
 
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
-    """Return the last cell that answers by name, rather one that is not another exercise's.
+    """Return the last cell that answers by name, preferably one without another exercise's id.
 
-    If several exercises use the same name, only code above ``grade(…)`` can be assigned.
+    If several exercises use the same name, only code above ``grade(…)`` can be assigned to one.
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]
@@ -69,7 +69,7 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
 
 
 def _lost(program: Program, index: int, exercise: str) -> str:
-    """Say why the answer was not found by its id."""
+    """Say why the id did not lead to the answer."""
     if misnamed := program.blocks[index].misnamed:
         return f"{misnamed}; the cell is taken for {exercise!r}"
     name = _name(program, exercise)

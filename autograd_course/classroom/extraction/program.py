@@ -1,4 +1,4 @@
-"""A notebook's code cells as Python that was read and not run, and which exercise each answers."""
+"""A notebook's code cells as Python that is only read, and the exercise that each cell answers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.index import INDEX, UnknownExerciseError, known
 
 GRADER_SUFFIX = "-grade"
-_KEPT = 4000  # characters of a cell that is kept: a tree takes a hundred times its source
+_KEPT = 4000  # maximum characters of a cached cell: a tree takes a hundred times its source
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code cell: the exercise that its ``grade_id`` names, its Python, what does not parse.
+    """A code cell: the exercise from its ``grade_id``, its Python, and the syntax error, if any.
 
-    ``misnamed`` says of an id why it names no exercise.
+    ``misnamed`` says why an id names no exercise.
     """
 
     exercise: str
@@ -42,10 +42,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Program:
-    """The code cells in order, grader cells left out; the names that were handed to ``grade``.
+    """The code cells in order, without grader cells, and the names that ``grade`` receives.
 
-    ``graded`` maps an exercise to (how many blocks are above, the name); ``problems`` are about
-    ids that are none.
+    ``graded`` maps an exercise to the number of blocks above and the name. ``problems`` are about
+    invalid ids.
     """
 
     blocks: tuple[Block, ...]
@@ -54,7 +54,7 @@ class Program:
     problems: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)  # asked for the lesson, for what was begun, and for the answers
+@lru_cache(maxsize=4)  # used for the lesson, for the attempted exercises, and for the answers
 def program(notebook: Notebook) -> Program:
     """Read a notebook's code cells."""
     blocks: list[Block] = []
@@ -85,12 +85,12 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
-# Most cells of a class's notebooks are the lesson's own.
+# Most cells of a class's notebooks are the lesson's own cells.
 _known = lru_cache(maxsize=512)(_block)
 
 
 def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
-    """Return the exercise, whether its grader is meant, and a problem where the id is none."""
+    """Return the exercise, whether the cell is its grader, and a problem if the id is invalid."""
     answer_id = grade_id.removesuffix(GRADER_SUFFIX)
     if not answer_id:
         return "", False, []
@@ -103,13 +103,13 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
 
 
 def odd_letter(text: str) -> str:
-    """Return, to end a sentence with, which letter is not what it looks like."""
+    """Return the end of a sentence that names a misleading letter, if the id contains one."""
     odd = next((letter for letter in text if not letter.isascii()), "")
     return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
 
 
 def _graded(block: Block) -> Iterator[tuple[str, str]]:
-    """Yield what ``grade("id", Name)`` calls in a cell say."""
+    """Yield the arguments of each ``grade("id", Name)`` call in a cell."""
     for statement in block.statements:
         match statement.node:
             case ast.Expr(

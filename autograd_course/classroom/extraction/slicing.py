@@ -1,9 +1,9 @@
-"""What of the other cells an answer needs: the statements that define the names it uses.
+"""Find the statements in other cells that define the names an answer uses.
 
-The whole notebook above could come along instead. But then a plot, a training run or an endless
-loop in a cell of its own would be run again for every exercise below it, and one exercise's answer
-could spoil the next one's. So only definitions come along, those that the answer reaches; bare
-calls, magics and ``grade(…)`` reach nothing.
+An answer could include the whole notebook above it. But then a plot, a training run or an endless
+loop in a separate cell would run again for every exercise below it, and one exercise's answer could
+spoil the next. So an answer includes only the definitions that it reaches. It includes no bare
+calls, magics and ``grade(…)``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KNOWN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__annot
 
 @dataclass(frozen=True)
 class Preamble:
-    """What is run before an answer, and what is to be said of it."""
+    """The code that runs before an answer, and the problems with it."""
 
     source: str
     problems: tuple[str, ...]
@@ -39,10 +39,10 @@ class Preamble:
 def preamble(
     answer: Sequence[Statement], above: Sequence[Statement], below: Sequence[Statement]
 ) -> Preamble:
-    """Return what an answer needs from the statements above it.
+    """Return the statements above an answer that it needs.
 
-    What is defined only below it was defined when the student ran the notebook in another order: it
-    comes along too, and is named. So are names that are defined nowhere.
+    If a name is defined only below the answer, the student ran the notebook in another order. The
+    definition is included, and a problem names it. Another problem names undefined names.
     """
     wanted = _names(answer)
     first = _slice(above, wanted)
@@ -61,7 +61,7 @@ def preamble(
 
 
 def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Statement]:
-    """Return the statements that define ``wanted``, and what those need in turn, in order."""
+    """Return the statements that define ``wanted``, and their own dependencies, in order."""
     usable = [s for s in statements if not is_talk(s)]
     by_name = _index(usable)
     kept = {i for i, s in enumerate(usable) if s.binds_anything or s.is_future}
@@ -75,7 +75,7 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
 
 
 def _index(statements: Sequence[Statement]) -> defaultdict[str, list[int]]:
-    """Return which statements bind or change a name; a change of a module does not count."""
+    """Return which statements bind or change a name. A change of a module does not count."""
     modules = _bound(s for s in statements if s.is_import)
     index: defaultdict[str, list[int]] = defaultdict(list)
     for i, statement in enumerate(statements):
@@ -99,7 +99,7 @@ def _unbound(statements: Sequence[Statement], bound: frozenset[str]) -> frozense
 
 
 def _said(names: frozenset[str], answer: Sequence[Statement]) -> list[str]:
-    """Return the names that the answer itself uses; what those need in turn is added later."""
+    """Return the names that the answer itself uses. Their own dependencies are added later."""
     return sorted(names & _names(answer))
 
 

@@ -1,4 +1,4 @@
-"""A cell's top-level statements: what each binds, needs and changes, read without running it."""
+"""A cell's top-level statements: the names that each one binds, needs and changes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from dataclasses import dataclass
 
 from autograd_course.errors import CourseError
 
-LONGEST = 100_000  # characters of a cell: an answer has a few thousand
+LONGEST = 100_000  # maximum characters of a cell; an answer has a few thousand
 
-# Calls that show a Function at work rather than set something up.
+# Calls that show a Function at work, and set up nothing.
 _SHOWS = {"apply", "backward", "show"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 class NotPythonError(CourseError, ValueError):
-    """A cell that does not parse; the message is one sentence."""
+    """A cell does not parse; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Statement:
     """A statement of a cell, with its syntax tree.
 
-    ``binds`` are the names it assigns, ``needs`` those that it reads now or when what it defines is
-    called, ``changes`` those whose object it alters: ``table[0] = 1``, ``table.append(1)``.
+    ``binds`` contains the names that it assigns. ``needs`` contains the names that it reads now, or
+    when its definitions are called. ``changes`` contains the names whose objects it alters, as in
+    ``table[0] = 1`` or ``table.append(1)``.
     """
 
     source: str
@@ -37,34 +38,34 @@ class Statement:
 
     @property
     def is_import(self) -> bool:
-        """Whether this imports something."""
+        """Whether the statement imports something."""
         return isinstance(self.node, ast.Import | ast.ImportFrom)
 
     @property
     def binds_anything(self) -> bool:
-        """Whether this is ``from module import *``."""
+        """Whether the statement is ``from module import *``."""
         return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
 
     @property
     def is_future(self) -> bool:
-        """Whether this is ``from __future__ import …``."""
+        """Whether the statement is ``from __future__ import …``."""
         return isinstance(self.node, ast.ImportFrom) and self.node.module == "__future__"
 
 
 def statements(source: str) -> tuple[Statement, ...]:
-    """Return the top-level statements of a cell; NotPythonError where it does not parse."""
+    """Return the top-level statements of a cell. Raises NotPythonError if it does not parse."""
     if len(source) > LONGEST:
         raise NotPythonError(f"it is longer than {LONGEST:,} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "\d" in a string is the student's business
+            warnings.simplefilter("ignore")  # the student may write "\d" in a string
             tree = ast.parse(source)
             lines = source.encode().splitlines(keepends=True)
             return tuple(_statement(node, lines) for node in tree.body)
     except SyntaxError as error:
         raise NotPythonError(f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        # Null bytes, numbers of ten thousand digits, a thousand brackets.
+        # Null bytes, numbers with ten thousand digits, or a thousand brackets.
         raise NotPythonError(f"Python cannot read it: {str(error) or 'too deep'}") from None
 
 
@@ -81,7 +82,7 @@ def _statement(node: ast.stmt, lines: list[bytes]) -> Statement:
 
 
 def first_line(node: ast.stmt) -> int:
-    """Return the line that a statement begins on, its decorators included."""
+    """Return the first line of a statement, including its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(d.lineno for d in decorators)])
 
@@ -104,7 +105,7 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names whose objects the statement alters, now and not in a later call."""
+    """Yield the names whose objects the statement alters now, and not in a later call."""
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

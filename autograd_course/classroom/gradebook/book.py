@@ -1,7 +1,7 @@
-"""The gradebook's operations. Each is one transaction: after a kill −9 it happened or it did not.
+"""The gradebook's operations. Each one is a transaction, which a kill −9 cannot leave half done.
 
-SQLite's log (WAL) lets many read while one writes; writers wait for each other. The file belongs on
-a disk of the grading machine: WAL does not work across a network file system.
+SQLite's log (WAL) allows many readers during a write, and writers wait for each other. Store the
+file on a disk of the grading machine, because WAL does not work across a network file system.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from autograd_course.index import Entry
 
 
 class Gradebook:
-    """A gradebook that is open; use it in a ``with`` block, each process and thread its own."""
+    """An open gradebook. Use it in a ``with`` block, and open one for each process and thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,15 +34,15 @@ class Gradebook:
 
     @classmethod
     def existing(cls, path: Path) -> Gradebook:
-        """Open the gradebook that a run has written. Raises GradebookError if there is none."""
+        """Open an existing gradebook. Raises GradebookError if the file does not exist."""
         if not path.is_file():
             raise GradebookError(f"there is no gradebook {path}: grade writes one.")
         return cls(path)
 
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
-        """Return a new run with a new secret seed; resumed, the last one that did not finish.
+        """Return a new run with a new secret seed, or the last unfinished run if it is resumed.
 
-        ``grader`` names the version of rules and catalogue: verdicts of another one are computed
+        ``grader`` is the version of rules and catalogue. Verdicts of another version are computed
         again.
         """
         with self._transaction() as write:
@@ -57,12 +57,12 @@ class Gradebook:
             return Run(int(number or 0), seed, grader)
 
     def finish(self, run: Run) -> None:
-        """Say that a run is complete, so that nothing resumes it."""
+        """Mark a run as complete, so that no command resumes it."""
         with self._transaction() as write:
             write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
-        """Make a submission and its answers the student's current ones; earlier results stay."""
+        """Make a submission and its answers the student's current ones. Earlier results remain."""
         s = submission
         known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
         with self._transaction() as write:
@@ -78,38 +78,38 @@ class Gradebook:
                 write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
 
     def reject(self, rejected: Rejected) -> None:
-        """Keep that a file was not graded, and why."""
+        """Record that a file was not graded, and the reason."""
         row = (rejected.student, rejected.source, clean(rejected.problem))
         with self._transaction() as write:
             write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
 
     def forget_rejected(self) -> None:
-        """Drop what earlier collections rejected, before the files are looked at again."""
+        """Delete the rejections of earlier collections before the files are read again."""
         with self._transaction() as write:
             write.execute("DELETE FROM rejected")
 
     def pending(self, run: Run) -> Iterator[Answer]:
-        """Yield the current answers that this run's grader has no verdict on, or failed on."""
+        """Yield the current answers for which this run's grader has no verdict, or failed."""
         return reading.pending(self._connection, run)
 
     def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
-        """Line up the code that is pending of these exercises; return how many answers that are."""
+        """Queue the pending code of these exercises, and return the number of answers with it."""
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 
     def queued(self) -> Iterator[Answer]:
-        """Yield the queue: each code once, without the names of its students."""
+        """Yield the queue. Each code occurs once, without the names of its students."""
         return reading.queued(self._connection)
 
     def record(self, run: Run, score: Score) -> bool:
-        """Keep a verdict; return False, and change nothing, where there was one already.
+        """Record a verdict. If one exists already, change nothing and return False.
 
-        Only "the grader failed" is no verdict, and gives way to the next one.
+        "The grader failed" does not count as a verdict, and the next verdict replaces it.
         """
         with self._transaction() as write:
             return recording.record(write, run, score)
 
     def record_for_all(self, run: Run, score: Score) -> int:
-        """Keep a verdict on a code for all who hand it in now; return on how many answers."""
+        """Record a verdict for all current answers with this code, and return their number."""
         with self._transaction() as write:
             return recording.record_for_all(write, run, score)
 
@@ -125,9 +125,9 @@ class Gradebook:
     ) -> Score:
         """Give points by hand, whatever the verdict is, or withdraw them with ``None``.
 
-        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of what the person
-        decided on: where it is another one by now, nothing is written. Returns the score as it is
-        now. Raises SettlingError.
+        Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of the score that
+        the person saw. If the stamp has changed, nothing is written. Returns the current score.
+        Raises SettlingError.
         """
         with self._transaction() as write:
             score = settling.score_of(write, student, exercise)
@@ -135,11 +135,11 @@ class Gradebook:
             return settling.score_of(write, student, exercise)
 
     def set(self, settings: Settings) -> None:
-        """Keep the settings of the assignment, instead of the earlier ones."""
+        """Replace the settings of the assignment."""
         self._set("assignment", settings.to_json())
 
     def enroll(self, roster: Roster) -> None:
-        """Keep the students of the class, instead of the earlier ones."""
+        """Replace the students of the class."""
         self._set("roster", as_text(roster))
 
     def _set(self, name: str, value: str) -> None:
@@ -151,11 +151,11 @@ class Gradebook:
         return reading.roster(self._connection)
 
     def people(self) -> dict[str, Person]:
-        """Return who each student is, of those whom the roster has."""
+        """Return who each student is, for the students in the roster."""
         return reading.people(self._connection)
 
     def absent(self) -> list[Person]:
-        """Return the students of the roster who have handed in nothing."""
+        """Return the students in the roster who have handed in nothing."""
         return reading.absent(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
@@ -163,15 +163,15 @@ class Gradebook:
         return reading.sources(self._connection)
 
     def score_of(self, student: str, exercise: str) -> Score:
-        """Return the score of one answer. Raises SettlingError where the names are unknown."""
+        """Return the score of one answer. Raises SettlingError for unknown names."""
         return settling.score_of(self._connection, student, exercise)
 
     def scores(self, student: str = "") -> list[Score]:
-        """Return the verdicts on what is handed in now, by student and in the course's order."""
+        """Return the verdicts on the current answers, by student and in the course's order."""
         return reading.scores(self._connection, student)
 
     def outline(self) -> list[Score]:
-        """Return all scores without messages and evidence, which are most of the file."""
+        """Return all scores without messages and evidence, which take up most of the file."""
         return reading.outline(self._connection)
 
     def history(self, student: str, exercise: str) -> list[Event]:
@@ -179,19 +179,19 @@ class Gradebook:
         return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
-        """Return how each exercise that was handed in went, in the course's order."""
+        """Return the results of each submitted exercise, in the course's order."""
         return reading.tallies(self._connection)
 
     def students(self) -> list[str]:
-        """Return everybody who handed in anything, readable or not."""
+        """Return every student who handed in a file, readable or not."""
         return reading.students(self._connection)
 
     def problems(self, student: str = "") -> list[Problem]:
-        """Return what was not graded, or graded with a remark on the file."""
+        """Return the files that were not graded, or graded with a remark."""
         return reading.problems(self._connection, student)
 
     def code(self, digest: str) -> tuple[str, str, str]:
-        """Return name, preamble and source of the code of a hash."""
+        """Return name, preamble and source of the code with a hash."""
         return reading.code(self._connection, digest)
 
     def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:
@@ -199,11 +199,11 @@ class Gradebook:
         return reading.codes(self._connection, exercise)
 
     def students_of(self, exercise: str, digest: str) -> list[str]:
-        """Return the students whose answer to an exercise a code is."""
+        """Return the students whose answer to an exercise has this code."""
         return reading.students_of(self._connection, exercise, digest)
 
     def close(self) -> None:
-        """Close the file; what was recorded is kept."""
+        """Close the file. Recorded data stays in it."""
         self._connection.close()
 
     def __enter__(self) -> Gradebook:
@@ -215,7 +215,7 @@ class Gradebook:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the file. Raises GradebookError for what SQLite could not read or write."""
+        """Close the file. Raises GradebookError if SQLite could not read or write."""
         self.close()
         if isinstance(error, sqlite3.Error):
             raise unusable(self._path, error) from None

@@ -1,4 +1,4 @@
-"""Names that are close to what somebody typed."""
+"""Find names that are close to the typed text."""
 
 from __future__ import annotations
 

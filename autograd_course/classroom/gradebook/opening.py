@@ -1,4 +1,4 @@
-"""Opening a gradebook: a new one is made in one transaction, anything else is never overwritten."""
+"""Open a gradebook. A new one is created in one transaction, and other files never change."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from autograd_course.classroom.gradebook.schema import APPLICATION, CHANGES, OLD
 from autograd_course.errors import CourseError
 
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # where even the log finds no room, it is the latter
-_WAIT = 60.0  # seconds for other writers; each writes for milliseconds
+_WAIT = 60.0  # seconds to wait for other writers; each writes for milliseconds
 
 
 class GradebookError(CourseError):
-    """A gradebook that cannot be used; the message is one sentence with the repair."""
+    """A gradebook cannot be used; the message is one sentence with the repair."""
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """Return a connection to the gradebook at ``path``, made now if there is none.
+    """Return a connection to the gradebook at ``path``, and create the file if it does not exist.
 
-    Raises GradebookError where the file is broken, of another version, or no gradebook.
+    Raises GradebookError if the file is damaged, has an unknown version, or is not a gradebook.
     """
     try:
         _refuse_others(path)
@@ -40,9 +40,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # a result is there after a power cut, too
+    connection.execute("PRAGMA synchronous = FULL")  # a result survives a power failure
     connection.execute("BEGIN IMMEDIATE")
-    if _value(connection, "application_id") == 0:  # nobody else made it meanwhile
+    if _value(connection, "application_id") == 0:  # no other process has created it meanwhile
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -65,7 +65,7 @@ def _refuse_others(path: Path) -> None:
         application = _value(connection, "application_id")
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if application == 0 and tables == 0:
-            return  # its maker was killed before the first transaction
+            return  # its creator was killed before the first transaction
         if application != APPLICATION:
             raise GradebookError(f"{path} is a database but no gradebook: name another file.")
         version = _value(connection, "user_version")
@@ -84,7 +84,7 @@ def _value(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def unusable(path: Path, error: object) -> GradebookError:
-    """Return the error for a gradebook that cannot be read or written, and why."""
+    """Return the error for a gradebook that cannot be read or written, with the reason."""
     first = str(error).partition("\n")[0]
     if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
         return GradebookError(

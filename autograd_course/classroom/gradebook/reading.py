@@ -1,4 +1,4 @@
-"""Questions to a gradebook; none of them changes it."""
+"""Queries on a gradebook. None of them changes it."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _PENDING = f"""
     ORDER BY a.student, e.position
 """
 
-# A table of this connection's own, in a file of its own: neither a class's code in memory, nor a
-# reading that stays open and keeps the log from being written back.
+# A temporary table of this connection, in a file of its own. Without it, either the code of a class
+# would be in memory, or a long read transaction would keep SQLite from writing the log back.
 _QUEUE = f"""
     CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
     AND a.exercise IN (SELECT value FROM json_each(?))
     GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
 """
 
-# Of the graders that judged the current code, the one of the latest run.
+# If several graders judged the current code, use the latest run.
 _JUDGED = """
     FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
@@ -65,7 +65,7 @@ _SCORES = f"""
     ORDER BY a.student, e.position
 """
 
-# Without what is long: of the evidence only what decides on the points.
+# Without long columns: only the part of the evidence that decides the points.
 _OUTLINE = _SCORES.replace(
     "r.message, r.evidence",
     """'' AS message, CASE WHEN json_valid(r.evidence) THEN
@@ -114,7 +114,7 @@ _STUDENTS = """
 
 
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
-    """Yield the answers without a verdict, from one moment's view of the book."""
+    """Yield the answers without a verdict, from one snapshot of the gradebook."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
         name, before, source = code(connection, row["hash"])  # one by one: a class's is much
         said = _checked("problems", row["problems"]) or ()
@@ -122,14 +122,14 @@ def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
 
 
 def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
-    """Line up each code without a verdict once; return how many answers that are."""
+    """Queue each code without a verdict once, and return the number of answers with it."""
     connection.execute("DROP TABLE IF EXISTS temp.queue")
     connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
     return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
 
 
 def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
-    """Yield what was lined up, one by one and of no student."""
+    """Yield the queued code, one by one and without its students."""
     number = 1
     while row := connection.execute(
         "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
@@ -140,17 +140,17 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
-    """Return the verdicts on the current answers; of one student, where one is named."""
+    """Return the verdicts on the current answers, of all students or of the named one."""
     return _scores(connection, _SCORES, student)
 
 
 def outline(connection: sqlite3.Connection) -> list[Score]:
-    """Return the same of everybody, without messages and evidence."""
+    """Return the same for all students, without messages and evidence."""
     return _scores(connection, _OUTLINE, "")
 
 
 def settings(connection: sqlite3.Connection) -> Settings:
-    """Return what the instructor has set."""
+    """Return the instructor's settings."""
     stored = _set(connection, "assignment")
     return from_data(stored if isinstance(stored, dict) else {})
 
@@ -161,12 +161,12 @@ def roster(connection: sqlite3.Connection) -> Roster:
 
 
 def people(connection: sqlite3.Connection) -> dict[str, Person]:
-    """Return who each student is, of those whom the roster has."""
+    """Return who each student is, for the students in the roster."""
     return matched(students(connection), roster(connection))
 
 
 def absent(connection: sqlite3.Connection) -> list[Person]:
-    """Return the students of the roster who have handed in nothing."""
+    """Return the students in the roster who have handed in nothing."""
     present = set(people(connection).values())
     return [person for person in roster(connection) if person not in present]
 
@@ -216,13 +216,13 @@ def _counted(score: Score, settings: Settings, late: Late) -> Score:
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
-    """Return what happened to an answer."""
+    """Return the history of an answer."""
     named = {"student": student, "exercise": exercise}
     return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return how each exercise went."""
+    """Return the results of each exercise."""
     rows = connection.execute(_COUNTS).fetchall()
     return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
 
@@ -253,13 +253,13 @@ def codes(connection: sqlite3.Connection, exercise: str) -> Iterator[tuple[str, 
 
 
 def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> list[str]:
-    """Return whose answer a code is."""
+    """Return the students whose answer has this code."""
     query = "SELECT student FROM answers WHERE exercise = ? AND hash = ? ORDER BY student"
     return [row[0] for row in connection.execute(query, (exercise, digest))]
 
 
 def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
-    """Return name, preamble and source; nothing where the file does not hold them."""
+    """Return name, preamble and source, or nothing if the file does not contain them."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
     row = connection.execute(query, (digest,)).fetchone()
     if row is None or not all(isinstance(part, str) for part in row):
@@ -268,9 +268,9 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
 
 
 def _score(row: sqlite3.Row) -> Score:
-    """Return a record. What is not of its type, as in a damaged file, is left out and remarked on.
+    """Return a record. In a damaged file, a value of the wrong type is left out, with a remark.
 
-    A verdict that is damaged itself is none: the answer counts as not graded.
+    A damaged verdict does not count, so the answer is not graded.
     """
     judged = row["status"] is not None
     stored = _json(row["evidence"]) if judged else {}
@@ -301,7 +301,7 @@ def _score(row: sqlite3.Row) -> Score:
 
 
 def _settled(row: sqlite3.Row) -> dict[str, Any]:
-    """Return what a settlement changes of a score."""
+    """Return the fields of a score that a settlement changes."""
     points = _checked("points", row["given"])
     if points is None:
         return {}
@@ -311,7 +311,7 @@ def _settled(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return the value of a column, read; ``None`` for one that is not what was written."""
+    """Return the parsed value of a column, or ``None`` if it is damaged."""
     match name:
         case "status":
             return value if value in get_args(Status) else None

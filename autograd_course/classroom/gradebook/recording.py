@@ -1,4 +1,4 @@
-"""Verdicts as they are written; the caller has begun the transaction."""
+"""Write verdicts. The caller has begun the transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAILURE_GIVES_WAY = """
 
 
 def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
-    """Keep a verdict, unless there is one; return whether it was kept."""
+    """Record a verdict unless one exists. Return whether it was recorded."""
     s = score
     row = (
         s.student, s.exercise, s.hash, run.grader, run.id, s.seed or run.seed, s.status,
@@ -30,12 +30,12 @@ def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
 
 
 def record_for_all(write: sqlite3.Connection, run: Run, score: Score) -> int:
-    """Keep a verdict for each student whose answer is this code; return for how many."""
+    """Record a verdict for each student whose answer has this code. Return their number."""
     query = "SELECT student FROM answers WHERE exercise = ? AND hash = ?"
     students = [row[0] for row in write.execute(query, (score.exercise, score.hash))]
     return sum(record(write, run, replace(score, student=student)) for student in students)
 
 
 def now() -> str:
-    """Return the time, as it is stored."""
+    """Return the time in the stored format."""
     return datetime.now(UTC).isoformat(timespec="seconds")

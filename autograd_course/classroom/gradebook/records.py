@@ -1,4 +1,4 @@
-"""What goes into a gradebook and comes out of it."""
+"""The records that a gradebook stores and returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_course.grader.verdict import Status
 
 @dataclass(frozen=True)
 class Run:
-    """One grading: the secret seed that the judge draws its inputs from, and which grader."""
+    """One grading run: the secret seed of the judge's inputs, and the version of the grader."""
 
     id: int
     seed: str
@@ -24,7 +24,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that is not graded, and why."""
+    """A file that is not graded, and the reason."""
 
     student: str
     source: str
@@ -33,9 +33,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Points that a person gave by hand, and why; ``number`` is that of its row.
+    """Points that a person gave by hand, with a comment. ``number`` is the number of its row.
 
-    ``changed`` says that the student has handed in other code since.
+    ``changed`` says that the student has handed in different code since then.
     """
 
     points: float
@@ -48,12 +48,12 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Score:
-    """One verdict on one answer, with all that reproduces it: ``hash`` names code, ``seed`` inputs.
+    """One verdict on one answer. ``hash`` (of the code) and ``seed`` (of the inputs) reproduce it.
 
-    ``status`` is empty where nothing was graded yet. ``problems`` are about the handing in,
-    ``remarks`` for the instructor alone: what in the code is something to look at. ``damage`` is
-    the one of them that says which parts of the record in the gradebook are damaged. ``points`` are
-    those that count: of the ``settlement``, if there is one. ``late`` is the number of late days,
+    ``status`` is empty if nothing has been graded yet. ``problems`` are about the form of the
+    submission. ``remarks`` are for the instructor alone: suspicious parts of the code. ``damage``
+    is the remark that names damaged parts of the record in the gradebook. ``points`` are the points
+    that count, from the ``settlement`` if there is one. ``late`` is the number of late days, and
     ``late_cost`` the share of the points that they cost.
     """
 
@@ -79,17 +79,17 @@ class Score:
 
     @property
     def outcome(self) -> str:
-        """What an answer is counted as: its status, unless a person has settled it."""
+        """The status that counts, which is ``settled`` if a person has settled the answer."""
         return "settled" if self.settlement else self.status or "not graded"
 
     @property
     def is_counted(self) -> bool:
-        """Whether its points are known: neither open nor a failure of the grader."""
+        """Whether its points are known: from a person, or from a grader that did not fail."""
         return self.settlement is not None or self.status not in ("", "grader failed")
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer passed; a settled one has with all its points."""
+        """Whether the answer passed. A settled answer passes with full points."""
         settled = self.settlement
         return settled.points >= self.possible if settled else self.status == "passed"
 
@@ -102,9 +102,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to an answer: a verdict on one code, or a settlement.
+    """An event in the history of an answer: a verdict on one code, or a settlement.
 
-    ``points`` are ``None`` where a settlement was withdrawn. ``by`` is empty for a verdict.
+    ``points`` is ``None`` if a settlement was withdrawn. ``by`` is empty for a verdict.
     """
 
     at: str
@@ -118,11 +118,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Tally:
-    """How one exercise went: answers by status, and the rule that most wrong ones break.
+    """The results of one exercise: answers by status, and the rule that most wrong answers break.
 
     Settled answers are counted as ``"settled"``, whatever their status is.
 
-    ``possible`` are the points that it is worth.
+    ``possible`` is the number of points that it is worth.
     """
 
     exercise: str
@@ -134,7 +134,7 @@ class Tally:
 
 
 def as_json(value: Any) -> str:
-    """Return JSON that every reader takes: no NaN, no lone surrogates; odd objects as text."""
+    """Return JSON that every reader accepts: no NaN, no lone surrogates, odd objects as text."""
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""The students of a class: who they are on a course site, and which submissions are theirs.
+"""The students of a class: their identity on a course site, and their submissions.
 
 A roster is a CSV file with a row for each student. The names of its columns may be those of an
 export of Canvas's or Moodle's gradebook, or plain ones, such as ``name,id,email,group``.
@@ -38,7 +38,7 @@ class RosterError(GradebookError):
 
 @dataclass(frozen=True)
 class Person:
-    """A student of the roster. ``site`` is the number that a course site gives its accounts."""
+    """A student in the roster. ``site`` is the number of the account on a course site."""
 
     name: str = ""
     id: str = ""
@@ -49,11 +49,11 @@ class Person:
 
     @property
     def label(self) -> str:
-        """Return what the student is called."""
+        """Return the student's display name."""
         return self.name or self.login or self.email or self.id
 
     def words(self) -> Iterator[str]:
-        """Yield what the student's files may be named after."""
+        """Yield the names that the student's files may have."""
         last, comma, first = self.name.partition(",")
         flipped = (
             f"{first} {last}"
@@ -128,9 +128,9 @@ def _refuse_duplicates(people: Iterable[Person]) -> None:
 
 
 def matched(students: Iterable[str], roster: Roster) -> dict[str, Person]:
-    """Return who each student of the gradebook is, for those who can be identified.
+    """Return the identity of each student in the gradebook who can be identified.
 
-    A number in the name decides before the name itself.
+    A number in the name takes precedence over the name itself.
     """
     owners: defaultdict[str, set[Person]] = defaultdict(set)
     for person in roster:
@@ -153,18 +153,18 @@ def _words(student: str) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    """Return a name without case, accents, blanks and punctuation, as Canvas has it in files."""
+    """Return a name without case, accents, spaces and punctuation, as in Canvas's file names."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in letters if c.isalnum())
 
 
 def as_text(roster: Roster) -> str:
-    """Return a roster as it is stored."""
+    """Return a roster in the stored format."""
     return json.dumps([asdict(person) for person in roster])
 
 
 def from_text(data: Any) -> Roster:
-    """Return a stored roster, without the entries that are not people."""
+    """Return a stored roster, without invalid entries."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

@@ -1,11 +1,11 @@
-"""The gradebook's tables. A change of them is a new VERSION, with the statements that lead to it.
+"""The gradebook's tables. Each change needs a new VERSION, with the statements that migrate to it.
 
-An older file is brought to the new version when it is opened. A file of a newer one is refused.
+An older file is migrated when it is opened. A file with a newer version raises an error.
 """
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
 VERSION = 5
-OLDEST = 3  # the version of TABLES, and the oldest that can be brought to VERSION
+OLDEST = 3  # the version of TABLES, and the oldest version that can be migrated
 
 TABLES = (
     """CREATE TABLE runs (
@@ -22,14 +22,14 @@ TABLES = (
         points   REAL NOT NULL,
         position INTEGER NOT NULL
     )""",
-    # The code that was graded, once, however many handed it in: a verdict can be made again.
+    # The graded code, once for all students who handed it in, so that a verdict can be reproduced.
     """CREATE TABLE code (
         hash     TEXT PRIMARY KEY,
         name     TEXT NOT NULL,
         preamble TEXT NOT NULL,
         source   TEXT NOT NULL
     )""",
-    # What each student has handed in now.
+    # The current submissions of each student.
     """CREATE TABLE submissions (
         student  TEXT NOT NULL,
         lesson   TEXT NOT NULL,
@@ -51,7 +51,7 @@ TABLES = (
         problem  TEXT NOT NULL,
         PRIMARY KEY (student, source)
     )""",
-    # A verdict holds for one code and one grader; what was handed in earlier keeps its own.
+    # A verdict applies to one code and one grader. Earlier submissions keep their own verdicts.
     """CREATE TABLE results (
         student  TEXT NOT NULL,
         exercise TEXT NOT NULL,
@@ -73,10 +73,11 @@ TABLES = (
     "CREATE INDEX answers_by_code ON answers (hash)",
 )
 
-CHANGES = {  # by the version that they lead to
+CHANGES = {  # by the version to which they migrate
     4: (
-        # What an instructor gave by hand. Rows are only added: the last one of an answer holds, and
-        # one without points withdraws it. The hash is of the code that the instructor saw, if any.
+        # Points that an instructor gave by hand. Rows are only added. The last row of an answer
+        # applies, and a row without points withdraws it. The hash is of the code that the
+        # instructor saw, if any.
         """CREATE TABLE settlements (
             settlement INTEGER PRIMARY KEY,
             student    TEXT NOT NULL,
@@ -92,7 +93,7 @@ CHANGES = {  # by the version that they lead to
             SELECT * FROM settlements s WHERE points IS NOT NULL AND settlement = (
                 SELECT max(settlement) FROM settlements t
                 WHERE t.student = s.student AND t.exercise = s.exercise)""",
-        # What has a score: the answers, and what was settled without one.
+        # Everything with a score: the answers, and settlements without an answer.
         """CREATE VIEW scored AS
             SELECT student, exercise, hash, problems FROM answers
             UNION ALL
@@ -100,12 +101,12 @@ CHANGES = {  # by the version that they lead to
                 SELECT 1 FROM answers a WHERE a.student = s.student AND a.exercise = s.exercise)""",
     ),
     5: (
-        # What an instructor has told of the assignment and of the class, as JSON.
+        # The instructor's settings and the roster, as JSON.
         """CREATE TABLE settings (
             name  TEXT PRIMARY KEY,
             value TEXT NOT NULL
         )""",
-        # Of a file: when it was handed in, as far as that can be told.
+        # When each file was handed in, if the time is known.
         "ALTER TABLE submissions ADD COLUMN handed_in TEXT NOT NULL DEFAULT ''",
     ),
 }

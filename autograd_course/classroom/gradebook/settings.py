@@ -1,6 +1,6 @@
-"""What an instructor sets for an assignment: how much a fault costs, and coming late.
+"""An instructor's settings for an assignment: the cost of faults and of late submissions.
 
-It is a TOML file, of which the gradebook keeps the contents::
+The settings are a TOML file, and the gradebook stores its contents::
 
     [weights]             # the share of an exercise's points that a fault costs, 1 if not named
     layout = 0.2          # a family of rules
@@ -44,9 +44,10 @@ class SettingsError(GradebookError):
 class Settings:
     """The settings of an assignment.
 
-    ``weights`` are by rule or family of rules, ``deadlines`` are times in ISO format by lesson. A
-    late day costs the share ``cost`` of the points, after the first ``free`` ones of a student. An
-    answer that is more than ``days`` late gets nothing, unless that is ``None``.
+    The keys of ``weights`` are rules or families of rules. ``deadlines`` contains times in ISO
+    format by lesson. A late day costs the share ``cost`` of the points, after the first ``free``
+    late days of a student. An answer that is more than ``days`` late gets nothing, unless ``days``
+    is ``None``.
     """
 
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class Settings:
     days: int | None = None
 
     def credit(self, rules: Iterable[str]) -> float:
-        """Return the share of the points that is left to an answer that breaks these rules."""
+        """Return the share of the points that remains for an answer that breaks these rules."""
         return max(0.0, 1 - sum(map(self._weight, rules)))
 
     def _weight(self, rule: str) -> float:
@@ -64,15 +65,15 @@ class Settings:
         return self.weights.get(rule, self.weights.get(family, 1.0))
 
     def lateness(self, handed_in: Mapping[str, str]) -> dict[str, tuple[int, float]]:
-        """Return the late days and the share of the points that they cost, by lesson.
+        """Return the late days of each lesson, and the share of the points that they cost.
 
-        ``handed_in`` has a student's times by lesson. An unknown time is not late.
+        ``handed_in`` contains a student's times by lesson. An unknown time is not late.
         """
         found, free = {}, self.free
         for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):
             try:
                 after = _time(handed_in.get(lesson, "")) - _time(deadline)
-            except (TypeError, ValueError):  # nothing was handed in, or no time is known
+            except (TypeError, ValueError):  # nothing was handed in, or the time is unknown
                 continue
             late = math.ceil(after.total_seconds() / _DAY)
             if late > 0:
@@ -91,7 +92,7 @@ class Settings:
 
 
 def from_file(path: Path) -> Settings:
-    """Read a file of settings. Raises SettingsError."""
+    """Read a settings file. Raises SettingsError."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:

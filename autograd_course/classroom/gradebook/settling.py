@@ -1,4 +1,4 @@
-"""Points that a person gives by hand; the caller has begun the transaction."""
+"""Give points by hand. The caller has begun the transaction."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from autograd_course.classroom.gradebook.recording import now
 from autograd_course.classroom.gradebook.records import Score
 from autograd_course.classroom.notebooks.cells import clean
 
-_LONGEST = 10_000  # characters of a comment
+_LONGEST = 10_000  # maximum characters of a comment
 
 
 class SettlingError(GradebookError):
-    """An answer cannot be settled so; the message is one sentence."""
+    """An answer cannot be settled in this way; the message is one sentence."""
 
 
 class ChangedMeanwhileError(SettlingError):
-    """Somebody settled the answer, or it was graded again, since it was looked at."""
+    """The answer was settled or graded again after the person looked at it."""
 
 
 def settle(
@@ -30,7 +30,7 @@ def settle(
     by: str,
     seen: str | None,
 ) -> None:
-    """Give points, or withdraw what was given: see :meth:`Gradebook.settle`."""
+    """Give points, or withdraw them: see :meth:`Gradebook.settle`."""
     if seen not in (None, score.stamp):
         raise ChangedMeanwhileError(
             f"{score.student}'s {score.exercise} has changed since you opened it: look at it again."
@@ -54,10 +54,10 @@ def settle(
 
 
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
-    """Return the score of an answer, an empty one where nothing was handed in.
+    """Return the score of an answer, or an empty score if nothing was handed in.
 
-    The student is in the gradebook, or on the roster. Raises SettlingError for a student, or an
-    exercise, that the gradebook does not have.
+    The student is in the gradebook or in the roster. Raises SettlingError if the gradebook does not
+    know the student or the exercise.
     """
     students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
     if student not in students:

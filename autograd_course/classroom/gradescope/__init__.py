@@ -1,1 +1,1 @@
-"""An autograder for Gradescope: the zip, and what it runs there."""
+"""An autograder for Gradescope: the zip file, and the program that runs there."""

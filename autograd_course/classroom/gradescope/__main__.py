@@ -1,4 +1,4 @@
-"""``python -m autograd_course.classroom.gradescope /autograder``: what run_autograder runs."""
+"""``python -m autograd_course.classroom.gradescope /autograder``: run_autograder runs this."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from autograd_course.classroom.gradescope.running import results_of
 
 
 def main() -> None:
-    """Grade what lies in ``submission/`` and write ``results/results.json``."""
+    """Grade the files in ``submission/`` and write ``results/results.json``."""
     root = Path(sys.argv[1])
     asked = (root / "source" / "exercises.txt").read_text(encoding="utf-8")
     results, told = results_of(root / "submission", asked)

@@ -1,4 +1,4 @@
-"""The zip that Gradescope is given: this package, what installs its requirements, what runs it.
+"""The zip file for Gradescope: this package, and scripts that install and run it.
 
 Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
@@ -16,7 +16,7 @@ from autograd_course.folders import OURS
 from autograd_course.index import Entry
 
 _PROJECT = "autograd-course"
-_OURS = ("autograd-course", "autograd-doctor")  # whose code lies in the zip
+_OURS = ("autograd-course", "autograd-doctor")  # packages whose code is in the zip file
 _SHIPS = "15_ship_it"
 _HERE = Path(__file__).parent
 _EXECUTABLE, _READABLE = 0o100755 << 16, 0o100644 << 16
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 class AutograderError(CourseError):
-    """The zip cannot be written; the message is one sentence."""
+    """The zip file cannot be written; the message is one sentence."""
 
 
 def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
@@ -45,9 +45,9 @@ def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
 
 
 def pins(ships: bool = False) -> Iterator[str]:
-    """Yield what the course requires, in the versions that are installed here.
+    """Yield the course's requirements, with the versions that are installed here.
 
-    ``ships`` asks for what lesson 15 exports with, too.
+    With ``ships``, also yield the packages with which lesson 15 exports.
     """
     for requirement in metadata.requires(_PROJECT) or ():
         name = _NAME.match(requirement)
@@ -59,13 +59,13 @@ def pins(ships: bool = False) -> Iterator[str]:
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READABLE) -> None:
     entry = zipfile.ZipInfo(name)
-    entry.external_attr = mode  # whatever it is here, who grades there may be another user
+    entry.external_attr = mode  # whatever the mode is here, Gradescope may grade as another user
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, content)
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield each file of our packages with its name in the zip."""
+    """Yield each file of our packages with its name in the zip file."""
     for package in OURS:
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -1,4 +1,4 @@
-"""One student's submission graded in Gradescope's container, in one process: memory is short."""
+"""Grade one student's submission in Gradescope's container, in one process to save memory."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.submissions import Submission
 from autograd_course.index import Entry
 
-_STUDENT = "student"  # Gradescope knows who it is
+_STUDENT = "student"  # Gradescope knows the student
 
 
 def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Return Gradescope's results, and a note to the instructors on how they were made.
+    """Return Gradescope's results, and a note for the instructors on the grading.
 
-    Where nothing could be graded the results say why, and have no score: nobody gets a 0 for it.
+    If nothing could be graded, the results give the reason and contain no score, so that no student
+    gets a 0 for it.
     """
     try:
         return graded(submission, asked)
@@ -52,7 +53,7 @@ def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Do the same where nothing is in the way. Raises GradingError, RefusedError."""
+    """Do the same without catching errors. Raises GradingError, RefusedError."""
     exercises = chosen([asked])
     bench, told = _bench()
     with tempfile.TemporaryDirectory() as folder:
@@ -68,10 +69,10 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def _copy(submission: Path, target: Path) -> None:
-    """Copy the submitted files, and skip everything else. Raises RefusedError for a closed one."""
+    """Copy the submitted files, and skip everything else. Raises RefusedError."""
     try:
         shutil.copytree(submission, target, symlinks=True)
-    except shutil.Error as several:  # the rest is copied nevertheless
+    except shutil.Error as several:  # the other files are still copied
         failed = [Path(source) for source, *_ in several.args[0]]
         closed = [path for path in failed if not os.access(path, os.R_OK)]
     except OSError:
@@ -91,7 +92,7 @@ def _bench() -> tuple[Bench, str]:
 
 
 def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
-    """Put an empty answer in the place of each exercise. A submitted answer replaces it."""
+    """Record an empty answer for each exercise. A submitted answer replaces it."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]

@@ -1,7 +1,7 @@
-"""From a folder of submissions to a finished gradebook; verdicts are made by workers.
+"""Grade a folder of submissions into a finished gradebook. Workers compute the verdicts.
 
-``choosing`` says which exercises, ``handing_in`` fills the gradebook, ``run`` has a crew do what is
-pending: a ``pool`` of processes here, each a ``worker``, or a ``cluster`` of machines. Each worker
-has a ``bench`` and gets a ``task`` at a time. Crews know nothing about the bench, and import
-nothing heavy.
+``choosing`` selects the exercises, ``handing_in`` fills the gradebook, and ``run`` passes the
+pending answers to a crew: a ``pool`` of ``worker`` processes here, or a ``cluster`` of machines.
+Each worker has a ``bench`` and gets one ``task`` at a time. Crews do not know the bench, and they
+import nothing heavy.
 """

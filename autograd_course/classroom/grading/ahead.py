@@ -1,6 +1,6 @@
-"""What takes seconds to start, started first: it comes up while the course is imported here.
+"""Start slow parts first, so that they come up while this process imports the course.
 
-So this module, and what it imports, must do without PyTorch.
+For this reason, this module and its imports must not import PyTorch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autograd_course.classroom.sandbox.template import Template
 def ahead(*, trust: bool) -> Iterator[Template | None]:
     """Start the sandbox's template that all workers share, and do not wait for it.
 
-    There is none where submissions could meet in it, or if there is no sandbox.
+    Start nothing if submissions could meet in it, or if there is no sandbox.
     """
     try:
         backend = choose(trust=trust)

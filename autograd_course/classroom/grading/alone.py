@@ -1,4 +1,4 @@
-"""A crew of this process alone: where memory is short, and one answer is all there is."""
+"""A crew that consists of this process: for little memory and a single answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_course.classroom.grading.task import Task
 
 @dataclass(frozen=True)
 class Alone:
-    """A :data:`Crew` without workers; a judge that dies takes the run with it."""
+    """A :data:`Crew` without workers. If a judge dies, the run ends with it."""
 
     opening: Opening
 

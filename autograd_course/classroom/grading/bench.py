@@ -1,4 +1,4 @@
-"""In a worker: a sandbox of its own, and one piece of code after the other judged with it."""
+"""In a worker: its own sandbox, in which it judges one piece of code after the other."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autograd_course.grader.verdict import NotAttemptedBecause, Verdict
 
 @dataclass(frozen=True)
 class Bench:
-    """An :data:`Opening`: lends a judge with a sandbox that is used again for all its tasks.
+    """An :data:`Opening` that lends a judge. The judge reuses one sandbox for all its tasks.
 
-    Raises RefusedError where this machine has no sandbox, or where it does not start. ``running``
-    is one that has been started for it.
+    Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
+    ``running`` is a template that has been started for it.
     """
 
     trust: bool = False
@@ -37,8 +37,8 @@ class Bench:
 
     @contextmanager
     def __call__(self) -> Iterator[Judge]:
-        """Open the sandbox for the time of a block."""
-        torch.set_num_threads(1)  # a worker is one of many: together they fill the machine
+        """Keep the sandbox open during a block."""
+        torch.set_num_threads(1)  # a worker is one of many, which together use all cores
         try:
             sandbox = Sandbox(choose(trust=self.trust), running=self.running).start()
         except (NoSandboxError, SandboxError) as error:
@@ -51,7 +51,7 @@ class Bench:
         """Hold a fork of a template for one worker, until it has started."""
         try:
             twin = template.twin()
-        except SandboxError:  # a worker's own may start, or it will say why not
+        except SandboxError:  # the worker's own template may start, or it reports why not
             yield self
             return
         with closing(twin):
@@ -75,7 +75,7 @@ def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:
 def verdict_on(
     answer: Answer, sandbox: Sandbox, seed: int, budget: Budget | None = None
 ) -> Verdict:
-    """Return the verdict on an answer, or on there being none."""
+    """Return the verdict on an answer, or on a missing answer."""
     if not answer.found:
         return Verdict(NotAttemptedBecause(f"no {answer.name} was handed in."))
     return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

@@ -1,8 +1,8 @@
-"""The crew on many machines: the workers of a Dask scheduler.
+"""A crew on many machines: the workers of a Dask scheduler.
 
 Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
-same version of the course everywhere. Dask gives the tasks of a worker that died to another one;
-what several have died of is given up.
+same version of the course everywhere. If a worker dies, Dask gives its tasks to another one. A task
+that has killed several workers is given up.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from autograd_course.classroom.grading.crew import (
     refusal,
 )
 
-_PATIENCE = 15  # seconds for a scheduler to answer, and for a first worker to come
-_AHEAD = 2  # tasks for each worker, so that none waits for the next one
+_PATIENCE = 15  # seconds to wait for the scheduler's answer and for the first worker
+_AHEAD = 2  # tasks for each worker, so that no worker waits for its next task
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A :data:`Crew` behind the scheduler at an address, as ``tcp://10.0.0.1:8786``."""
+    """A :data:`Crew` behind the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
 
     address: str
     opening: Opening
@@ -100,10 +100,10 @@ def _connected(address: str) -> Iterator[Any]:
         yield client
 
 
-# In a worker of Dask's, in one of its threads
+# in one of the threads of a Dask worker
 
 
-_alone = threading.Lock()  # a judge lends out this process's random state and warnings
+_alone = threading.Lock()  # a judge uses this process's random state and warnings
 
 
 def _judged(opening: Opening, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Who does the work, as the one who hands it out sees it."""
+"""The interface between a run, which hands out tasks, and the crew that does the work."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
 
-# What to do where there are too few resources for the workers.
+# Advice if the workers have too few resources.
 FEWER = "is there memory enough for so many? Go on with --resume and a smaller --jobs."
-Judge = Callable[[str], str]  # a task → what is said of it, both as JSON
+Judge = Callable[[str], str]  # takes a task and returns the worker's result, both as JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
-# For each worker an opening, which holds what is that worker's until it has started.
+# Lends each worker an opening, which keeps the worker's resources until it has started.
 Share = Callable[[], AbstractContextManager[Opening]]
 
 
 class GradingError(CourseError, RuntimeError):
-    """The run cannot go on; the message is one sentence. What was recorded is kept."""
+    """The run cannot continue; the message is one sentence. Recorded verdicts remain."""
 
 
 class RefusedError(CourseError, RuntimeError):
-    """A worker cannot judge anything where it is; the message says what it lacks."""
+    """A worker cannot judge anything in its environment; the message says what is missing."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a worker said of a task; nothing where it died of it."""
+    """A worker's result for a task, or nothing if the task killed the worker."""
 
     task: Task
     said: dict[str, Any] | None
 
 
-# Takes tasks as it has hands for them, and yields outcomes as they come, in any order. It never
-# holds more than a few. Raises GradingError; closing the iterator ends all workers.
+# Takes tasks when it has free workers, and yields outcomes in any order. It never holds more than a
+# few tasks. Raises GradingError. Closing the iterator ends all workers.
 Crew = Callable[[Iterator["Task"]], Generator[Outcome, None, None]]
 
 
 def read(answer: str) -> dict[str, Any]:
-    """Return what a worker said. Raises GradingError where it refused."""
+    """Return the worker's result. Raises GradingError if it refused."""
     said: dict[str, Any] = json.loads(answer)
     if "refused" in said:
         raise GradingError(str(said["refused"]))
@@ -51,5 +51,5 @@ def read(answer: str) -> dict[str, Any]:
 
 
 def refusal(error: RefusedError) -> str:
-    """Return what a worker says that cannot judge."""
+    """Return the message of a worker that cannot judge."""
     return json.dumps({"refused": str(error)})

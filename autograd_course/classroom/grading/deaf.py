@@ -1,4 +1,4 @@
-"""Ctrl-C is for the one who was asked to grade, not for what it started."""
+"""Let Ctrl-C reach the command, but not the processes that it starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def deaf() -> Iterator[None]:
-    """Start processes that do not hear Ctrl-C: that it is ignored is inherited."""
+    """Start processes that ignore Ctrl-C. They inherit this setting."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # outside of the main thread, which alone is interrupted
+    except ValueError:  # outside of the main thread, the only one that Ctrl-C interrupts
         yield
         return
     try:

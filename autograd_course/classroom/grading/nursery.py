@@ -1,8 +1,8 @@
-"""What workers are forked from: a fork of this process as it is when it has imported all it needs.
+"""Fork workers from a copy of this process that has already imported everything they need.
 
-It is made before there are threads, open files or a gradebook, and has nothing in it but modules.
-It saves the seconds that a Python of its own would import PyTorch for. Linux only: its processes
-are identified by descriptors, not by numbers, which another process may have by then.
+The copy is made before this process has threads, open files or a gradebook, so it contains only
+modules. It saves the seconds in which a new Python would import PyTorch. It works only on Linux.
+Descriptors identify its processes, because a process number may be reused.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from autograd_course.classroom.grading.crew import FEWER, GradingError
 from autograd_course.classroom.grading.deaf import deaf
 from autograd_course.shell.importing import importing
 
-_LONGEST, _MOST = 1 << 16, 8  # bytes of what is handed to a process, and descriptors with it
+_LONGEST, _MOST = 1 << 16, 8  # bytes of a message to a process, and descriptors with it
 
 
 class Born:
-    """A process that is no child of this one: as much of ``multiprocessing``'s as is needed."""
+    """A process that is not a child of this one, with the required ``multiprocessing`` methods."""
 
     def __init__(self, ends: int) -> None:
-        self._ends = ends  # its descriptor, ready to be read from when it has ended
+        self._ends = ends  # its descriptor, which becomes readable when the process has ended
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is still running."""
         return not select.select([self._ends], [], [], 0)[0]
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until it ends, or for some seconds."""
+        """Wait until the process ends, or for some seconds."""
         select.select([self._ends], [], [], seconds)
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """End the process."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
@@ -58,7 +58,7 @@ class Born:
 
 
 class Nursery:
-    """The fork; its own forks call functions. It ends with ``close``, or with this process."""
+    """The copy. Its own forks call functions. It ends with ``close``, or with this process."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -69,9 +69,9 @@ class Nursery:
                 _alone(_serve, theirs)
 
     def start(self, target: Callable[..., None], *args: Any) -> Born:
-        """Have a process call a function; sockets and connections among the arguments go along.
+        """Let a new process call a function. The arguments may include sockets and connections.
 
-        Raises GradingError where there can be none.
+        Raises GradingError if no process can start.
         """
         handed, packed = _packed(target, args)
         try:
@@ -84,7 +84,7 @@ class Nursery:
         return Born(ends[0])
 
     def close(self) -> None:
-        """End it; what was started goes on."""
+        """End the copy. The processes that it started continue."""
         self._control.close()
         os.waitpid(self._process, 0)
 
@@ -100,7 +100,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Be a fork: nothing that the original would do afterwards, or at its end, is done."""
+    """Run as a fork, without anything that the original would do later or at its end."""
     try:
         live(*args)
     except BaseException:
@@ -111,9 +111,9 @@ def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork whenever told to, until nobody is there."""
+    """Fork for each request, until the other side is gone."""
     with importing():
-        # What autograd imports when it is first given a grad_output.
+        # autograd imports this when it first receives a grad_output
         import torch.fx.experimental.symbolic_shapes  # noqa: F401
 
         from autograd_course.grader.catalogue import CATALOGUE
@@ -141,7 +141,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _reap() -> None:
-    """Take notice of those that have ended, as a parent must; nothing is waited for."""
+    """Collect the processes that have ended, as a parent must, without waiting."""
     with contextlib.suppress(ChildProcessError):
         while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
             pass
@@ -160,7 +160,7 @@ def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[in
 
 
 class _Packer(pickle.Pickler):
-    """Of a socket or connection, packs which of the descriptors sent with it is its own."""
+    """Packs a socket or connection as the index of its descriptor among those sent with it."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

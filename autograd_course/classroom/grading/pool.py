@@ -1,7 +1,7 @@
-"""The crew on this machine: worker processes, each with one task at a time.
+"""A crew on this machine: worker processes, each with one task at a time.
 
-A worker that dies takes only its own task with it, which a new worker tries again. Where the
-parent dies, a worker hears of it when it has done its task, and ends; its sandbox ends with it.
+A worker that dies loses only its own task, which a new worker tries again. If the parent dies, a
+worker notices this after its current task and ends, and its sandbox ends with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autograd_course.classroom.grading.crew import (
 from autograd_course.classroom.grading.worker import Start, Worker, started
 
 _TRIES = 2
-_LOST = 3  # tasks one after the other: then it is no task's fault
+_LOST = 3  # lost tasks in a row, after which the tasks are not to blame
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pool:
-    """A :data:`Crew` of at most ``jobs`` processes; each opens a judge of its own.
+    """A :data:`Crew` of at most ``jobs`` processes. Each one opens its own judge.
 
-    ``share`` may have a better opening for it, where something is there already, and ``start`` a
-    quicker way to a process.
+    ``share`` may provide a better opening that is already running, and ``start`` a faster way to
+    start a process.
     """
 
     jobs: int
@@ -85,7 +85,7 @@ class _Crew:
     def _turn(
         self, busy: dict[Any, Worker], worker: Worker, tasks: Iterator[Task]
     ) -> Outcome | None:
-        """Take what came from a worker, or its end, and see that there is another task for it."""
+        """Handle a worker's result or its end, and give the next task to it or a new worker."""
         said = worker.heard()
         if said is None:
             del busy[worker.connection]

@@ -1,4 +1,4 @@
-"""What a worker is given and what it gives back: plain data, as JSON, on one machine or many."""
+"""The input and the result of a worker: plain data, as JSON, on one machine or many."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from autograd_course.classroom.gradebook.records import as_json
 from autograd_course.classroom.protocol.evidence import ALSO, WARNINGS
 from autograd_course.grader.verdict import Verdict
 
-_MOST = 20_000  # characters of evidence: some of it is the answer's own word
-_REMARKS, _LONGEST = 40, 300  # how many, and characters of one
+_MOST = 20_000  # maximum characters of evidence, because an answer can write parts of it
+_REMARKS, _LONGEST = 40, 300  # maximum number, and maximum characters of one
 _BITS = 128
 
 
 @dataclass(frozen=True)
 class Task:
-    """Code to judge, without its students; ``grader`` must also be that of the worker."""
+    """Code to judge, without its students. ``grader`` must match the version of the worker."""
 
     answer: Answer
     seed: int
@@ -32,17 +32,17 @@ class Task:
 
     @staticmethod
     def from_json(text: str) -> Task:
-        """Return the task of a text."""
+        """Return the task from its text."""
         data = json.loads(text)
         problems = tuple(data["answer"].pop("problems"))
         return Task(Answer(problems=problems, **data["answer"]), data["seed"], data["grader"])
 
 
 def seed_for(run: Run, answer: Answer) -> int:
-    """Return the secret that an answer's inputs are drawn from: in a run, one for each code.
+    """Return the secret seed of an answer's inputs, which is different for each code in a run.
 
-    The same code has the same secret, so that it is judged once. The gradebook keeps it with the
-    verdict, which can so be made again.
+    The same code has the same secret, so that it is judged once. The gradebook stores the secret
+    with the verdict, so that the verdict can be reproduced.
     """
     digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()
     return int.from_bytes(digest, "big") % (1 << _BITS)

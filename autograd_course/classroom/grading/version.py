@@ -1,5 +1,6 @@
-"""The version of the grader. Verdicts of another one are computed again, and all workers must
-match."""
+"""The version of the grader. If it changes, verdicts are computed again. All workers need the same
+one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import hashlib
 
 from autograd_course.folders import COURSE, DOCTOR
 
-# What a verdict can depend on: rules, catalogue, references, and the two sides of the wall.
+# All sources that can affect a verdict: rules, catalogue, references, and both sides.
 _DECIDES = (
     "classroom/asking", "classroom/judging", "classroom/protocol", "classroom/sandbox",
     "classroom/zygote", "exercises", "external", "functions", "grader", "ship",

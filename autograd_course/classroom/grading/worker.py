@@ -1,4 +1,4 @@
-"""A worker process of this machine, from either side: it is given tasks, and answers each."""
+"""A worker process on this machine, from both sides: it receives tasks and answers each one."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 class Process(Protocol):
-    """A process, as ``multiprocessing`` has it."""
+    """The parts of a ``multiprocessing`` process that this module uses."""
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is still running."""
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until it ends, or for some seconds."""
+        """Wait until the process ends, or for some seconds."""
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the process to end."""
 
     def kill(self) -> None:
-        """End it."""
+        """End the process."""
 
 
 Start = Callable[..., Process]  # starts a process that calls its first argument with the others
 
 
 def started(target: Callable[..., None], *args: Any) -> Process:
-    """Start a process that imports what it needs, which takes seconds, and has nothing else."""
+    """Start a new process without inherited state. Its imports take seconds."""
     process: Process = _PROCESSES.Process(target=target, args=args)
     with deaf():
         process.start()  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def started(target: Callable[..., None], *args: Any) -> Process:
 
 
 class Worker:
-    """A process with a task, which it is given for the ``tries``-th time."""
+    """A process that gets a task for the ``tries``-th time."""
 
     def __init__(self, start: Start, opening: Opening, task: Task, tries: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
@@ -58,23 +58,23 @@ class Worker:
     def give(self, task: Task, tries: int = 1) -> None:
         """Hand over a task."""
         self.task, self.tries = task, tries
-        with contextlib.suppress(OSError):  # it has died just now, and will be heard of
+        with contextlib.suppress(OSError):  # the process has just died, which heard() will report
             self.connection.send_bytes(task.to_json().encode())
 
     def heard(self) -> dict[str, Any] | None:
-        """Return what it says of its task, ``None`` where it has died."""
+        """Return the result of the task, or ``None`` if the process has died."""
         try:
             return read(self.connection.recv_bytes().decode())
         except (EOFError, OSError):
             return None
 
     def stop(self) -> None:
-        """End the process in the midst of what it does."""
+        """End the process in the middle of its work."""
         self._process.terminate()
         self.leave()
 
     def leave(self) -> None:
-        """Let the process end by itself, as it does where there are no more tasks."""
+        """Let the process end by itself, which it does if it gets no more tasks."""
         self.connection.close()
         self._process.join(_PATIENCE)
         if self._process.is_alive():
@@ -83,7 +83,7 @@ class Worker:
 
 
 def _work(connection: Connection, opening: Opening) -> None:
-    """Be a worker: one answer for each task, until nobody asks."""
+    """Work as a worker: return one answer for each task, until the other side is gone."""
     with connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             with opening() as judge:

@@ -1,4 +1,4 @@
-"""Outside the sandbox: verdicts on answers that came across the wall, by the rules of ``grade``."""
+"""Outside the sandbox: judge the answers from inside by the rules of ``grade``."""
 
 from autograd_course.classroom.judging.judge import judged
 

@@ -1,4 +1,4 @@
-"""Ask what is behind the wall: an answer, or why there is none."""
+"""Ask a sandbox a question, and return its answer or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from autograd_course.classroom.sandbox.running import Child
 from autograd_course.errors import CourseError
 from autograd_course.execution import Raised
 
-_LONGEST = 2000  # characters of a text that is shown
-_MOST = 10  # names that are told
+_LONGEST = 2000  # maximum characters of a displayed text
+_MOST = 10  # maximum number of reported names
 
 
 class UnansweredError(CourseError):
-    """No answer came, or none that could be one; the message is a sentence for the learner."""
+    """The answer is missing or invalid; the message is a sentence for the learner."""
 
 
 class StoppedError(CourseError):
-    """The answer's own time limit stopped it; the message says where in its code."""
+    """The time limit stopped the answer; the message says where in its code."""
 
 
 class BrokenError(CourseError):
-    """Our own code failed in the sandbox; the message says how."""
+    """Our own code failed in the sandbox; the message describes the error."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A sandbox's child; ``replaced`` names what its code replaced that is not its own."""
+    """A child in the sandbox. ``replaced`` names the foreign functions that its code replaced."""
 
     child: Child
     replaced: dict[str, None] = field(default_factory=dict)
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
-        """Return the answer to a question, where there is one."""
+        """Return the answer to a question, if there is one."""
         return self._answer(Frame(said) if inputs is None else _about(said, inputs))
 
     def ask_code(
         self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
     ) -> Frame:
-        """Return the answer to a question that a parcel comes with (``judging.parcels``)."""
+        """Return the answer to a question with a parcel (``judging.parcels``)."""
         about = Frame(said) if inputs is None else _about(said, inputs)
         return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
 
@@ -69,13 +69,13 @@ class Asked:
 
 
 def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
-    """Return the question; whether a tensor asks for a gradient does not travel with it."""
+    """Return the question. It lists the inputs that require grad: sent tensors lose this flag."""
     asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
     return Frame(said | {"differentiated": asking}, pack(inputs))
 
 
 def raised(came: Frame) -> Raised | None:
-    """Return how a call raised, if that is the answer."""
+    """Return a description of the exception, if the call raised one."""
     if "raised" not in came.said:
         return None
     return Raised(
@@ -86,7 +86,9 @@ def raised(came: Frame) -> Raised | None:
 
 
 def returned(came: Frame) -> tuple[Any, ...]:
-    """Return what a call returned; of what could not travel, something of a type of that name."""
+    """Return the results of a call. A value that could not be sent becomes an object of its type
+    name.
+    """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}
     return tuple(
@@ -96,12 +98,12 @@ def returned(came: Frame) -> tuple[Any, ...]:
 
 
 def instance(name: str) -> Any:
-    """Return an object of which nothing but the name of its type is known."""
+    """Return an object that has only the name of its type."""
     return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
 
 
 def sequence(came: Frame) -> tuple[Any, ...]:
-    """Return the values that came."""
+    """Return the values in a frame."""
     value = unpacked(came)
     if not isinstance(value, tuple):
         raise UnansweredError("the answer is no list of values.")
@@ -109,7 +111,7 @@ def sequence(came: Frame) -> tuple[Any, ...]:
 
 
 def unpacked(came: Frame) -> Any:
-    """Return the data that came."""
+    """Return the data in a frame."""
     try:
         return unpack(came.payload)
     except ValueError:
@@ -117,5 +119,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return what came as a text that can be shown."""
+    """Return a value as text that is safe to display."""
     return str(value)[:_LONGEST]

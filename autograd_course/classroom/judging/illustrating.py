@@ -1,4 +1,4 @@
-"""A finding takes along the picture that shows it, as far as what came can be drawn."""
+"""Add a picture to a finding, if the evidence contains enough to draw one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autograd_course.classroom.pictures import PICTURE, as_data
 
 
 def illustrated(done: Conclusion) -> tuple[Finding, ...]:
-    """Return the findings; to the first, where values are wrong, its Jacobians are added."""
+    """Return the findings. If values are wrong, add the Jacobians to the first finding."""
     try:
         pair = done.jacobians()
-    except Exception:  # rows of a Jacobian came from the other side: they may be of any shape
+    except Exception:  # the rows of a Jacobian come from the sandbox and may have any shape
         return done.findings
     if pair is None:
         return done.findings

@@ -1,4 +1,4 @@
-"""The verdict on one answer to one exercise, from behind the wall to the gradebook."""
+"""The verdict on one answer to one exercise, from the sandbox to the gradebook."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def judged(
 ) -> Verdict:
     """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
 
-    The verdict is that of ``grade``, by the same rules. An answer that does not come, or is none,
-    is wrong, with the reason. Our own error is "grader failed". If an answer stops the grader twice
-    but the reference does not, the verdict says so. The ``remarks`` say what in the code no answer
-    needs, for a person to look at. With a ``budget``, the finding of a wrong answer holds the
-    change that makes it right, if one is found.
+    The verdict follows the rules of ``grade``. A missing or invalid answer is wrong, with the
+    reason. Our own error is "grader failed". If an answer stops the grader twice but the reference
+    does not, the verdict says so. The ``remarks`` name code that no answer needs, so that a person
+    can look at it. With a ``budget``, the finding of a wrong answer contains a change that makes it
+    right, if one is found.
     """
     replaced: dict[str, None] = {}
     try:
@@ -99,7 +99,7 @@ def _tried(
     work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work, budget)
     failed = "grader failed"
-    if verdict.status == failed:  # a failure by chance does not happen twice
+    if verdict.status == failed:  # a random failure does not happen twice
         verdict = _verdict(exercise, answer, *work)
     if verdict.status == failed and _verdict(exercise, None, *work).status != failed:
         return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
@@ -114,7 +114,7 @@ def _verdict(
     replaced: dict[str, None],
     budget: Budget | None = None,
 ) -> Verdict:
-    """Return the verdict on an answer, or on the reference if there is none."""
+    """Return the verdict on an answer, or on the reference if ``answer`` is missing."""
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
@@ -139,7 +139,7 @@ def _ours(error: Exception) -> Reason:
 def _seconds(exercise: Exercise, limits: Limits) -> float:
     """Return how long an answer may compute for one question; 0 means no limit.
 
-    An exercise that takes long by its nature has more time.
+    A slow exercise has more time.
     """
     own = exercise.seconds if isinstance(exercise, Sampled) else None
     usual = limits.question if VARIABLE not in os.environ else limit_in_seconds()
@@ -239,7 +239,7 @@ def _submitted(said: dict[str, Any]) -> Submitted:
 
 
 def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
-    """Return the further rules that an answer breaks; what cannot be examined is a fault."""
+    """Return the other rules that an answer breaks. A failed examination counts as a fault."""
     try:
         return order.also(verdict.finding) if verdict.finding else ()
     except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):

@@ -1,11 +1,11 @@
 """Pack a callable for the worker in the sandbox, which cannot import what the callable needs.
 
-The sandbox holds no code of any exercise. Some experiments must run where the answer runs: what
-does it save, which operations does it run, does it compile? The judge sends the one experiment that
-it asks for, and the models that a sample consists of. They travel as code, with what they use of
-the course. What the worker has, it imports.
+The sandbox contains no code of any exercise. But some experiments must run in the same place as the
+answer: what does it save, which operations does it run, does it compile? The judge sends the one
+experiment that it needs, and the models in a sample. They are sent as code, with the parts of the
+course that they use. The worker imports the modules that it has.
 
-A parcel never holds what must stay outside: see :func:`kept_out`.
+A parcel never contains anything that must stay outside: see :func:`kept_out`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = "autograd_course"
 _CACHED = functools._lru_cache_wrapper
-# What stands for something of the grader's in the worker: it makes data, and judges nothing.
+# The worker's substitutes for parts of the grader: they make data, and judge nothing.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
     id(getattr(verdict, name)): (said.__name__, standing)
     for name, standing in {
@@ -43,16 +43,16 @@ _STANDS_FOR: dict[int, tuple[str, str]] = {
         "Verdict": "Said",
     }.items()
 } | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
-# Types that Python has no name for in the module that they say they are from.
+# Types that are not available in the module that their ``__module__`` names.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 
 
 class KeptOutError(Exception):
-    """A parcel would hold what must stay outside of the sandbox."""
+    """A parcel would contain something that must stay outside of the sandbox."""
 
 
 def kept_out(exercise: Exercise) -> tuple[Any, ...]:
-    """Return what no parcel for an answer may hold: the course's own answers to the exercise."""
+    """Return the objects that no parcel may contain: the course's own answers to the exercise."""
     if not isinstance(exercise, Sampled):
         return ()
     found: list[Any] = [exercise.reference, *exercise.suspects.values()]
@@ -62,14 +62,14 @@ def kept_out(exercise: Exercise) -> tuple[Any, ...]:
 
 
 def packed(value: Any, never: Collection[Any] = ()) -> bytes:
-    """Return a value as bytes for the worker. Raises KeptOutError for what is ``never`` sent."""
+    """Return a value as bytes for the worker. Raises KeptOutError if it contains ``never``."""
     file = io.BytesIO()
     _Packer(file, never).dump(value)
     return file.getvalue()
 
 
 class _Space:
-    """The globals of one module, of which only what is used travels."""
+    """The globals of one module. Only the used ones are sent."""
 
 
 class _Packer(pickle.Pickler):
@@ -79,7 +79,7 @@ class _Packer(pickle.Pickler):
         self._spaces: dict[str, _Space] = {}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """Return where the worker finds it, for what pickle would not."""
+        """Return where the worker finds an object that pickle cannot find."""
         if id(value) in _STANDS_FOR:
             return _STANDS_FOR[id(value)]
         if isinstance(value, ModuleType):
@@ -89,7 +89,7 @@ class _Packer(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how to build what the worker cannot import."""
+        """Return how to build an object that the worker cannot import."""
         if id(value) in self._never:
             raise KeptOutError(f"{getattr(value, '__qualname__', value)} stays outside")
         if isinstance(value, _Space):
@@ -139,7 +139,7 @@ class _Packer(pickle.Pickler):
 
 
 def _travels(value: Any) -> bool:
-    """Whether a function or class is the course's, and no module of the worker has it."""
+    """Whether a function or class belongs to the course, and the worker has no module with it."""
     module = getattr(value, "__module__", None) or ""
     if f"{module}.".startswith(f"{_OURS}."):
         return not has(module) or "<" in getattr(value, "__qualname__", "")
@@ -147,7 +147,7 @@ def _travels(value: Any) -> bool:
 
 
 def _used(code: CodeType) -> Iterator[str]:
-    """Yield the names of globals that a function uses, with the functions in it."""
+    """Yield the names of the globals that a function and its inner functions use."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield step.argval
@@ -157,7 +157,7 @@ def _used(code: CodeType) -> Iterator[str]:
 
 
 def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
-    """Return the names that a class uses when it is defined, and those that its methods use."""
+    """Return the names that a class uses in its definition, and the names that its methods use."""
     first: set[str] = set()
     later: set[str] = set()
     pending: list[tuple[ast.AST, set[str]]] = [(cls, first)]
@@ -173,7 +173,7 @@ def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
 
 
 def _evaluated(annotations: dict[str, Any]) -> dict[str, Any]:
-    """Return annotations that are objects; PyTorch reads them of operators. Text is not needed."""
+    """Return annotations that are objects, which PyTorch reads for operators. Omit text."""
     return {} if any(isinstance(each, str) for each in annotations.values()) else annotations
 
 

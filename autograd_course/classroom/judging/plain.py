@@ -1,4 +1,4 @@
-"""A verdict as it can be printed and stored: what it quotes comes from a stranger's process."""
+"""Make a verdict safe to print and store, because it quotes an untrusted process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LAYOUT = "\n\t"
 
 
 def plain(verdict: Verdict) -> Verdict:
-    """Return the verdict with nothing in it that steers a terminal, or is no text at all."""
+    """Return the verdict without characters that control a terminal or are not valid text."""
     return replace(
         verdict,
         reason=_data(verdict.reason),
@@ -21,9 +21,9 @@ def plain(verdict: Verdict) -> Verdict:
 
 
 def shown(text: str) -> str:
-    """Return a text with what cannot be printed written out: control characters, half characters.
+    """Return a text with escapes for unprintable characters, such as control characters.
 
-    Marks that turn the direction of writing are among them.
+    Marks that change the direction of writing are escaped too.
     """
     return "".join(c if c.isprintable() or c in _LAYOUT else ascii(c)[1:-1] for c in text)
 
@@ -36,6 +36,6 @@ def _data(value: Any) -> Any:
             return {_data(key): _data(item) for key, item in value.items()}
         case list() | tuple():
             return type(value)(map(_data, value))
-    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding in one
+    if is_dataclass(value) and not isinstance(value, type):  # a reason, or a finding in a reason
         return replace(value, **{f.name: _data(getattr(value, f.name)) for f in fields(value)})
     return value

@@ -1,4 +1,4 @@
-"""An answer in the sandbox as something to call here, for experiments that judge values alone.
+"""An answer in the sandbox as a local callable, for experiments that judge only values.
 
 Such an experiment compares with the course's own answer, which stays outside. So it runs here, and
 only its calls go to the sandbox.
@@ -18,7 +18,7 @@ from autograd_course.classroom.judging.parcels import packed
 
 
 class RemoteError(RuntimeError):
-    """What the answer raised; ``told`` is the sentence for the learner."""
+    """The answer raised an exception; ``told`` is the sentence for the learner."""
 
     def __init__(self, said: str, told: str) -> None:
         super().__init__(said)
@@ -26,7 +26,7 @@ class RemoteError(RuntimeError):
 
 
 def remote_class(asked: Asked) -> type[Function]:
-    """Return a Function whose forward and backward are those of the answer."""
+    """Return a Function whose forward and backward run in the answer."""
 
     class Answer(Function):
         @staticmethod
@@ -46,7 +46,7 @@ def remote_class(asked: Asked) -> type[Function]:
 
 
 def remote_routine(asked: Asked) -> Callable[..., Any]:
-    """Return a plain function that calls the answer, and lets autograd ask for its gradients."""
+    """Return a plain function that calls the answer, with gradients for autograd."""
     call: Callable[..., Any] = remote_class(asked).apply
     return call
 
@@ -62,7 +62,7 @@ def _pulled(
 
 
 def _fitting(gradient: Any, given: Tensor) -> Tensor:
-    """Return a gradient that autograd can take for an input."""
+    """Return a gradient that autograd accepts for an input."""
     if not is_float(gradient) or gradient.shape != given.shape:
         raise UnansweredError("the answer returns no gradient in the shape of its input.")
     checked: Tensor = gradient

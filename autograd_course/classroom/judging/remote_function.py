@@ -1,4 +1,4 @@
-"""A Function that runs in the sandbox, as the witness whom the judge asks."""
+"""A Function that runs in the sandbox, with the interface that the judge uses."""
 
 from __future__ import annotations
 
@@ -44,33 +44,33 @@ from autograd_course.submitted import Lacking
 
 @dataclass(frozen=True)
 class RemoteFunction:
-    """The answer in a sandbox's child, as a ``Witness``; ``secret`` is never told to the child."""
+    """The answer in a sandbox's child, as a ``Witness``. The child never sees ``secret``."""
 
     exercise: FunctionExercise
     asked: Asked
     secret: int
-    # Methods by name, whose source takes the place of the answer's own.
+    # Sources by method name, which replace the answer's own methods.
     sources: Mapping[str, str] = field(default_factory=dict)
-    # The evidence on which findings rest, with the inputs, from the last diagnosis.
+    # The evidence of the latest diagnosis and its inputs, on which findings are based.
     seen: list[tuple[Inputs, Sequence[Evidence]]] = field(default_factory=list)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not take these arguments."""
+        """Return the verdict on a forward that does not accept these arguments."""
         said = self.asked.ask({"ask": "signature"}, inputs).said
         takes, separate = said.get("takes") is True, said.get("separate") is True
         return signature_problem(self.exercise, takes=takes, separate=separate)
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
-        """Return what one forward pass returns, or how it raised."""
+        """Return the results of one forward pass, or a description of its exception."""
         came = self.asked.ask({"ask": "forward"}, inputs)
         return raised(came) or returned(came)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return how a backward pass raised."""
+        """Return a description of the exception of backward, if any."""
         return raised(self.asked.ask({"ask": "backward"}, inputs))
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, none where that raises."""
+        """Return the gradients for a fixed ``grad_output``, or none if backward raises."""
         came = sequence(self.asked.ask({"ask": "gradients"}, inputs))
         return came if all(isinstance(grad, Tensor) for grad in came) else ()
 
@@ -86,7 +86,7 @@ class RemoteFunction:
         return method_problem(lacking, text(said.get("name")))
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return what one of the exercise's own checks finds.
+        """Return the finding of one of the exercise's own checks.
 
         A check that judges only values runs here, and so does one that compares with the exercise's
         own answer. Any other runs in the sandbox.
@@ -104,7 +104,7 @@ class RemoteFunction:
             raise BrokenError(str(error)) from None
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings, made here on evidence from there."""
+        """Return the doctor's findings, computed here from evidence of the sandbox."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(Examiner(self, inputs), first, second)
         self.seen[:] = [(inputs, done.evidence)]
@@ -119,7 +119,7 @@ class RemoteFunction:
             return illustrated(done)
         exercise = self.exercise
         if any(map(exercise.is_failed_by, done.findings)):
-            return done.findings  # it fails the answer: its gradients are not asked for anymore
+            return done.findings  # it fails the answer, so its gradients are not needed
         if reason := done.why_not_compared(exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
@@ -137,7 +137,7 @@ class Examiner:
     inputs: Inputs
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
-        """Return the evidence that the sandbox sends, as far as it can be what it says it is."""
+        """Return the evidence from the sandbox, after checking that it is plausible."""
         asked, exercise = self.answer.asked, self.answer.exercise
         look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
         look["double_backward"] = exercise.double_backward
@@ -150,7 +150,7 @@ class Examiner:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[tuple[Finding, ...]]:
-        """Return the findings on each evidence, with gradients expected by the exercise."""
+        """Return the findings for each evidence, with the gradients that the exercise expects."""
         exercise = self.answer.exercise
         return [
             judge_evidence(
@@ -167,7 +167,7 @@ class Examiner:
 
 @contextlib.contextmanager
 def _unfit_told() -> Iterator[None]:
-    """Take what is no answer to the question for no answer."""
+    """Treat invalid evidence like a missing answer."""
     try:
         yield
     except UnfitEvidenceError as unfit:
@@ -188,7 +188,7 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
 
 
 def _finding(found: Any) -> Finding:
-    """Return a finding of a check; what is not its own to say is the rule's."""
+    """Return a finding of a check. The rule determines the parts that the check may not choose."""
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")

@@ -1,7 +1,7 @@
 """Search for the change that makes a wrong answer right, for the instructor to see.
 
-The judge makes the edits from the answer's source. The child runs them, like any other question.
-What a repair costs is limited to a share of the time that judging takes.
+The judge derives the edits from the answer's source. The child runs them, like any other question.
+The cost of repairs is limited to a share of the time that judging takes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict
 
-SHARE = 0.08  # of the time that judging takes
-FIRST = 0.5  # seconds that a worker has from the start
-LEAST = 0.05  # seconds with which a search is worth its while
-LONGEST = 0.6  # seconds of a search; verifying comes on top
+SHARE = 0.08  # share of the judging time
+FIRST = 0.5  # seconds at the start of a worker
+LEAST = 0.05  # minimum seconds for a useful search
+LONGEST = 0.6  # maximum seconds of a search; verification takes additional time
 
 
 @dataclass
@@ -45,12 +45,12 @@ class Budget:
     known: dict[str, dict[Any, None]] = field(default_factory=dict)
 
     def earn(self, seconds: float) -> None:
-        """Add the share of a time that was spent on judging."""
+        """Add a share of the time that judging took."""
         self.left += SHARE * seconds
 
     @contextmanager
     def spent(self) -> Iterator[float]:
-        """Take off what a block takes; yield the seconds that a search may take."""
+        """Subtract the time that a block takes. Yield the seconds that a search may take."""
         begun = time.monotonic()
         try:
             yield min(self.left, LONGEST)
@@ -65,14 +65,14 @@ def with_repair(
     verdict: Verdict,
     budget: Budget,
 ) -> Verdict:
-    """Return a verdict whose finding holds the repair as data, if one is found in time."""
+    """Return a verdict whose finding contains the repair as data, if one is found in time."""
     finding = verdict.finding
     if verdict.status != "wrong" or finding is None or budget.left < LEAST:
         return verdict
     with budget.spent() as seconds:
         try:
             repair = _found(exercise, answer, remote, finding, seconds, budget)
-        except Exception:  # of the child or of ours: the verdict stands without a repair
+        except Exception:  # an error of the child or of ours: the verdict has no repair
             return verdict
     if repair is None:
         return verdict
@@ -122,7 +122,7 @@ def _copies(inputs: Sequence[Any]) -> tuple[Any, ...]:
 def _ask(
     remote: RemoteFunction, edits: Sequence[Mapping[str, str]], question: Question
 ) -> list[Any]:
-    """Send edits and a question to the child; return as many answers."""
+    """Send edits and a question to the child. Return one answer for each edit."""
     said = {
         "ask": "edits",
         "edits": [dict(each) for each in edits],
@@ -137,14 +137,14 @@ def _ask(
 
 
 def _answer(came: Any) -> list[Any] | None:
-    """Return what came for one edit, if it can be what it should be."""
+    """Return the answer for one edit, if it is valid."""
     if not isinstance(came, tuple):
         return None
     return [each if isinstance(each, tuple) else None for each in came]
 
 
 # --------------------------------------------------------------------------------------------------
-# Verify what was found on inputs that the search has not seen, and against all rules.
+# Verify the repair on inputs that the search has not seen, and against all rules.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +171,7 @@ def _verified(
 
 
 def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
-    """Return a repair of forward after which a gradient is still wrong."""
+    """Return a repair of forward that leaves a gradient wrong."""
     if finding.rule != "forward-mismatch":
         return None
     return Repair("", (), (), finding.rule, left="A gradient is still wrong.")

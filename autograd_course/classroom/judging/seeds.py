@@ -1,4 +1,4 @@
-"""Seeds: one secret for each answer, and what is derived from it for one purpose each.
+"""Seeds: one secret for each answer, and a derived seed for each purpose.
 
 The secret stays outside the sandbox. A derived seed reveals nothing about the secret or another
 derived seed. If a child gets one, or finds one out from its inputs, it still cannot foresee later
@@ -15,7 +15,7 @@ import torch
 from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader.exercise import Sampled
 
-_BITS = 48  # NumPy and JSON take a derived seed, and some who draw add to it
+_BITS = 48  # NumPy and JSON accept a derived seed, and some callers add to it
 
 
 def derived(secret: int, *purpose: str) -> int:
@@ -38,5 +38,5 @@ def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
 
 
 def of_sample(secret: int, name: str) -> int:
-    """Return the seed that the inputs of one sampler are drawn from."""
+    """Return the seed for the inputs of one sampler."""
     return derived(secret, "sample", name)

@@ -1,4 +1,4 @@
-"""Which answers are more similar than the exercise explains: something to look at, not a proof."""
+"""Find answers that are more similar than the exercise explains. This is not proof of copying."""
 
 from autograd_course.classroom.likeness.groups import Alike, Handed, alike
 from autograd_course.classroom.likeness.prints import fingerprints

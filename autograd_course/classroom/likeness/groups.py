@@ -1,12 +1,13 @@
-"""Answers to one exercise that share more than chance and the exercise explain.
+"""Find answers to one exercise that share more than chance and the exercise explain.
 
-A fingerprint says the more the fewer have it: one that two alone share counts 1, one that all have
-counts nothing. Two answers are similar if their common part weighs enough and is nearly all of the
-smaller one. A short answer, which everybody must write in the same way, never weighs enough.
+A fingerprint counts more if fewer students have it. It counts 1 if only two students share it, and
+nothing if all have it. Two answers are similar if their common part weighs enough and is nearly all
+of the smaller one. A short answer, which every student must write in the same way, never weighs
+enough.
 
-What many share says little about any two of them. But if many hand in the same long code, it is not
-by chance: it may be a published solution. Such a code makes a group, however many have it. A code
-that has nearly all of it belongs to the group, too.
+A part that many share says little about any two of them. But if many students hand in the same long
+code, this is not chance: it may be a published solution. Such a code forms a group, however many
+students have it. Code that contains nearly all of it also belongs to the group.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from itertools import combinations
 
 from autograd_course.classroom.likeness.prints import fingerprints
 
-ENOUGH = 12.0  # rare fingerprints that are shared
-NEARLY_ALL = 0.75  # of the weight of the answer that has less
-LONG = 36  # fingerprints beyond what was given that people do not come to by themselves
-MANY = 3  # students
-_FEW = 20  # students below whom even a rare fingerprint says less
-_COMMON = 40  # different answers with a fingerprint above which it leads to no pair
+ENOUGH = 12.0  # minimum number of shared rare fingerprints
+NEARLY_ALL = 0.75  # share of the weight of the smaller answer
+LONG = 36  # own fingerprints, besides the given code, that students do not write independently
+MANY = 3  # minimum number of students
+_FEW = 20  # with fewer students, even a rare fingerprint says less
+_COMMON = 40  # a fingerprint in more different answers than this leads to no pair
 
 
 @dataclass(frozen=True)
 class Handed:
     """A code, by its hash, and how many students handed it in.
 
-    What was not ``attempted`` shows what everybody was given, and is in no group.
+    Code that is not ``attempted`` shows what every student was given. It is in no group.
     """
 
     hash: str
@@ -42,9 +43,9 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """Similar codes, by hash; ``pair`` are the two to show side by side, ``share`` of 1.
+    """Similar codes, by hash. ``pair`` contains the two to show, with the common ``share`` up to 1.
 
-    ``same`` is how many students have the code of the pair, where both are one in other clothes.
+    ``same`` is the number of students with the code of the pair, if both are variants of one code.
     """
 
     codes: tuple[str, ...]
@@ -63,7 +64,7 @@ class _Pair:
 
 
 def alike(codes: Iterable[Handed]) -> list[Alike]:
-    """Return the groups, the most striking first. Each hash is there once."""
+    """Return the groups, the most striking first. Each hash occurs once."""
     shapes: dict[frozenset[int], list[str]] = defaultdict(list)
     holders: Counter[frozenset[int]] = Counter()
     given: Counter[frozenset[int]] = Counter()
@@ -78,7 +79,7 @@ def alike(codes: Iterable[Handed]) -> list[Alike]:
 
 
 def _weights(holders: Mapping[frozenset[int], int]) -> dict[int, float]:
-    """Return what each fingerprint counts, by how many students have it."""
+    """Return the weight of each fingerprint, which depends on how many students have it."""
     students: Counter[int] = Counter()
     for prints, count in holders.items():
         students.update(dict.fromkeys(prints, count))
@@ -118,7 +119,7 @@ def _same(
     weights: Mapping[int, float],
     given: frozenset[int],
 ) -> Iterator[_Pair]:
-    """Yield what several students have in the very same form, as a pair with itself."""
+    """Yield code that several students have in the same form, as a pair with itself."""
     for place, each in enumerate(prints):
         rare, own = sum(weights[p] for p in each), len(each - given)
         if holders[each] >= MANY and own >= LONG:
@@ -129,7 +130,7 @@ def _same(
 
 
 def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) -> Iterator[_Pair]:
-    """Yield a code with each other one that has nearly all of it, as after a change of a line."""
+    """Yield pairs of such a code and another that has nearly all of it, after small changes."""
     own = prints[place] - given
     for other, each in enumerate(prints):
         shared = len(own & each)
@@ -138,7 +139,7 @@ def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) ->
 
 
 def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:
-    """Yield what is similar but not the same."""
+    """Yield pairs that are similar but not the same."""
     total = [sum(weights[p] for p in each) for each in prints]
     for one, other in _candidates(prints):
         weight = sum(weights[p] for p in prints[one] & prints[other])
@@ -148,7 +149,7 @@ def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterat
 
 
 def _candidates(prints: list[frozenset[int]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs that share at least as many fingerprints as must weigh enough."""
+    """Yield the pairs that share enough fingerprints to be similar."""
     having: dict[int, list[int]] = defaultdict(list)
     for place, each in enumerate(prints):
         for fingerprint in each:

@@ -1,8 +1,8 @@
-"""The fingerprints of code: what stays when names, layout, comments and the skeleton are taken off.
+"""The fingerprints of code, which ignore names, layout, comments and the skeleton.
 
-The syntax tree of each function's body is read in order as a sequence of kinds of nodes; a name of
-one's own is any name, what is called and which constants stay. Of every few neighbors one is kept,
-the one of the smallest hash, so that moved or surrounded pieces keep their fingerprints (Schleimer,
+The syntax tree of each function's body is read in order as a sequence of node kinds. Own names are
+all equal, but called names and constants remain. From every few neighbors, the one with the
+smallest hash is kept, so that moved or surrounded pieces keep their fingerprints (Schleimer,
 Wilkerson and Aiken, "Winnowing", 2003).
 """
 
@@ -12,15 +12,15 @@ import ast
 import zlib
 from collections.abc import Iterator
 
-_GRAM = 7  # nodes that make a fingerprint
-_WINDOW = 4  # neighbors of which one is kept
-_MOST = 20_000  # nodes of one answer
+_GRAM = 7  # number of nodes in a fingerprint
+_WINDOW = 4  # number of neighbors of which one is kept
+_MOST = 20_000  # maximum number of nodes of one answer
 _STRUCTURE = ast.expr_context | ast.arguments | ast.arg | ast.Pass
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def fingerprints(source: str) -> frozenset[int]:
-    """Return the fingerprints of code, none where it is no Python or only the stub."""
+    """Return the fingerprints of code, or none if it is not Python or only the stub."""
     try:
         tree = ast.parse(source)
         found: set[int] = set()
@@ -32,7 +32,7 @@ def fingerprints(source: str) -> frozenset[int]:
 
 
 def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
-    """Yield the statements of each function and class, without the functions and classes in it."""
+    """Yield the statements of each function and class, without inner functions and classes."""
     yield [node for node in tree.body if _own(node)]
     for node in tree.body:
         if isinstance(node, _Scope):
@@ -40,7 +40,7 @@ def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
 
 
 def _own(node: ast.stmt) -> bool:
-    """Whether a statement is somebody's own: no import, docstring, stub or scope."""
+    """Whether a student wrote the statement: no import, docstring, stub or scope."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-_MOST = 300  # lines of each
+_MOST = 300  # maximum lines of each text
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of each text, empty where one has none, and whether they differ."""
+    """A line of each text, empty if one text has no such line, and whether the lines differ."""
 
     left: str
     right: str

@@ -1,1 +1,1 @@
-"""A course folder for nbgrader, and nbgrader's autograding behind our wall."""
+"""A course folder for nbgrader, and nbgrader's autograding in our sandbox."""

@@ -1,9 +1,10 @@
 """``nbgrader autograde`` without a kernel: the step that replaces nbgrader's ``Execute``.
 
-nbgrader reads its configuration in all of its commands. So this module imports nothing heavy.
-nbgrader only logs an exception in a configuration, and then runs submissions in a kernel. So a
-fault must end nbgrader before it reaches a submission: with ``SystemExit``, which nbgrader does not
-catch, and before it has written anything for a student, whom it would skip the next time.
+nbgrader reads its configuration in all of its commands, so this module imports nothing heavy. If a
+configuration raises an exception, nbgrader only logs it, and then runs submissions in a kernel. So
+a fault must end nbgrader before it reaches a submission. ``SystemExit`` does this, because nbgrader
+does not catch it. The fault must also come before nbgrader writes anything for a student, because
+it would skip this student the next time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# nbgrader imports these when it grades. Names need no course to be written down, as in JSON.
+# nbgrader imports these when it grades. JSON can store names, and names need no import.
 _PREPROCESSORS = (
     f"{__name__}.Autograding",
     "nbgrader.preprocessors.IgnorePattern",
@@ -51,7 +52,7 @@ class Autograding(Configurable):
     ) -> tuple[NotebookNode, dict[str, Any]]:
         """Write the verdicts into the cells that grade.
 
-        Raises GraderFailedError where a verdict cannot be made, NotConfiguredError without a seed.
+        Raises GraderFailedError for a missing verdict, and NotConfiguredError without a seed.
         """
         if not self.seed:
             raise NotConfiguredError(
@@ -65,7 +66,7 @@ class Autograding(Configurable):
 
 
 def safety_net() -> Mapping[str, Any]:
-    """Return what ``nbgrader_config.json`` holds: the step, in case ``.py`` cannot be read."""
+    """Return the contents of ``nbgrader_config.json``: the step, in case ``.py`` cannot be read."""
     return {"Autograde": {"autograde_preprocessors": list(_PREPROCESSORS)}}
 
 
@@ -77,7 +78,7 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
         seed: keeps verdicts reproducible.
         trust: judge without a sandbox.
     """
-    # Your own progress file stays as it is, where a kernel runs notebooks.
+    # If a kernel runs the notebooks, your own progress file stays unchanged.
     os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(
         Path(tempfile.gettempdir(), "nbgrader-progress.json")
     )
@@ -89,7 +90,7 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
 
 
 def _ready(trust: bool) -> Callable[..., None]:
-    """Return what nbgrader calls before it touches a student's files: is there a sandbox?"""
+    """Check that there is a sandbox. nbgrader calls this before it touches a student's files."""
 
     def ready(**_: Any) -> None:
         try:

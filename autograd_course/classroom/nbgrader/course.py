@@ -1,7 +1,8 @@
 """nbgrader's course folder: ``source/`` from our solved notebooks, and a configuration.
 
-The cell that grades an exercise gets a hidden test, which nbgrader takes out of what it releases:
-the same grading on other inputs. nbgrader shows hidden tests in its feedback, so they hold no seed.
+The cell that grades an exercise gets a hidden test, which nbgrader removes from the released
+notebook. The test grades the same answer on other inputs. nbgrader shows hidden tests in its
+feedback, so they contain no seed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from autograd_course.index import INDEX, Entry
 SOLUTIONS = "solutions"
 CONFIG = "nbgrader_config.py"
 _TEMPLATE = Path(__file__).with_name("nbgrader_config.txt")
-_OURS = "autograd_course.classroom.nbgrader"  # a configuration that was written here imports it
+_OURS = "autograd_course.classroom.nbgrader"  # a generated configuration imports it
 _HIDDEN = """\
 {visible}
 ### BEGIN HIDDEN TESTS
@@ -31,15 +32,15 @@ points("{exercise}", {name})
 
 
 class CourseFolderError(CourseError):
-    """The folder cannot be made; the message is one sentence with the repair."""
+    """The folder cannot be created; the message is one sentence with the repair."""
 
 
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
-    """Make nbgrader's folder from the course at ``course``; return the notebooks in ``source/``.
+    """Create nbgrader's folder for the course at ``course``. Return the notebooks in ``source/``.
 
-    A lesson is an assignment, worth the points of its requested exercises. To a folder
-    that was made here before, the lessons are added; what is there stays as it is. Raises
-    CourseFolderError, before anything is written if that can be known.
+    A lesson is an assignment, worth the points of its requested exercises. In a folder that this
+    command created before, it adds the lessons and changes nothing else. Raises CourseFolderError,
+    before it writes anything if possible.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})
@@ -58,7 +59,7 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple
 
 
 def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
-    """Raise CourseFolderError for a folder of somebody else's, and for a lesson that is there."""
+    """Raise CourseFolderError for a foreign folder, or for a lesson that is already in it."""
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         config = folder / CONFIG
         if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
@@ -74,7 +75,7 @@ def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
 
 
 def _configure(folder: Path) -> None:
-    """Write the configuration, unless there is one, whose seed draws the inputs of all lessons."""
+    """Write the configuration unless it exists. Its seed determines the inputs of all lessons."""
     if (folder / CONFIG).exists():
         return
     config = _TEMPLATE.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))
@@ -84,7 +85,7 @@ def _configure(folder: Path) -> None:
 
 
 def as_source(notebook: Mapping[str, Any], wanted: Iterable[str]) -> Mapping[str, Any]:
-    """Return a solved notebook as nbgrader's ``source/`` has it, without outputs."""
+    """Return a solved notebook in the form of nbgrader's ``source/``, without outputs."""
     source = copy.deepcopy(dict(notebook))
     kept = [cell for cell in source["cells"] if "solution-only" not in _tags(cell)]
     source["cells"] = [_cell(cell, set(wanted)) for cell in kept]

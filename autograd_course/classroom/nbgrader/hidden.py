@@ -1,4 +1,4 @@
-"""The hidden test of a cell that grades: what the kernel of ``nbgrader autograde`` runs."""
+"""The hidden test of a cell that grades, which the kernel of ``nbgrader autograde`` runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _BITS = 48
 
 
 def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
-    """Show the verdict on new inputs, and return the points: as a cell's value, its score.
+    """Show the verdict on new inputs and return the points, which become the score of the cell.
 
-    nbgrader has no word for "the grader failed", only for points. So the kernel ends then: nbgrader
-    gives no score at all, and names the submission among those with an error.
+    nbgrader has no state for "the grader failed", only points. In this case the kernel ends, so
+    that nbgrader gives no score and lists the submission among those with an error.
 
     Args:
         exercise_id: the exercise.

@@ -1,4 +1,4 @@
-"""The verdicts on a notebook's answers, judged behind the wall, as outputs of its grader cells."""
+"""Judge a notebook's answers in the sandbox, and write the verdicts as outputs of grader cells."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _SUFFIX = "-grade"
 
 
 class GraderFailedError(CourseError):
-    """No verdict could be made: nbgrader keeps no score, and names the submission."""
+    """A verdict cannot be computed. nbgrader stores no score, and names the submission."""
 
 
 def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
-    """Give each cell that grades an exercise its verdict for an output.
+    """Give each cell that grades an exercise its verdict as an output.
 
-    Raises GraderFailedError where one cannot be made.
+    Raises GraderFailedError if a verdict cannot be computed.
     """
     grading = {_exercise(cell): cell for cell in notebook.cells if _exercise(cell)}
     for result in _results(_read(notebook), grading, seed, trust):
@@ -63,7 +63,7 @@ def sandbox(trust: bool) -> Sandbox:
 
 
 def _exercise(cell: NotebookNode) -> str:
-    """Return the exercise that a cell grades; empty where it grades none of the course's."""
+    """Return the course's exercise that a cell grades, or an empty text if it grades none."""
     nbgrader = cell.metadata.get("nbgrader", {})
     exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
     return exercise if nbgrader.get("grade") and exercise in INDEX else ""
@@ -76,7 +76,7 @@ def _read(notebook: NotebookNode) -> Notebook:
 
 
 def _outputs(result: Result) -> list[NotebookNode]:
-    """Return what the cell shows: the verdict, then the points, which nbgrader takes as score."""
+    """Return the outputs of the cell: the verdict, then the points, which become the score."""
     shown = {"text/plain": repr(result), "text/html": result._repr_html_()}
     return [
         v4.new_output("display_data", data=shown),

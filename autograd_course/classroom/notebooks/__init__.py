@@ -1,4 +1,4 @@
-"""Bytes that somebody handed in, read as a notebook as far as they go."""
+"""Read submitted bytes as a notebook, as far as possible."""
 
 from autograd_course.classroom.notebooks.cells import Cell, Notebook, UnreadableError
 from autograd_course.classroom.notebooks.reading import read

@@ -1,4 +1,4 @@
-"""A notebook reduced to what grading needs: no outputs, no metadata but the ids."""
+"""A notebook reduced to what grading needs: no outputs, and no metadata except the ids."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Kind = Literal["code", "markdown", "raw"]
 
 
 class UnreadableError(CourseError, ValueError):
-    """Nothing can be read from a file; the message is one sentence that says why."""
+    """A file contains nothing readable; the message is one sentence with the reason."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: what kind it is, its text, and the ``grade_id`` that nbgrader knows it by."""
+    """A cell: its kind, its text, and its ``grade_id`` from nbgrader."""
 
     kind: Kind
     source: str
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """Cells in their order, and one sentence for each thing that was wrong with the file."""
+    """The cells in order, and one sentence for each problem with the file."""
 
     cells: tuple[Cell, ...]
     problems: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ def cells_of(text: str) -> Iterator[Cell]:
     if text[:first].strip():
         yield Cell("code", text[:first].strip("\n"))
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
-    for mark, end in zip(marks, ends, strict=False):  # without marks there is one end too many
+    for mark, end in zip(marks, ends, strict=False):  # without marks, the last end has no cell
         header = mark["header"] or ""
         yield Cell(_kind(header), text[mark.end() : end].strip("\n"), _grade_id(header))
 

@@ -1,7 +1,7 @@
-"""A notebook from bytes: nbformat 1 to 4, or a script with cells.
+"""Read a notebook from bytes: nbformat 1 to 4, or a script with cells.
 
-nbformat's own reader stops at the first thing that is not as it should be. What people hand in is
-read as far as it goes, and what was wrong with it is said.
+nbformat's own reader stops at the first error. This module reads a submitted file as far as
+possible, and reports its errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OTHER_FILES = {
 
 
 def read(data: bytes) -> Notebook:
-    """Return the notebook in the bytes. Raises UnreadableError if there is no cell in them."""
+    """Return the notebook in the bytes. Raises UnreadableError if they contain no cell."""
     for begins, kind in _OTHER_FILES.items():
         if data.startswith(begins):
             raise UnreadableError(f"this is {kind}, no notebook: hand in the .ipynb itself")
@@ -70,7 +70,7 @@ def _salvaged(text: str, error: Exception) -> Notebook:
 
 
 def _saved_cells(saved: Any) -> Iterator[Any]:
-    """Yield what the notebook lists as cells; up to nbformat 3 they lie in worksheets."""
+    """Yield the notebook's list of cells, which is in worksheets up to nbformat 3."""
     if not isinstance(saved, dict):
         raise UnreadableError("this is JSON, but no notebook: hand in the .ipynb itself")
     for part in (saved, *_listed(saved, "worksheets")):
@@ -84,7 +84,7 @@ def _listed(owner: dict[str, Any], key: str) -> list[Any]:
 
 
 def _cells(saved: Iterable[Any]) -> Iterator[Cell]:
-    """Yield the cells that have a text; outputs stay behind, whatever their size."""
+    """Yield the cells that have a text, without their outputs, whatever their size."""
     for cell in saved:
         if not isinstance(cell, dict):
             continue

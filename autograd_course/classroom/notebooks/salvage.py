@@ -1,4 +1,4 @@
-"""The cells of a notebook whose JSON is broken: cut off, or with the marks of a merge in it."""
+"""The cells of a notebook with broken JSON: truncated, or with the marks of a merge."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 # Jupyter sorts keys: a cell begins with one of these.
 _BEGINS = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
-_ATTEMPTS = 2_000  # of a hostile file, each attempt may cost a thousand levels of nesting
+_ATTEMPTS = 2_000  # in a hostile file, each attempt may cost a thousand levels of nesting
 
 
 def salvaged(text: str) -> Iterator[dict[str, Any]]:
-    """Yield every cell that is whole, in order."""
+    """Yield every complete cell, in order."""
     decoder = json.JSONDecoder()
     position = 0
     for _ in range(_ATTEMPTS):

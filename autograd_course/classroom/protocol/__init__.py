@@ -1,4 +1,4 @@
-"""How questions and answers cross the wall: frames of JSON and tensors, nothing that runs."""
+"""The messages between judge and sandbox: frames of JSON and tensors, which contain no code."""
 
 from autograd_course.classroom.protocol.frames import Frame, Malformed, read, write
 

@@ -1,4 +1,4 @@
-"""A finding's evidence from outside: from a child, or from a file that anybody may have changed."""
+"""Check a finding's evidence from a child, or from a file that someone may have changed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from autograd_course.classroom.protocol.frames import is_deeper
 
-REPAIR = "repair"  # the part that holds a repair
+REPAIR = "repair"  # the key of a repair
 ALSO = "also"  # further rules that a wrong answer breaks
-WARNINGS = "warnings"  # of the doctor, about an answer that passed
-_DEEPEST = 6  # a picture's matrices lie four levels deep
-_LONGEST = 20_000  # characters of a text: a line of code may be long
+WARNINGS = "warnings"  # remarks of the doctor about an answer that passed
+_DEEPEST = 6  # a picture's matrices are nested four levels deep
+_LONGEST = 20_000  # maximum characters of a text, because a line of code may be long
 
 
 def sound(evidence: Any) -> dict[str, Any]:
-    """Return the parts of a finding's evidence that are what reports take them for.
+    """Return the parts of a finding's evidence that have the types that reports expect.
 
-    A part of another type is left out. So is a statement about an element without everything that
-    it needs.
+    A part of another type is left out. A statement about an element is left out if it is
+    incomplete.
     """
     if not isinstance(evidence, Mapping):
         return {}
@@ -39,12 +39,12 @@ def _text(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Whether it is a number, or the text of one that JSON has no word for, or of a complex one."""
+    """Whether it is a number, or the text of a number that JSON cannot represent."""
     return value is None or isinstance(value, int | float) or _text(value)
 
 
 def _value(value: Any) -> bool:
-    """Whether it is a number, or a shape or a tensor of such as lists."""
+    """Whether it is a number, or a shape or a tensor of numbers as lists."""
     return _number(value) or _list_of(_value)(value)
 
 
@@ -63,7 +63,7 @@ def _given(value: Any) -> bool:
 
 
 def _repair(value: Any) -> bool:
-    """Whether it is a repair as ``Repair.to_dict`` writes it."""
+    """Whether it is a repair in the format of ``Repair.to_dict``."""
     if not isinstance(value, Mapping) or not _text(value.get("summary")):
         return False
     changes = value.get("changes")

@@ -1,7 +1,7 @@
-"""A frame: what is said, as JSON, and what it is about, as safetensors; each behind its length.
+"""A frame: a message as JSON and its data as safetensors, each preceded by its length.
 
-What comes from a child is hostile until shown otherwise: every length has a limit, every wait an
-end, and what is no frame is a value that says why.
+Data from a child is hostile until it has been checked. Every length has a limit, and so has every
+wait. If the data is not a frame, the result says why.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 LONGEST_HEADER = 1 << 20
 LONGEST_PAYLOAD = 64 << 20
-DEEPEST = 32  # lists and objects in one another
+DEEPEST = 32  # maximum nesting of lists and objects
 _LENGTHS = struct.Struct("!II")
 
 
@@ -30,7 +30,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Malformed:
-    """What came instead of an answer; ``reason`` completes the sentence "the answer …"."""
+    """The result if no valid answer came; ``reason`` completes the sentence "the answer …"."""
 
     reason: str
     gone: bool = False  # the other side closed the connection
@@ -38,7 +38,7 @@ class Malformed:
 
 
 class _UnreadError(Exception):
-    """Reading stopped, with what is to be returned instead of a frame."""
+    """Reading stopped. The error contains the result to return in place of a frame."""
 
     def __init__(self, reason: str, **kind: bool) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class _UnreadError(Exception):
 
 
 def write(channel: socket.socket, frame: Frame, seconds: float | None = None) -> Malformed | None:
-    """Send a frame; return why it could not be sent."""
+    """Send a frame. Return the reason if it cannot be sent."""
     header = json.dumps(frame.said).encode()
     try:
         channel.settimeout(seconds)
@@ -59,7 +59,7 @@ def write(channel: socket.socket, frame: Frame, seconds: float | None = None) ->
 
 
 def read(channel: socket.socket, seconds: float | None = None) -> Frame | Malformed:
-    """Receive a frame, within a time for the whole of it."""
+    """Receive a frame, with a time limit for the whole frame."""
     until = None if seconds is None else time.monotonic() + seconds
     try:
         lengths = _LENGTHS.unpack(_exactly(channel, _LENGTHS.size, until))
@@ -108,7 +108,7 @@ def _said(header: bytes) -> dict[str, Any]:
 
 
 def is_deeper(data: Any, levels: int) -> bool:
-    """Whether lists and objects of JSON lie in one another deeper than so many levels."""
+    """Whether the lists and objects of JSON are nested deeper than a number of levels."""
     here = [data]
     for _ in range(levels + 1):
         here = [item for value in here for item in _items(value)]

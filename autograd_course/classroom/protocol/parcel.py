@@ -1,7 +1,7 @@
-"""Code of the judge's, opened in the worker: functions and classes that no module here has.
+"""Open the judge's code in the worker, which has no module with these functions and classes.
 
 The judge packs a callable with everything that it needs (``judging.parcels``), because the sandbox
-has no module to import it from. This module only builds what comes. Parcels go in and never come
+has no module to import it from. This module only unpacks it. Parcels are only sent in, and never
 out.
 """
 
@@ -17,20 +17,20 @@ from importlib import import_module
 from types import CellType, FunctionType
 from typing import Any
 
-# What a traceback calls the file of such code.
+# The file name in tracebacks of such code.
 FILE = "/course/experiment.py"
 
 
 class _Opener(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> Any:
-        """Return a module of the worker's, or something in one."""
+        """Return a module of the worker, or an object in one."""
         module, name = pid
         found = import_module(module)
         return getattr(found, name) if name else found
 
 
 def opened(data: bytes) -> Any:
-    """Return what the judge packed."""
+    """Return the contents of the judge's parcel."""
     return _Opener(io.BytesIO(data)).load()
 
 
@@ -40,13 +40,13 @@ def namespace() -> dict[str, Any]:
 
 
 def function(space: dict[str, Any], code: bytes, name: str, cells: int) -> FunctionType:
-    """Return a function that is still without its globals and its closure."""
+    """Return a function that still lacks its globals and its closure."""
     closure = tuple(CellType() for _ in range(cells))
     return FunctionType(marshal.loads(code), space, name, None, closure)
 
 
 def complete(made: FunctionType, state: tuple[Mapping[str, Any], Sequence[Any], Any]) -> None:
-    """Give a function its globals, what is in its closure, and its attributes."""
+    """Give a function its globals, the contents of its closure, and its attributes."""
     names, contents, attributes = state
     made.__globals__.update(names)
     for cell, value in zip(made.__closure__ or (), contents, strict=True):
@@ -63,7 +63,7 @@ def cached(function: Any, options: Mapping[str, Any]) -> Any:
 def defined(
     space: dict[str, Any], names: Mapping[str, Any], source: str, name: str, *, postponed: bool
 ) -> Any:
-    """Return the class that a source defines. ``postponed``: its annotations stay text."""
+    """Return the class that a source defines. If ``postponed``, its annotations stay text."""
     space.update(names)
     flags = __future__.annotations.compiler_flag if postponed else 0
     exec(compile(source, FILE, "exec", flags, dont_inherit=True), space)

@@ -1,6 +1,6 @@
 """Evidence as bytes, and back: safetensors for the tensors, JSON for the rest, never pickle.
 
-What arrives may come from a process that ran untrusted code, so reading builds nothing but the
+The bytes may come from a process that ran untrusted code. Reading therefore builds only the
 dataclasses of :mod:`autograd_doctor.evidence`, tensors and plain values.
 """
 
@@ -35,12 +35,12 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 def to_bytes(evidence: Evidence) -> bytes:
-    """Return evidence as one safetensors file whose metadata holds the JSON."""
+    """Return evidence as one safetensors file with the JSON in its metadata."""
     return pack(evidence)
 
 
 def from_bytes(data: bytes) -> Evidence:
-    """Return the evidence that :func:`to_bytes` wrote; ``ValueError`` for anything else."""
+    """Return evidence from the bytes of :func:`to_bytes`. Raises ``ValueError`` for other bytes."""
     try:
         found = unpack(data)
     except ValueError as error:
@@ -58,9 +58,10 @@ def pack(value: Any) -> bytes:
 
 
 def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Return what ``safetensors.torch.save`` does, which takes five times as long for small ones.
+    """Do the same as ``safetensors.torch.save``, which takes five times as long for small data.
 
-    That is the header's length, the header as JSON, then the tensors' bytes in its order.
+    The file consists of the length of the header, the header as JSON, and the tensors' bytes in the
+    same order.
     """
     header: dict[str, Any] = {"__metadata__": metadata}
     data, end = [], 0
@@ -74,7 +75,7 @@ def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return what :func:`pack` wrote; ``ValueError`` for anything else."""
+    """Return data from the bytes of :func:`pack`. Raises ``ValueError`` for other bytes."""
     try:
         tensors = safetensors.torch.load(data)
         length = int.from_bytes(data[:8], "little")
@@ -85,7 +86,7 @@ def unpack(data: bytes) -> Any:
 
 
 def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Return a value as JSON data, tensors moved aside under a number each."""
+    """Return a value as JSON data. Each tensor is replaced by a number and stored separately."""
     if type(value) in _SCALARS:
         return value
     if isinstance(value, Tensor):
@@ -103,7 +104,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return {"entries": [[_plain(part, tensors) for part in entry] for entry in value.items()]}
     if isinstance(value, _SCALARS):
         return value
-    return {"other": _shown(value)}  # an argument of a type of its own is only shown, not used
+    return {"other": _shown(value)}  # an argument of an unknown type is only shown, not used
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""JSON: everything that is known of every student, for programs."""
+"""JSON with all data about every student, for programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def as_json_document(book: Gradebook) -> str:
 
 
 def json_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the document, a student at a time."""
+    """Yield the document, one student at a time."""
     yield f'{{"version": {VERSION}, "students": ['
     for number, name in enumerate(book.students()):
         yield ",\n" if number else "\n"
@@ -43,5 +43,5 @@ def _student(book: Gradebook, name: str) -> dict[str, Any]:
 
 def _result(score: Score) -> dict[str, Any]:
     result = asdict(score)
-    del result["student"], result["damage"]  # which is one of the remarks
+    del result["student"], result["damage"]  # the damage is one of the remarks
     return result | {"status": score.status or "not graded"}

@@ -1,4 +1,4 @@
-"""The reports as files, in a folder that is ours: no file of anybody else's is replaced."""
+"""Write the reports into a folder of our own. Files of others are never replaced."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ _OURS = (
     "grades.csv", "results.csv", "results.json", "junit.xml", "class.html", "feedback",
     "gradescope", "canvas.csv", "moodle.csv", "feedback.zip",
 )  # fmt: skip
-_MARK = ".autograd-course-reports"  # lies in every folder that was made here
+_MARK = ".autograd-course-reports"  # every report folder contains this file
 
 
 class ReportsError(CourseError):
-    """The reports cannot be written there; the message is one sentence with the repair."""
+    """The reports cannot be written to the folder; the message is one sentence with the repair."""
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, if need be. Raises ReportsError where it holds somebody else's files."""
+    """Create the folder if necessary. Raises ReportsError if it contains files of others."""
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():
         raise ReportsError(
@@ -91,7 +91,7 @@ def prepare(folder: Path) -> None:
 
 
 def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
-    """Write reports; each file is there as a whole or not at all. Raises ReportsError."""
+    """Write reports. Each file is complete or does not exist. Raises ReportsError."""
     prepare(folder)
     for name in formats:
         made = {path for path, text in FORMATS[name](book) if _written(folder / path, text)}
@@ -116,7 +116,7 @@ def _written(path: Path, pieces: Iterable[str | bytes]) -> bool:
 
 
 def _clear(folder: Path, below: set[str], made: set[str]) -> None:
-    """Delete the files of students who are not in the gradebook any more."""
+    """Delete the files of students who are no longer in the gradebook."""
     for name in below:
         for path in (folder / name).iterdir():
             if f"{name}/{path.name}" not in made and path.suffix in (".html", ".json"):

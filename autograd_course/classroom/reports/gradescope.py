@@ -15,10 +15,10 @@ from autograd_course.classroom.reports.wording import by_hand
 
 
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
-    """Return what Gradescope is to read, ready for ``json.dump``.
+    """Return the data that Gradescope reads, ready for ``json.dump``.
 
-    Where the grader failed, or is not done, no score is given at all, neither the total nor a
-    test's: a sum without it would be a 0 that is nobody's fault.
+    If the grader failed, or has not finished, there is no score at all, neither a total nor a score
+    of a test. A sum without it would be a 0 for which the student is not to blame.
     """
     scores = book.scores(student)
     complete = all(score.is_counted for score in scores)
@@ -40,7 +40,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
 
 
 def _file(problem: Problem) -> str:
-    """Return the message about a file, by the name that its student knows, without our folders."""
+    """Return the message about a file, with the name that its student knows."""
     if problem.source == problem.student:
         return problem.message
     ours = rf"(?<!\S){re.escape(problem.student)}/"

@@ -1,7 +1,7 @@
-"""JUnit XML, as CI systems read it: a suite for each student, a case for each exercise.
+"""JUnit XML for CI systems: a suite for each student, a case for each exercise.
 
-Wrong is a failure, "the grader failed" an error, not attempted is skipped. An answer that a person
-settled is a failure if it has not all its points.
+A wrong answer is a failure, "the grader failed" is an error, and a missing answer is skipped. An
+answer that a person settled is a failure unless it has full points.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def as_junit(book: Gradebook) -> str:
 
 
 def junit_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, a student at a time."""
+    """Yield the same, one student at a time."""
     yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="autograd-course">\n'
     for student in book.students():
         suite = _suite(book, student)
@@ -87,5 +87,5 @@ def _told(score: Score, message: str) -> Iterable[str]:
 
 
 def _text(text: str) -> str:
-    """Return text without the characters that no XML document may hold."""
+    """Return text without the characters that XML does not allow."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""Grades and feedback in the shapes that Canvas and Moodle import."""
+"""Grades and feedback in the formats that Canvas and Moodle import."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from autograd_course.classroom.reports.table import number, written
 _MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
 _NUMBER = re.compile(r".+_(\d+)")
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # of each entry, so that the same feedback is the same file
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # of each entry: the same feedback gives the same file
 
 
 def canvas_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield a gradebook as Canvas imports it, an assignment for each exercise.
+    """Yield a gradebook in Canvas's import format, with one assignment for each exercise.
 
-    Canvas finds a student by ``ID``, its own number, else by ``SIS User ID``, ``SIS Login ID`` or
-    the name. The columns are those that it reads:
+    Canvas finds a student by ``ID``, its own number, or else by ``SIS User ID``, ``SIS Login ID``
+    or the name. It reads these columns:
     https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
     """
     tallies, people = book.tallies(), book.people()
@@ -45,9 +45,9 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
     """Yield the grading worksheet of one Moodle assignment, with the sum of all exercises.
 
     Moodle finds a student by ``Identifier``, whose number is in the name of the downloaded folder.
-    A student without one has an empty field. The columns are those that it reads:
+    A student without one has an empty field. The names and addresses also serve an import into
+    Moodle's gradebook. Moodle reads these columns:
     https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
-    Names and addresses also serve an import into Moodle's gradebook.
     """
     yield written([
         ["Identifier", "Full name", "ID number", "Email address", "Grade", "Maximum Grade",
@@ -72,11 +72,11 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def feedback_zip(book: Gradebook) -> bytes:
-    """Return the pages of all students as a zip file, under the names that the course site knows.
+    """Return the pages of all students as a zip file, with the names that the course site knows.
 
-    Moodle takes a folder with the name that it gave it
+    Moodle expects a folder with the name that Moodle gave it
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
-    takes a file whose name begins as the one that it gave: the student's name, the number of the
+    expects a file whose name begins like the downloaded file: the student's name, the number of the
     user, the number of the file (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
@@ -99,7 +99,7 @@ def _place(student: str, top: str) -> str:
 
 
 def _tops(book: Gradebook) -> Iterator[tuple[str, str]]:
-    """Yield each student with the name of a folder or file as the course site gave it."""
+    """Yield each student with the name of the folder or file from the course site."""
     for student, source in book.sources():
         for part in PurePosixPath(source).parts:
             if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):

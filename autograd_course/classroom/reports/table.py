@@ -1,4 +1,4 @@
-"""CSV: a row for each answer, or a row for each student as course sites import it."""
+"""CSV with a row for each answer, or with a row for each student for course sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLUMNS = (
 
 _PERSON = ("name", "id", "email", "group")
 
-# A spreadsheet runs what begins so. Names of files and messages come from students.
+# A spreadsheet runs a field that begins like this. Students choose file names and messages.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -28,24 +28,25 @@ def as_csv(book: Gradebook) -> str:
 
 
 def csv_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, a student at a time."""
+    """Yield the same, one student at a time."""
     yield written([_COLUMNS])
     for student in book.students():
         yield written(map(_row, book.scores(student)))
 
 
 def as_grade_table(book: Gradebook) -> str:
-    """Return one row for each student: points by exercise, their sum, what is possible.
+    """Return one row for each student: points by exercise, their sum, and the possible points.
 
-    If there is a roster, name, id, e-mail and group come after the student. Who handed in nothing
-    has a row, too, in which ``student`` is empty. A student none of whose files could be read has a
-    row. What is not graded yet, or where the grader failed, is an empty field and not a 0.
+    If there is a roster, the columns name, id, e-mail and group follow the student. A student who
+    handed in nothing also has a row, in which ``student`` is empty. A student without any readable
+    file has a row. If an answer is not graded yet, or if the grader failed, the field is empty and
+    not 0.
     """
     return "".join(grade_table_pieces(book))
 
 
 def grade_table_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, a student at a time."""
+    """Yield the same, one student at a time."""
     tallies = book.tallies()
     exercises = [tally.exercise for tally in tallies]
     possible = number(sum(tally.possible for tally in tallies))
@@ -77,12 +78,12 @@ def _row(score: Score) -> list[str]:
 
 
 def counted(score: Score) -> str:
-    """Return the points of an answer, or nothing where they are not known."""
+    """Return the points of an answer, or nothing if they are not known."""
     return number(score.points) if score.is_counted else ""
 
 
 def written(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as CSV, in which no field is a formula."""
+    """Return rows as CSV in which no field is a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_harmless(field) for field in row] for row in rows)

@@ -1,4 +1,4 @@
-"""The sentences that several reports share."""
+"""Sentences that several reports use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ CHANGED = "The code has changed since."
 
 
 def by_hand(settlement: Settlement) -> str:
-    """Return who gave the points and when, and the comment."""
+    """Return the name of the person who gave the points, the date, and the comment."""
     comment = f": {settlement.comment}" if settlement.comment else "."
     changed = f" {CHANGED}" if settlement.changed else ""
     return f"Settled by {settlement.by} on {settlement.at[:10]}{comment}{changed}"

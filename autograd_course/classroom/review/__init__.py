@@ -1,4 +1,4 @@
-"""A page on the instructor's machine, to look at answers and to settle them by hand."""
+"""A page on the instructor's machine that shows answers and accepts points by hand."""
 
 from autograd_course.classroom.review.server import Review
 

@@ -1,4 +1,4 @@
-"""Which answers a reviewer sees, and in which order: one exercise after the other."""
+"""The answers that a reviewer sees, and their order: one exercise after the other."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Matrix:
         return Matrix(students, exercises, scores, totals)
 
     def is_wanted(self, cell: Cell, show: str) -> bool:
-        """Whether a filter lets an answer through."""
+        """Whether an answer passes a filter."""
         score = self.scores.get(cell)
         if score is None or show == "all":
             return score is not None
         return not score.is_passed and not (show == "not-settled" and score.settlement)
 
     def wanted(self, show: str) -> list[Cell]:
-        """Return the answers that a filter lets through, in the order of the review."""
+        """Return the answers that pass a filter, in the order of the review."""
         cells = ((student, exercise) for exercise in self.exercises for student in self.students)
         return [cell for cell in cells if self.is_wanted(cell, show)]
 
     def around(self, cell: Cell, show: str) -> tuple[Cell | None, Cell | None]:
-        """Return the answers before and after one, of those that a filter lets through."""
+        """Return the answers before and after one answer, among the answers that pass a filter."""
         rows = {student: place for place, student in enumerate(self.students)}
         columns = {exercise: place for place, exercise in enumerate(self.exercises)}
 

@@ -16,7 +16,7 @@ from autograd_course.classroom.review.order import FILTERS, Cell, Matrix
 
 @dataclass(frozen=True)
 class Form:
-    """What is in the form: what is stored, or what was typed and could not be stored."""
+    """The contents of the form: the stored values, or typed values that could not be stored."""
 
     points: str
     comment: str
@@ -44,7 +44,7 @@ def matrix_page(book: Gradebook, root: str, show: str) -> str:
 
 
 def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | None = None) -> str:
-    """Return one answer. Raises SettlingError where student or exercise are unknown."""
+    """Return the page of one answer. Raises SettlingError for an unknown student or exercise."""
     score = book.score_of(*cell)
     before, after = Matrix.of(book).around(cell, show)
     events = book.history(*cell)
@@ -71,7 +71,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
 
 
 def address(root: str, cell: Cell, show: str, place: str = "answer") -> str:
-    """Return where an answer is shown, or settled."""
+    """Return the address at which an answer is shown or settled."""
     student, exercise = cell
     return f"{root}{place}?{urlencode({'student': student, 'exercise': exercise, 'show': show})}"
 

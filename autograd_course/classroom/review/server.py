@@ -1,7 +1,8 @@
 """The review as a small web server. It serves only people who know the token in the address.
 
-It listens on 127.0.0.1 alone. A request has to name this address as its host, so that no other name
-leads here, and it has to carry the token. A request that writes has to come from our own page.
+The server listens on 127.0.0.1 alone. A request must name this address as its host, so that no
+other host name works, and it must contain the token. A request that writes must come from our own
+page.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from autograd_course.classroom.review.order import FILTERS, Cell, Matrix
 from autograd_course.classroom.review.pages import Form, address, answer_page, matrix_page
 
 HOST = "127.0.0.1"
-_LARGEST = 1 << 18  # bytes of a form: a comment, each of its characters written as 12 bytes
+_LARGEST = 1 << 18  # bytes of a form: a comment, with up to 12 bytes for each character
 _PATIENCE = 30.0  # seconds for a request to arrive
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -31,7 +32,7 @@ _HEADERS = {
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "same-origin",  # a link to elsewhere does not carry the token
+    "Referrer-Policy": "same-origin",  # a link to another site does not contain the token
     "X-Content-Type-Options": "nosniff",
 }
 
@@ -50,12 +51,12 @@ class Review(ThreadingHTTPServer):
         self.url = f"http://{self.authority}{self.root}"
 
     def server_bind(self) -> None:
-        """Bind without asking a name server for the name of this machine."""
+        """Bind without looking up the name of this machine."""
         TCPServer.server_bind(self)
 
 
 class _RefusedError(Exception):
-    """A request that is not answered."""
+    """A request that is refused."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -68,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _PATIENCE
 
-    def do_GET(self) -> None:  # the name that http.server looks for
+    def do_GET(self) -> None:  # http.server requires this name
         """Show the matrix or an answer."""
         with self._answering():
             place, cell, show = self._asked()
@@ -81,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
                 )
 
     def do_POST(self) -> None:
-        """Settle an answer and show the next one, or say why not."""
+        """Settle an answer and show the next one, or say why this failed."""
         with self._answering():
             place, cell, show = self._asked()
             form = self._form()
@@ -112,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer what cannot be done in a sentence."""
+        """Answer an impossible request with a sentence."""
         try:
             yield
         except _RefusedError as refused:
@@ -121,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_sentence(error), HTTPStatus.NOT_FOUND)
 
     def _asked(self) -> tuple[str, Cell, str]:
-        """Return the place below the token, the answer and the filter. Raises _RefusedError."""
+        """Return the path below the token, the answer and the filter. Raises _RefusedError."""
         if self.headers.get("Host") != self.server.authority:
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST)
         parts = urlsplit(self.path)
@@ -134,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
         return place, cell, show if show in FILTERS else "all"
 
     def _form(self) -> dict[str, str]:
-        """Return what was sent. Raises _RefusedError for requests that our pages did not send."""
+        """Return the sent form. Raises _RefusedError for requests that our pages did not send."""
         if self.headers.get("Origin") != f"http://{self.server.authority}":
             raise _RefusedError(HTTPStatus.FORBIDDEN)
         length = self.headers.get("Content-Length", "")
@@ -156,7 +157,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: an address has the token in it."""
+        """Log nothing, because an address contains the token."""
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where submissions run: Bubblewrap, else a container, else nowhere unless they are trusted."""
+"""The sandboxes: Bubblewrap, else a container. Without either, only trusted code runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MISSING = (
 
 
 def choose(*, trust: bool = False) -> Backend:
-    """Return the best sandbox of this machine; :class:`NoSandboxError` if there is none."""
+    """Return the best sandbox on this machine. Raises :class:`NoSandboxError` if there is none."""
     if trust:
         return Trusted()
     if bubblewrap.works():

@@ -1,4 +1,4 @@
-"""What every kind of sandbox promises."""
+"""The interface of every kind of sandbox."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ ZYGOTE = "autograd_course.classroom.zygote"
 
 
 class NoSandboxError(CourseError, RuntimeError):
-    """There is nothing here to run untrusted code in; the message says what to install."""
+    """This machine cannot run untrusted code safely; the message says what to install."""
 
 
 class SandboxError(CourseError, RuntimeError):
-    """The sandbox itself failed: no fault of a submission."""
+    """The sandbox itself failed, which is not the fault of a submission."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """How to start a template process: the command, and the environment it is started in.
+    """How to start a template process: the command and its environment.
 
-    ``ending`` is a command that ends it, where ending the first command's process does not.
+    ``ending`` is a command that ends the template if ending the first command's process does not.
     """
 
     command: tuple[str, ...]
@@ -32,22 +32,22 @@ class Start:
 
 
 class Backend(Protocol):
-    """A way to run the template process apart from the rest of the machine.
+    """A way to run the template process in isolation from the rest of the machine.
 
-    Where it does not separate submissions within a template, each gets a template of its own.
+    If it does not separate submissions within a template, each submission gets its own template.
     """
 
     @property
     def name(self) -> str:
-        """What it is called, in reports."""
+        """Its name in reports."""
 
     @property
     def separates(self) -> bool:
-        """Whether submissions that run one after the other cannot meet."""
+        """Whether submissions that run one after the other cannot affect each other."""
 
     @property
     def gap(self) -> str:
-        """A sentence for the instructor on what does not hold in it here; empty if all does."""
+        """A sentence for the instructor about missing protection, or an empty text."""
 
     def start(self, meeting: Path) -> Start:
-        """Return how to start the template; it connects to the Unix socket ``meeting``."""
+        """Return how to start the template, which connects to the Unix socket ``meeting``."""

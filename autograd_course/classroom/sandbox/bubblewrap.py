@@ -1,4 +1,4 @@
-"""Bubblewrap: namespaces of the kernel's, no daemon, a start in milliseconds."""
+"""Bubblewrap: kernel namespaces without a daemon, which start in milliseconds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UNFILTERED = (
     "The kernel of this machine cannot filter system calls for the sandbox, so an answer can take "
     "more memory than its limit."
 )
-MEETING = "/course/control"  # where the control socket lies inside
-# What a child does first; in a root folder that is only changed, say, the kernel refuses it.
+MEETING = "/course/control"  # the path of the control socket inside
+# The first steps of a child. In a root folder that only chroot changed, the kernel refuses them.
 _LEAVES = f"""
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -30,10 +30,11 @@ seclusion.leave()
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """No network, own processes, a read-only root of only what is needed, an empty environment.
+    """No network, own processes, a minimal read-only root, and an empty environment.
 
-    Each submission gets namespaces of its own within (``zygote.seclusion``). Root must be able to
-    take another identity for that; other users need none of their own.
+    Each submission also gets its own namespaces inside (``zygote.seclusion``). If root starts the
+    sandbox, root must be able to take another identity for this. Other users need no other
+    identity.
     """
 
     name: str = "bubblewrap"
@@ -41,7 +42,7 @@ class Bubblewrap:
 
     @property
     def gap(self) -> str:
-        """Whether the kernel can refuse system calls; see :class:`Backend`."""
+        """Report if the kernel cannot refuse system calls; see :class:`Backend`."""
         return "" if syscalls.available() else UNFILTERED
 
     def start(self, meeting: Path) -> Start:
@@ -50,7 +51,7 @@ class Bubblewrap:
 
 
 def works() -> bool:
-    """Whether ``bwrap`` is installed and allowed to make namespaces, and so are processes in it."""
+    """Whether ``bwrap`` is installed, and it and its processes may create namespaces."""
     if shutil.which("bwrap") is None:
         return False
     python = [str(places.interpreter()), "-I", "-S", "-B"]
@@ -66,10 +67,10 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in places.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
-    # Mapped and shared, /dev/zero is memory that no limit counts.
+    # A shared mapping of /dev/zero is memory that no limit counts.
     yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in places.shown() for p in shown.target.parents}):
-        if folder != Path("/"):  # one that bwrap makes by itself may be closed to nobody
+        if folder != Path("/"):  # bwrap might create a folder that only its owner can open
             yield from ("--perms", "0755", "--dir", str(folder))
     for shown in places.shown():
         yield from ("--ro-bind", str(shown.source), str(shown.target))
@@ -83,7 +84,7 @@ def _command(meeting: Path) -> Iterator[str]:
 def _namespaces() -> Iterator[str]:
     yield from ("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts")
     yield from ("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-    if os.geteuid() == 0:  # what it takes to become nobody, and to end what nobody runs
+    if os.geteuid() == 0:  # needed to become nobody, and to end processes of nobody
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL")
     else:
         yield "--unshare-user"

@@ -1,7 +1,7 @@
-"""Docker or Podman: the same promise by flags, for machines without Bubblewrap.
+"""Docker or Podman: the same protection through options, for machines without Bubblewrap.
 
-A container may not make namespaces of its own, so that every submission gets a new one: safe, but
-each waits for Python to import PyTorch.
+A container may not create its own namespaces, so every submission gets a new container. This is
+safe, but each one waits for Python to import PyTorch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Container:
 
     @property
     def gap(self) -> str:
-        """Nothing: the engine itself limits all memory. See :class:`Backend`."""
+        """Return an empty text: the engine itself limits all memory. See :class:`Backend`."""
         return ""
 
     def start(self, meeting: Path) -> Start:
@@ -46,7 +46,7 @@ class Container:
         return Start((*command, image(self.engine), *zygote), ending=(self.engine, "kill", called))
 
     def works(self) -> bool:
-        """Whether the engine is there and runs our Python within these walls."""
+        """Whether the engine is available and runs our Python with these options."""
         if shutil.which(self.engine) is None:
             return False
         try:
@@ -56,20 +56,22 @@ class Container:
         return subprocess.run(trial, capture_output=True).returncode == 0
 
     def _walls(self) -> Iterator[str]:
-        """Yield the command to run Python, up to the image.
+        """Yield the command that runs Python, up to the image.
 
-        Python is the first process, which no signal of a later one ends or stops: no ``--init``.
+        Python is the first process, so no signal from a later process ends or stops it. For this
+        reason, ``--init`` is not used.
         """
         limits = self.limits
         yield from (self.engine, "run", "--rm", "--network=none", "--read-only")
-        if self.engine == "podman":  # it would make /run and /var/tmp writable, and /etc/passwd
+        if self.engine == "podman":  # it would make /run, /var/tmp and /etc/passwd writable
             yield from ("--read-only-tmpfs=false", "--passwd=false")
         yield from ("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={_nobody()}")
         yield from (f"--pids-limit={limits.processes}", f"--memory={limits.memory + (1 << 30)}")
         for what, most in (("nofile", limits.open_files), ("nproc", limits.processes)):
             yield f"--ulimit={what}={most}:{most}"
         yield from ("--ipc=private", f"--shm-size={limits.disk}")
-        # Lesson 14 builds and loads operators there. Podman cannot bound the number of files.
+        # Lesson 14 builds and loads operators in this folder. Podman cannot limit the number of
+        # files.
         yield from ("--tmpfs", f"/tmp:rw,exec,size={limits.disk}")
         for name, value in places.environment().items():
             yield from ("--env", f"{name}={value}")
@@ -81,11 +83,11 @@ class Container:
 
 
 def _nobody() -> str:
-    """Return a user for one container: the kernel counts processes by user, not by container."""
+    """Return a user for one container, because the kernel counts processes by user."""
     return f"{_USERS.start + secrets.randbelow(len(_USERS))}:65534"
 
 
 @cache
 def engine() -> str | None:
-    """Return the container engine that works here, or ``None``."""
+    """Return a container engine that works on this machine, or ``None``."""
     return next((name for name in ("docker", "podman") if Container(name).works()), None)

@@ -1,4 +1,4 @@
-"""Why an answer did not come, in words for the student who handed in the code."""
+"""Explain to the student who handed in the code why an answer did not arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVER: Mapping[str, Callable[[Limits], str]] = {
 
 
 def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
-    """Return a sentence on what came instead of an answer, and how the child ended."""
+    """Return a sentence about the result that replaced the answer, and the end of the child."""
     if how.get("over") in _OVER:
         return _OVER[how["over"]](limits)
     if came.late:
@@ -41,7 +41,7 @@ def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
 
 def _ended(code: int, limits: Limits) -> str:
     if code == 128 + signal.SIGKILL:
-        return (  # the kernel tells nobody which
+        return (  # the kernel does not say which limit it was
             f"the code was stopped: it computed for more than {limits.cpu} s, took too much, "
             "or killed itself."
         )

@@ -1,7 +1,7 @@
-"""The image of the container: nothing but the links and folders that the rest is mounted on.
+"""The image of the container: only the links and folders that are mount points.
 
-Python, PyTorch and the C library come from this machine, so that nothing is downloaded and nothing
-else is in sight.
+Python, PyTorch and the C library come from this machine, so nothing is downloaded and nothing else
+is visible.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import SandboxError
 
-# A file system that Podman mounts on a folder takes the folder's mode.
+# If Podman mounts a file system on a folder, it keeps the mode of the folder.
 _FOLDERS = {"dev": 0o755, "proc": 0o755, "sys": 0o755, "tmp": 0o1777}
 
 
 def image(engine: str) -> str:
-    """Return the image's name, made now if the engine has none. Raises SandboxError."""
+    """Return the name of the image, and create it if the engine has none. Raises SandboxError."""
     content = _content()
     name = f"localhost/autograd-course-sandbox:{zlib.crc32(content):08x}"
     if _run(engine, "image", "inspect", name).returncode != 0:
@@ -32,7 +32,7 @@ def image(engine: str) -> str:
 
 
 def _content() -> bytes:
-    """Return the root folder as a tar file, the same bytes whenever it is the same folder."""
+    """Return the root folder as a tar file. The same folder gives the same bytes."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as packed:
         for entry in _entries():

@@ -1,6 +1,6 @@
-"""What one submission may use: the only place for these numbers.
+"""The limits of one submission. These numbers are defined only in this module.
 
-The documents say the same; a test compares them.
+The documents state the same numbers, and a test compares them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Limits:
     """Limits for the process that runs one submission, and for all processes that it starts.
 
     ``question`` is the time in seconds that an answer may compute for one of the judge's questions.
-    Python code is then interrupted, and the verdict names the line. ``wall`` is the time on the
-    clock after which the process is ended, wherever it is. ``whole`` is the time on the clock for
-    all questions together: what the grader itself takes does not count. All processes together have
-    ``cpu`` seconds of computing, and ``memory``, in bytes, on top of what Python and PyTorch take.
-    ``processes`` may be there at a time, ``started`` ever, threads among them. ``disk`` bytes in at
-    most ``files`` files may be written.
+    Python code is then interrupted, and the verdict names the line. ``wall`` is the wall-clock time
+    after which the process is ended in any case. ``whole`` is the wall-clock time for all questions
+    together, without the grader's own time. All processes together have ``cpu`` seconds of
+    computing, and ``memory`` bytes in addition to the memory of Python and PyTorch. Up to
+    ``processes`` processes and threads may exist at a time, and up to ``started`` may ever start.
+    They may write ``disk`` bytes in at most ``files`` files.
     """
 
     question: float = 20.0
@@ -36,7 +36,7 @@ class Limits:
     open_files: int = 256
 
     def stretched(self, times: float) -> Limits:
-        """Return the limits with so many times as much time, at least as much."""
+        """Return the limits with a multiple of the time, which is never less than the original."""
         times = max(1.0, times)
         return replace(
             self,

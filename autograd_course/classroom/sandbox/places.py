@@ -1,4 +1,4 @@
-"""What the sandbox sees of the machine: Python, PyTorch, the worker, a compiler, no more."""
+"""The parts of the machine in the sandbox: Python, PyTorch, the worker, and a compiler."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 from autograd_course.classroom.asking.inside import PARTS
 from autograd_course.folders import COURSE, DOCTOR
 
-# Our packages and what they import lie in one known place, wherever they come from.
+# Our packages and their dependencies have one known place, wherever they come from.
 INSIDE = Path("/course")
-# The doctor's, whose module brings PyTorch: whoever starts a sandbox need not wait for that.
+# The doctor's path. Its module imports PyTorch, and starting a sandbox need not wait for that.
 TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
-# What it takes to build a C++ operator, and where it is looked for inside; ninja calls the shell.
+# The tools that build a C++ operator, and their search path inside. ninja calls the shell.
 _PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
     "sh": Path("/bin/sh")
 }
@@ -29,19 +29,19 @@ _HEADERS = Path("/usr/include")
 
 @dataclass(frozen=True)
 class Shown:
-    """A file or folder of the machine, and where it lies in the sandbox; it is read-only there."""
+    """A file or folder of the machine, and its read-only place in the sandbox."""
 
     source: Path
     target: Path
 
 
 def shown() -> tuple[Shown, ...]:
-    """Return all that the sandbox sees."""
+    """Return all files and folders that the sandbox shows."""
     return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
 
 
 def links() -> dict[str, str]:
-    """Return the links of the root folder to make again, as ``/lib`` to ``usr/lib``."""
+    """Return the links of the root folder to create, such as ``/lib`` to ``usr/lib``."""
     return {link: os.readlink(link) for link in _LINKS if Path(link).is_symlink()}
 
 
@@ -51,12 +51,12 @@ def interpreter() -> Path:
 
 
 def environment() -> Mapping[str, str]:
-    """Return all the environment variables there are in the sandbox."""
+    """Return all environment variables of the sandbox."""
     limit = {TIME_LIMIT: os.environ[TIME_LIMIT]} if TIME_LIMIT in os.environ else {}
     return limit | {
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
-        "LOGNAME": "nobody",  # without it torch._dynamo of PyTorch 2.11 asks for /etc/passwd
+        "LOGNAME": "nobody",  # without it, torch._dynamo of PyTorch 2.11 reads /etc/passwd
         "OMP_NUM_THREADS": "1",
         "PATH": "/usr/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -73,9 +73,9 @@ def _of_the_system() -> Iterator[Shown]:
 
 
 def _of_the_compiler() -> Iterator[Shown]:
-    """Yield the compiler's programs and headers, if all of them are here.
+    """Yield the compiler's programs and headers, if all of them are on this machine.
 
-    They give a submission nothing that it has not: it runs Python, and may write machine code.
+    They add nothing to what a submission can do: it runs Python, and may write machine code.
     """
     found = {name: shutil.which(name) for name in _PROGRAMS}
     if all(found.values()) and _HEADERS.is_dir():
@@ -85,13 +85,13 @@ def _of_the_compiler() -> Iterator[Shown]:
 
 def _of_python() -> Iterator[Shown]:
     prefix = Path(sys.base_prefix).resolve()
-    # A Python of the system lies in /usr, among all sorts of things: the one file is enough.
+    # A system Python is in /usr with many other files, so only its one file is shown.
     own = interpreter() if prefix == Path("/usr") else prefix
     yield Shown(own, own)
 
 
 def hidden() -> tuple[Path, ...]:
-    """Return the folders in the sandbox where all of an installed course would be in sight."""
+    """Return the folders in the sandbox that would show the whole installed course."""
     sites = [*_sites(), Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix}))]
     whole = {COURSE, *(site.resolve() / COURSE.name for site in sites)}
     found = (
@@ -112,9 +112,9 @@ def _of_the_course() -> Iterator[Shown]:
 
 
 def _sites() -> dict[Path, Path]:
-    """Return the folders that packages are installed in, and where they lie in the sandbox.
+    """Return the folders with installed packages, and their places in the sandbox.
 
-    The doctor tells a library from the author's own code by the name of its folder.
+    The doctor distinguishes a library from the author's own code by the name of its folder.
     """
     found = [Path(folder).resolve() for folder in site.getsitepackages()]
     there = [folder for folder in found if folder.is_dir()]

@@ -1,4 +1,4 @@
-"""Run a sandbox: its template process, and one child in it at a time."""
+"""Run a sandbox: its template process, and one child at a time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _LEAST = 1e-3  # seconds; a socket takes 0 for "do not wait"
 
 
 class Child:
-    """One child from outside: ask, and it answers, or there is a reason why not."""
+    """A child, seen from outside. It answers questions, or there is a reason why it does not."""
 
     def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
         self._channel, self._control, self._limits = channel, control, limits
-        self._left = limits.whole  # seconds for all answers to come
+        self._left = limits.whole  # seconds for all answers together
         self._how: dict[str, Any] | None = None
 
     def ask(self, question: Frame) -> Frame | Malformed:
-        """Return the answer to a question; after one that is malformed the child is ended."""
+        """Return the answer to a question. After a malformed answer, end the child."""
         seconds = min(self._limits.wall, self._left)
         came = self._answer(question, seconds)
         if isinstance(came, Malformed):
@@ -40,7 +40,7 @@ class Child:
         return came
 
     def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
-        """Return what comes within a time, and take what it took off what is left for all."""
+        """Return the answer within a time, and subtract the time that it took from the total."""
         until = time.monotonic() + seconds
         try:
             unsent = write(self._channel, question, max(seconds, _LEAST))
@@ -49,7 +49,7 @@ class Child:
             self._left -= seconds - (until - time.monotonic())
 
     def end(self, *, gone: bool = False) -> dict[str, Any]:
-        """End the child and its processes; return what the template reports about it."""
+        """End the child and its processes. Return the template's report about it."""
         if self._how is None:
             order = self._told(gone)
             if order is None or "failed" in order.said:
@@ -70,9 +70,9 @@ class Child:
 
 
 class Sandbox:
-    """A template in a sandbox, started on first use and again whenever it is gone.
+    """A template in a sandbox, which is started on first use and restarted if it has ended.
 
-    ``running`` is one that is there already.
+    ``running`` is a template that has already been started.
     """
 
     def __init__(
@@ -83,7 +83,9 @@ class Sandbox:
 
     @contextlib.contextmanager
     def child(self, limits: Limits | None = None) -> Iterator[Child]:
-        """Run a block with a new child, held to limits of its own if any; it is ended with it."""
+        """Run a block with a new child, which may have its own limits, and end the child
+        afterwards.
+        """
         child = self._begun(self._control(), limits or self.limits)
         try:
             yield child
@@ -108,7 +110,7 @@ class Sandbox:
         return Child(ours, control, limits)
 
     def start(self) -> Self:
-        """Start the template now, and wait for it."""
+        """Start the template now, and wait until it is ready."""
         self._control()
         return self
 
@@ -121,7 +123,7 @@ class Sandbox:
             raise
 
     def close(self) -> None:
-        """End the template, and with it all that runs in the sandbox."""
+        """End the template, and with it everything that runs in the sandbox."""
         if self._running is not None:
             self._running.close()
             self._running = None

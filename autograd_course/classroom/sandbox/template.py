@@ -1,6 +1,6 @@
-"""Start a template process in a sandbox, and meet it.
+"""Start a template process in a sandbox, and connect to it.
 
-It comes up while this process does something else: it is waited for where it is first needed.
+The template starts in parallel to this process. The first call that needs it waits for it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from autograd_course.classroom.sandbox.backend import Backend, SandboxError, Start
 from autograd_course.classroom.zygote.control import heard, say
 
-_PATIENCE = 180.0  # seconds; importing PyTorch on a busy machine takes its time
+_PATIENCE = 180.0  # seconds, because importing PyTorch on a busy machine is slow
 
 
 class Twin:
-    """A fork of a template that another process keeps: ``control`` is the connection to it."""
+    """A fork of a template that another process started. ``control`` is the connection to it."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
 
     def close(self) -> None:
-        """Leave it: it ends, and so does what it runs."""
+        """Close the connection. The fork then ends, with everything that it runs."""
         self.control.close()
 
 
@@ -38,7 +38,7 @@ class Template:
         meeting = Path(self._folder.name) / "control"
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind(str(meeting))
-        os.chmod(meeting, 0o666)  # nobody's too; the folder around it is ours alone
+        os.chmod(meeting, 0o666)  # for the user nobody too; only we can open the folder
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.backend = backend
@@ -47,7 +47,7 @@ class Template:
 
     @functools.cached_property
     def control(self) -> socket.socket:
-        """The connection to it, once it is ready. Raises SandboxError where it never is."""
+        """The connection to the template, once it is ready. Raises SandboxError if it never is."""
         if self._door.fileno() < 0:
             raise SandboxError("the sandbox did not start.")
         try:
@@ -56,7 +56,7 @@ class Template:
             self._close_door()
 
     def twin(self) -> Twin:
-        """Have it fork, for another process to give orders to. Raises SandboxError."""
+        """Fork the template, so that another process can control the fork. Raises SandboxError."""
         control = self.control
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
@@ -109,7 +109,7 @@ class Template:
         self._folder.cleanup()
 
     def close(self) -> None:
-        """End it, and with it all that runs in the sandbox."""
+        """End the template, and with it everything that runs in the sandbox."""
         if "control" in vars(self):
             self.control.close()
         self._close_door()

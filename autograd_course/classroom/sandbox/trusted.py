@@ -1,4 +1,4 @@
-"""No sandbox: a plain process, for code that is one's own."""
+"""No sandbox: a plain process, for your own code."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from autograd_course.folders import OURS
 
 @dataclass(frozen=True)
 class Trusted:
-    """Limits of time and memory hold; nothing keeps the code from files, network and others."""
+    """Time and memory are limited, but the code can access files, the network and processes."""
 
     name: str = "trust"
     separates: bool = False
 
     @property
     def gap(self) -> str:
-        """Nearly all; see :class:`Backend`."""
+        """Nearly all protection is missing; see :class:`Backend`."""
         return (
             "Without a sandbox (--trust), the graded code can read, change and send whatever you "
             "can."

@@ -1,4 +1,4 @@
-"""What people hand in: found under one folder or zip, read, and told apart by student."""
+"""Find submissions in a folder or zip, read them, and assign them to students."""
 
 from autograd_course.classroom.submissions.collecting import collect
 from autograd_course.classroom.submissions.submission import Rejected, Submission

@@ -1,4 +1,4 @@
-"""From a folder of anything to submissions, one student after the other."""
+"""Collect submissions from any folder, one student after the other."""
 
 from __future__ import annotations
 
@@ -33,32 +33,32 @@ from autograd_course.classroom.submissions.submission import Rejected, Submissio
 from autograd_course.errors import CourseError
 from autograd_course.index import LESSONS, exercises_of
 
-# Hidden folders that programs make, with files of their own in them.
+# Hidden folders of programs, which may contain files like answers.
 _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
 }  # fmt: skip
-_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # of a whole checkout handed in
+_NOT_THEIRS = re.compile(r"(^|/)(notebooks|solutions)/")  # files of a submitted checkout
 
 
 class NoSubmissionsError(CourseError):
-    """There is nothing to collect from; the message is one sentence."""
+    """No submissions can be collected; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A file that could be read, and what decides which of several is graded."""
+    """A readable file, and the rank that decides which of several files is graded."""
 
     submission: Submission
     rank: tuple[bool, int, int, bool, float]
 
 
 def collect(root: Path) -> Iterator[Submission | Rejected]:
-    """Yield every student's submissions, sorted by name; what cannot be graded is named.
+    """Yield every student's submissions, sorted by name, and the files that cannot be graded.
 
-    Only one student's files are in memory at a time. Of several notebooks of one lesson, the one
-    with the most exercises begun is taken, then the latest; the others are named. Raises
-    NoSubmissionsError where ``root`` is not there.
+    Only one student's files are in memory at a time. If a student has several notebooks of one
+    lesson, the one with the most attempted exercises is taken, then the latest. The others are
+    listed. Raises NoSubmissionsError if ``root`` does not exist.
     """
     if not root.exists():
         raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
@@ -82,12 +82,12 @@ def _by_student(root: Path) -> dict[str, list[Path]]:
 
 
 def _of_a_class(source: str) -> Rejected:
-    """Return what is said of a zip that is no student's, but a course site's of many."""
+    """Return the rejection of a zip that a course site made for a whole class."""
     return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield what belongs to one student each: entries of the root, and of folders of many."""
+    """Yield the paths of individual students: entries of the root, and of folders for many."""
     if not root.is_dir():
         yield root
         return
@@ -102,7 +102,7 @@ def _tops(root: Path) -> Iterator[Path]:
 
 
 def _is_hidden_student(folder: Path) -> bool:
-    """Whether a hidden folder is no tool's, and holds what may be answers."""
+    """Whether a hidden folder does not belong to a tool, and may contain answers."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
     return any(is_interesting(name) for name in os.listdir(folder))

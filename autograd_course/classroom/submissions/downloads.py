@@ -1,4 +1,4 @@
-"""What course sites make of a whole class: zips of everybody's work, and Gradescope's numbers."""
+"""The downloads of course sites for a whole class: zips, file names, and Gradescope's metadata."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder of all submissions
-_PEOPLE = "submission_metadata.yml"  # beside them: whose each is
+EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder with all submissions
+_PEOPLE = "submission_metadata.yml"  # next to them: the student of each folder
 MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
 _CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # of a file, with both numbers
@@ -20,25 +20,25 @@ GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
-_END, _LONGEST = b"PK\x05\x06", 1 << 24  # bytes of the list of names in a zip
+_END, _LONGEST = b"PK\x05\x06", 1 << 24  # maximum bytes of the list of names in a zip
 
 
 def students_in(path: Path) -> int:
-    """Return of how many students a zip holds what a course site names as theirs; 0 if of none."""
+    """Return the number of students whose course-site file names are in a zip."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
             return 0
         with zipfile.ZipFile(path) as archive:
             tops = {_top(name) for name in archive.namelist()}
     except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile):
-        return 0  # whoever reads it will say what it is
+        return 0  # the code that reads the file reports the error
     sites = (MOODLE, BLACKBOARD, _CANVAS, GRADESCOPE)
     found = (site.fullmatch(top) for site in sites for top in tops)
     return len({match["student"] for match in found if match})
 
 
 def _is_short(path: Path) -> bool:
-    """Whether a zip's list of names is of a length that one can read it before all else."""
+    """Whether a zip's list of names is short enough to read first."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         _, found, end = file.read().rpartition(_END)
@@ -51,23 +51,23 @@ def _top(name: str) -> str:
 
 
 def handed_in(source: str, modified: float) -> str:
-    """Return when a file was handed in, in ISO format: Blackboard names it, else it is the file's.
+    """Return the submission time in ISO format, from Blackboard's name or else from the file.
 
-    The time in the name has no zone: it is taken for this machine's.
+    The time in the name has no zone, so it is interpreted in this machine's zone.
     """
     if named := _AT.search(source):
         try:
             return datetime.strptime(named[1], "%Y-%m-%d-%H-%M-%S").astimezone(UTC).isoformat()
         except ValueError:
-            pass  # no time at all
+            pass  # not a valid time
     return datetime.fromtimestamp(modified, UTC).isoformat(timespec="seconds") if modified else ""
 
 
 def names_beside(folder: Path) -> dict[str, str]:
-    """Return whose each of Gradescope's folders is: name and student number, ``Ann B_123``.
+    """Return the student of each Gradescope folder, by name and student number: ``Ann B_123``.
 
-    Read line by line: with the results of everybody in it, a parser of YAML takes a second for each
-    megabyte.
+    The file is read line by line. It contains all results, and a YAML parser takes a second for
+    each megabyte.
     """
     try:
         lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()

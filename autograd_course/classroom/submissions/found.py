@@ -1,4 +1,4 @@
-"""What reading yields: a file on disk or in a zip, before anybody looks into it."""
+"""A file on disk or in a zip, before it is parsed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Found:
-    """A file's path, for people to read, its bytes or what is wrong with it, and its time.
+    """A file: its display path, its bytes or the problem with it, and its time.
 
-    Of an entry of a zip, the path is that in the zip until the zip's own path is added.
+    For an entry of a zip, the path is relative to the zip until the zip's own path is added.
     """
 
     source: str

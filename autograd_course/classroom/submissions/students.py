@@ -1,4 +1,4 @@
-"""Whose a file is, by where it lies and what it is called.
+"""Find the student of a file from its folder and its name.
 
 ======================================  =================================================
 a path under the submissions folder     the student
@@ -39,7 +39,7 @@ _LESSON = re.compile(
 def student_of(path: PurePosixPath, root: str) -> str:
     """Return the student of the path, which is relative to the submissions folder ``root``."""
     parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
-    parts = parts or [path.name]  # a link of such a name
+    parts = parts or [path.name]  # a link with such a name
     if len(parts) > 1 and _is_lesson(parts[0]):
         parts = parts[1:]
     name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem

@@ -1,4 +1,4 @@
-"""What collecting yields: a notebook of a student, or a file that cannot be graded."""
+"""The results of collecting: a notebook of a student, or a file that cannot be graded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autograd_course.classroom.notebooks import Notebook
 class Submission:
     """One student's notebook of one lesson.
 
-    ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), ``hash``
-    the SHA-256 of its bytes. ``problems`` are sentences about the file. ``handed_in`` is the time
-    in ISO format, as far as the file tells it.
+    ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), and
+    ``hash`` is the SHA-256 of its bytes. ``problems`` are sentences about the file. ``handed_in``
+    is the time in ISO format, if the file contains it.
     """
 
     student: str
@@ -27,7 +27,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file, or a student's folder, that is not graded, and one sentence that says why."""
+    """A file, or a student's folder, that is not graded, and one sentence with the reason."""
 
     student: str
     source: str

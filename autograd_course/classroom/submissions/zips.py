@@ -1,8 +1,8 @@
-"""Zips read in memory, entry by entry: no path of theirs ever reaches the disk.
+"""Read zips in memory, entry by entry, without writing any of their paths to disk.
 
-A name in a zip is only a label here, so that ``../../etc/passwd`` can overwrite nothing; it is
-refused all the same, and so are links, encrypted entries and bombs. Sizes that a zip claims are
-not believed: reading stops at the limit.
+A name in a zip is only a label, so ``../../etc/passwd`` cannot overwrite anything. Such names are
+still refused, and so are links, encrypted entries and bombs. The sizes in a zip are not trusted:
+reading stops at the limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dataclasses import replace
 from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.limits import Limits
 
-_NESTING = 2  # a zip of zips is what some course sites export
+_NESTING = 2  # some course sites export a zip of zips
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
-_UNKNOWN = (NotImplementedError, RuntimeError)  # a compression, or encryption, of their own
+_UNKNOWN = (NotImplementedError, RuntimeError)  # an unknown compression or encryption
 
 
 class _BombError(Exception):
-    """Unpacked, an entry is larger than is allowed; the message says so."""
+    """An entry is larger than allowed when it is unpacked; the message says so."""
 
 
 def unzipped(
     data: bytes, limits: Limits, wanted: Callable[[str], bool], nesting: int = _NESTING
 ) -> Iterator[Found]:
-    """Yield the entries whose name is wanted; zips in the zip are opened too."""
+    """Yield the entries with a wanted name. Zips in the zip are opened too."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*_BROKEN, *_UNKNOWN) as error:
@@ -94,7 +94,7 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, 
 
 
 def _modified(entry: zipfile.ZipInfo) -> float:
-    """Return when an entry was written, 0 where it does not say so."""
+    """Return when an entry was written, or 0 if the zip does not contain the time."""
     try:
         return float(calendar.timegm((*entry.date_time, 0, 0, 0)))
     except ValueError:

@@ -1,5 +1,5 @@
 """Inside the sandbox: a template with PyTorch imported, forked for each submission.
 
-The template runs no submission's code and never holds one: what a child is asked and answers goes
-over a socket of its own, which the template only passes on.
+The template never runs a submission's code and never contains a submission. A child receives
+questions and sends answers over its own socket, which the template only passes on.
 """

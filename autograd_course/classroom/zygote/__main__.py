@@ -20,11 +20,11 @@ from autograd_course.shell.importing import importing
 
 
 def main(meeting: str, how: str) -> None:
-    """Import what submissions need, then bring up a child for each.
+    """Import the modules that submissions need, then start a child for each submission.
 
-    ``how`` says what holds a child: namespaces of its own, a container, or nothing.
+    ``how`` names the isolation of a child: its own namespaces, a container, or nothing.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started the template ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     control.connect(meeting)
     only_inside()
@@ -34,7 +34,7 @@ def main(meeting: str, how: str) -> None:
 
         integrity = warm()
     memory.compact()
-    if how != "secluded":  # submissions see the template and their keepers, as the same user
+    if how != "secluded":  # the same user runs submissions, template and keepers
         kernel.cannot_be_traced()
     say(control, {"ready": True})
     template = Template(

@@ -1,4 +1,4 @@
-"""Fork a child for one submission: the one process in which its code runs."""
+"""Fork a child for one submission. Only this process runs the submission's code."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ Life = Callable[[socket.socket], None]  # what a child does with its socket
 
 
 class Child:
-    """A running child: the keeper that waits for it, and itself, both kept to distinguish them from
-    later processes with the same number.
+    """A running child and the keeper that waits for it. Descriptors distinguish both from later
+    processes with the same number.
     """
 
     def __init__(self, keeper: int, process: int) -> None:
         self._keeper, self.keeper_ends = keeper, os.pidfd_open(keeper)
         self._child: int | None = None
-        with contextlib.suppress(ProcessLookupError):  # it may have ended by now
+        with contextlib.suppress(ProcessLookupError):  # the child may have ended by now
             self._child = os.pidfd_open(process)
 
     def ended(self, grace: float) -> bool:
-        """End the child, and all in its namespace; say whether it had not done so by itself."""
+        """End the child and all in its namespace. Return whether it was still running."""
         if self._child is None or select.select([self.keeper_ends], [], [], grace)[0]:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -37,9 +37,9 @@ class Child:
         return False
 
     def reaped(self) -> int:
-        """Wait for the keeper; return the child's exit code, 128 and more for a signal."""
+        """Wait for the keeper. Return the child's exit code, 128 and more for a signal."""
         _, status = os.waitpid(self._keeper, 0)
-        return _as_a_shell(status)  # where they share a namespace, the child may kill the keeper
+        return _as_a_shell(status)  # in a shared namespace, the child may kill the keeper
 
     def __enter__(self) -> Self:
         return self
@@ -53,10 +53,10 @@ class Child:
 def born(
     channel: socket.socket, limits: Limits, life: Life, *, secluded: bool, filtered: bool = False
 ) -> Child:
-    """Fork a child that lives with its socket and then ends; it never comes back from here.
+    """Fork a child that uses its socket and then ends. The child never returns from this call.
 
-    Between template and child is a keeper, whose next child is the first process of its namespace.
-    When this process ends, all its processes end.
+    A keeper process is between template and child. The next child of the keeper is the first
+    process of its namespace. When this process ends, all its processes end.
     """
     reads, writes = os.pipe()
     keeper = os.fork()
@@ -80,7 +80,7 @@ def _keep(
     secluded: bool,
     filtered: bool,
 ) -> NoReturn:
-    """Seclude what comes, fork the child, wait for it, and end as it ended."""
+    """Isolate the next process, fork the child, wait for it, and end with the same status."""
     try:
         os.setsid()
         if secluded:
@@ -94,7 +94,7 @@ def _keep(
     if process == 0:
         os.close(told)
         os.close(goes)
-        os.read(waits, 1)  # until its number is told: what it runs may kill its keeper
+        os.read(waits, 1)  # until its number is sent, because its code may kill the keeper
         os.close(waits)
         _live(channel, limits, life, secluded, filtered)
     channel.close()
@@ -106,7 +106,7 @@ def _keep(
 
 
 def _as_a_shell(status: int) -> int:
-    """Return the exit code of a process that was waited for, 128 and more for a signal."""
+    """Return the exit code of a process that has ended, 128 and more for a signal."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -114,7 +114,7 @@ def _as_a_shell(status: int) -> int:
 def _live(
     channel: socket.socket, limits: Limits, life: Life, secluded: bool, filtered: bool
 ) -> NoReturn:
-    """Be the child: nothing is open but the socket, nothing is printed, nothing runs at the end."""
+    """Run as the child: only the socket is open, nothing is printed, and no exit handlers run."""
     try:
         os.setsid()  # a signal to its process group would reach the keeper too
         taken = bounds.address_space()
@@ -132,7 +132,7 @@ def _live(
 
 
 def _close_all_but(channel: socket.socket) -> None:
-    """Point the three standard streams to nowhere, and close whatever else is open."""
+    """Redirect the three standard streams to the null device, and close every other file."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)

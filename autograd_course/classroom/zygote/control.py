@@ -1,8 +1,8 @@
-"""The messages to the template and from it: short texts, and a socket to pass on.
+"""The messages to the template and from it: short texts, and sockets that they pass on.
 
-An order is ``{"begin": limits}``, with the new child's socket, or ``{"end": true}``. After the
-latter the template tells how the child ended. ``{"twin": true}`` comes with a socket like this one:
-a fork of the template follows the orders that come there.
+An order is ``{"begin": limits}``, with the new child's socket, or ``{"end": true}``. The template
+answers the latter with how the child ended. ``{"twin": true}`` comes with a control socket. A fork
+of the template then follows the orders on this socket.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def say(control: socket.socket, message: dict[str, Any], hand: int | None = None
 
 
 def heard(control: socket.socket) -> Order | None:
-    """Return the next message, ``None`` where the other side is gone."""
+    """Return the next message, or ``None`` if the other side is gone."""
     data, descriptors, _, _ = socket.recv_fds(control, _LONGEST, 1)
     if not data:
         return None

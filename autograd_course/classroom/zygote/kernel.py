@@ -1,4 +1,4 @@
-"""The few calls of the kernel that Python has no words for."""
+"""The few kernel calls that Python does not provide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_SUID, _NO_DEVICES = 0x2, 0x4
 _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
 _GET_FILTER_MODE, _SET_FILTER_MODE, _WITH_PROGRAM = 21, 22, 2
 _CAPABILITIES_3 = 0x20080522
-_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of a call that the C library does not have
+_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of calls that the C library does not have
 _JOIN_SESSION_KEYRING = 1
 _COLLAPSE = 25
 
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
-    """A filter as the kernel takes it: how many steps of 8 bytes, and where they are."""
+    """A filter in the kernel's format: the number of 8-byte steps, and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
@@ -31,20 +31,20 @@ def unshare(flags: int) -> None:
 
 
 def mounts_are_private() -> None:
-    """Let no later mount of this process show outside."""
+    """Hide the later mounts of this process from outside."""
     flags = ctypes.c_ulong(_RECURSIVE | _PRIVATE)
     _checked("mount", _libc.mount(b"none", b"/", None, flags, None))
 
 
 def mount_memory(place: str, options: str) -> None:
-    """Mount an empty file system in memory over a folder."""
+    """Mount an empty in-memory file system over a folder."""
     flags = ctypes.c_ulong(_NO_SUID | _NO_DEVICES)
     done = _libc.mount(b"tmpfs", place.encode(), b"tmpfs", flags, options.encode())
     _checked(f"mount {place}", done)
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege, also in this process's own namespaces, and for good."""
+    """Give up every privilege for good, even in this process's own namespaces."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
     none = (ctypes.c_uint32 * 6)()
     _checked("prctl", _libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
@@ -57,7 +57,7 @@ def has_filters() -> bool:
 
 
 def install_filter(program: bytes) -> None:
-    """Filter the system calls of this process by a program of seccomp's, for good."""
+    """Filter the system calls of this process with a seccomp program, for good."""
     _checked("prctl", _libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     steps = ctypes.create_string_buffer(program, len(program))
     told = _Program(len(program) // 8, ctypes.addressof(steps))
@@ -65,23 +65,23 @@ def install_filter(program: bytes) -> None:
 
 
 def can_write_own_maps() -> None:
-    """Own the files of this process in ``/proc``, which a change of user gives to root."""
+    """Own this process's files in ``/proc``, which belong to root after a change of user."""
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
 
 def cannot_be_traced() -> None:
-    """Let no process of the same user stop this one, or read or write its memory, nor its forks."""
+    """Prevent processes of the same user from stopping or accessing this one and its forks."""
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def in_large_pages(start: int, size: int) -> bool:
-    """Move memory of this process into large pages; whether the kernel does so (from 6.1 on)."""
+    """Move memory of this process into large pages. Return whether the kernel can (from 6.1 on)."""
     place = ctypes.c_void_p(start), ctypes.c_size_t(size)
     return bool(_libc.madvise(*place, _COLLAPSE) == 0)
 
 
 def leave_keyring() -> None:
-    """Take a keyring of one's own for the one of the login session, where the kernel has any."""
+    """Replace the keyring of the login session by a private one, if the kernel has keyrings."""
     if number := _KEYCTL.get(platform.machine()):
         _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
 

@@ -1,4 +1,4 @@
-"""How the memory that a child shares with the template lies, so that forking is quick."""
+"""Arrange the memory that a child shares with the template, so that forking is fast."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LARGE = 1 << 21  # bytes of a large page
 
 
 def compact() -> None:
-    """Move what this process holds into large pages, as far as the kernel knows how.
+    """Move the memory of this process into large pages, as far as the kernel can.
 
-    A fork copies, and an end frees, a table with an entry for each page: of 230 MiB in small ones,
-    that takes longer than many an answer.
+    A fork copies a table with an entry for each page, and the end of a process frees it. For 230
+    MiB in small pages, this takes longer than many answers.
     """
     for start, end in _own_memory():
         first, last = -(-start // _LARGE) * _LARGE, end // _LARGE * _LARGE
@@ -23,7 +23,7 @@ def compact() -> None:
 
 
 def _own_memory() -> Iterator[tuple[int, int]]:
-    """Yield where the memory lies that can be written and that no file stands for."""
+    """Yield the writable memory areas that no file backs."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, rights, *_, name = f"{line} ".split(" ", 5)
         if rights == "rw-p" and name.strip() in ("", "[heap]"):

@@ -1,4 +1,4 @@
-"""A child's own view of the sandbox: no other process, no file but its own, no privilege."""
+"""Isolate a child in the sandbox: no other process, only its own files, no privilege."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NOBODY = 65534
 
 
 def leave() -> None:
-    """Leave the namespaces of the template; the processes' one is that of the next fork.
+    """Leave the namespaces of the template. The process namespace starts with the next fork.
 
-    Root becomes nobody first: the kernel holds root to no number of processes.
+    Root becomes nobody first, because the kernel does not limit the number of root's processes.
     """
     if os.geteuid() == 0:
         os.setgroups([])
@@ -30,12 +30,12 @@ def leave() -> None:
 
 
 def settle(limits: Limits) -> None:
-    """Make the folders that may be written, hide ``/proc``, give up what this took."""
+    """Create the writable folders, hide ``/proc``, and give up the privileges for this."""
     kernel.mounts_are_private()
     room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
     kernel.mount_memory("/tmp", room)
     kernel.mount_memory("/dev/shm", room)
-    # A new /proc would need the whole of the old one in sight; nothing here needs any.
+    # A new /proc would need the whole of the old one in sight, and nothing here needs it.
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
     kernel.leave_keyring()
     kernel.drop_capabilities()

@@ -1,4 +1,4 @@
-"""The template's work: bring a child into the world when told to, watch it, end it when told to."""
+"""The work of the template: start a child on request, watch it, and end it on request."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from autograd_course.classroom.zygote.birth import Child, Life, born
 from autograd_course.classroom.zygote.control import Order, heard, say
 from autograd_course.classroom.zygote.usage import Meter, held_by
 
-_LOOK = 0.05  # seconds between two looks at what a child uses
-_GRACE = 1.0  # seconds for a child that has closed its socket to end by itself, and tell how
-_FORGOTTEN = 10  # times what answers may take; by then whoever is outside thinks of it no more
+_LOOK = 0.05  # seconds between two measurements of a child's usage
+_GRACE = 1.0  # seconds in which a child that closed its socket can end by itself
+_FORGOTTEN = 10  # times the limit for all answers; by then, the other side has stopped waiting
 
 
 @dataclass(frozen=True)
 class Template:
-    """What all children share: how they live, and what holds them.
+    """The common properties of all children: what they do, and how they are isolated.
 
-    ``secluded`` is whether each lives in namespaces of its own, ``filtered`` whether the kernel
+    ``secluded`` says whether each child has its own namespaces, and ``filtered`` whether the kernel
     refuses it system calls.
     """
 
     life: Life
     secluded: bool
     filtered: bool
-    held: int  # bytes of memory, the template's own
+    held: int  # bytes of the template's own memory
 
 
 def serve(control: socket.socket, template: Template) -> None:
@@ -58,7 +58,7 @@ def _fork(control: socket.socket, other: socket.socket, template: Template) -> N
 
 
 def _one(control: socket.socket, template: Template, order: Order) -> bool:
-    """Bring up one child and see it to its end; whether there are more orders to wait for."""
+    """Start one child and watch it until its end. Return whether to wait for more orders."""
     channel, limits = order.channel, Limits(**order.said["begin"])
     assert channel is not None
     try:
@@ -74,7 +74,7 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 
 
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Wait for the order to end, if it has not come, and answer it."""
+    """Wait for the "end" order unless it has arrived, and answer it."""
     if not message.pop("asked", False) and heard(control) is None:
         return False
     say(control, message)
@@ -84,7 +84,7 @@ def _told(control: socket.socket, message: dict[str, Any]) -> bool:
 def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
 ) -> dict[str, Any]:
-    """Watch a child until it ends or is to end; tell how it ended, as a shell would number it."""
+    """Watch a child until it ends or must end. Return how it ended, with a shell's exit code."""
     meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)

@@ -1,4 +1,4 @@
-"""The system calls that a child may not make: a seccomp filter, which also holds what it starts.
+"""The system calls that a child may not make: a seccomp filter, which its processes inherit.
 
 The other limits do not see the memory that these calls get, because it belongs to the kernel or to
 a file that no process maps. Code in an exercise needs none of them. The filter also keeps a child
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from autograd_course.classroom.zygote import kernel
 
 _NEW_NAMESPACES = 0x7E020080  # all CLONE_NEW… flags
-_SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS: memory that outlives what is unmapped
+_SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS: memory that survives unmapping
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """How one kind of processor numbers the calls."""
+    """The numbers of the calls on one kind of processor."""
 
     audit: int  # the kernel's number of the processor itself
     clone: int
@@ -56,16 +56,16 @@ _MACHINES = {
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _AUDIT, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_OTHER_NUMBERS = 0x40000000  # x86_64 has second numbers for all calls, from here on
+_OTHER_NUMBERS = 0x40000000  # x86_64 has second numbers for all calls, starting here
 
 
 def available() -> bool:
-    """Whether this kernel has such filters, and we know the numbers of its calls."""
+    """Whether this kernel supports such filters, and we know the numbers of its calls."""
     return platform.machine() in _MACHINES and kernel.has_filters()
 
 
 def refuse() -> None:
-    """Refuse the calls to this process, and to all processes that it starts, from now on."""
+    """From now on, refuse the calls to this process and to all processes that it starts."""
     kernel.install_filter(b"".join(_program(_MACHINES[platform.machine()])))
 
 
@@ -74,11 +74,11 @@ def _program(machine: _Machine) -> Iterator[bytes]:
     yield from _unless(_IF_EQUAL, machine.audit, _KILL)
     yield _step(_LOAD, _NUMBER)
     yield from _if(_IF_AT_LEAST, _OTHER_NUMBERS, _ERROR | errno.ENOSYS)
-    # The C library then calls clone, whose flags the filter can see.
+    # The C library then calls clone, and the filter can see its flags.
     yield from _if(_IF_EQUAL, machine.clone3, _ERROR | errno.ENOSYS)
     for number in machine.refused.values():
         yield from _if(_IF_EQUAL, number, _ERROR | errno.EPERM)
-    # Each of these two asks only about its own call: the next steps are left out for others.
+    # These two steps concern only one call each, and are skipped for other calls.
     yield _step(_IF_EQUAL, machine.clone, no=4)
     yield _step(_LOAD, _ARGUMENTS)
     yield _step(_AND, _NEW_NAMESPACES)
@@ -100,5 +100,5 @@ def _unless(what: int, value: int, answer: int) -> tuple[bytes, bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Return an instruction; ``yes`` and ``no`` are how many steps to leave out after it."""
+    """Return an instruction. ``yes`` and ``no`` are the numbers of steps to skip after it."""
     return struct.pack("HBBI", code, yes, no, value)

@@ -1,9 +1,10 @@
-"""What a child's processes use together, by a look at each of them now and then.
+"""Measure the total usage of a child's processes, by sampling each of them.
 
-The kernel bounds each process; of their sum it says nothing without a control group, which few
-machines delegate. Here every process below the template is the child's: it cannot leave its
-namespace. A process may live and end between two looks. If another waited for it, the kernel added
-its time to that one's; if nobody did, only its number was used up, and numbers are bounded too.
+The kernel limits each process. It limits their sum only with a control group, which few machines
+delegate. Every process below the template belongs to the child, because it cannot leave its
+namespace. A process may start and end between two samples. If another process waited for it, the
+kernel added its time to the other one. Otherwise only its number is used up, and numbers are
+limited too.
 """
 
 from __future__ import annotations
@@ -23,23 +24,24 @@ _HELD = ("RssAnon:", "RssShmem:", "HugetlbPages:")
 class _Process:
     parent: int
     own: float  # seconds of computing
-    waited: float  # those of children that ended and were waited for
+    waited: float  # CPU time of children that ended and were waited for
     began: int
 
 
 class Meter:
-    """What all processes below this one have used since the meter was made.
+    """The usage of all processes below this one since the meter was created.
 
-    Of memory counts what each holds beyond ``template`` bytes, which it shares with the template.
+    The memory of each process counts only beyond ``template`` bytes, which it shares with the
+    template.
     """
 
     def __init__(self, template: int) -> None:
         self._template = template
-        self._own: dict[tuple[int, int], float] = {}  # also of those that have ended
+        self._own: dict[tuple[int, int], float] = {}  # including processes that have ended
         self.memory, self.cpu, self.started = 0, 0.0, 0
 
     def look(self) -> None:
-        """Look at every process once."""
+        """Sample every process once."""
         seen = {number: found for number in _numbers() if (found := _read(number))}
         below = list(_below(os.getpid(), seen))
         status = [_status(number) for number in below]
@@ -51,13 +53,13 @@ class Meter:
         self.started = max([self.started, *map(_inner_number, status)])
 
     def over(self, limits: Limits) -> str:
-        """Return the name of a limit that all together exceed, or nothing."""
+        """Return the name of a limit that the total exceeds, or an empty text."""
         used = {"memory": self.memory, "cpu": self.cpu, "started": self.started}
         return next((name for name, much in used.items() if much > getattr(limits, name)), "")
 
 
 def held_by(process: int) -> int:
-    """Return the bytes of memory that a process holds and no file stands for; 0 if it is gone."""
+    """Return the bytes of memory of a process that no file backs, or 0 if the process is gone."""
     return _held(_status(process))
 
 
@@ -66,7 +68,7 @@ def _held(status: list[str]) -> int:
 
 
 def _inner_number(status: list[str]) -> int:
-    """Return a process's number in the child's own namespace, which counts threads too."""
+    """Return a process's number in the child's own namespace, where threads count too."""
     for line in status:
         if line.startswith("NSpid:"):
             _, _, *inner = line.split()
@@ -86,7 +88,7 @@ def _read(process: int) -> _Process | None:
         stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()  # a name before may hold anything
+    fields = stat.rpartition(")")[2].split()  # the preceding name may contain any character
     user, system, waited, waited_system = map(int, fields[11:15])
     own, others = (user + system) / _SECOND, (waited + waited_system) / _SECOND
     return _Process(int(fields[1]), own, others, int(fields[19]))

@@ -33,7 +33,7 @@ class FlowComparison(FlowWidget):
         return self._marked([view.texts for view in self.views])
 
     def _marked(self, texts: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Return the texts of each flow, followed by what differs in it."""
+        """Return the texts of each flow, followed by the differences in that flow."""
         pairs = zip(texts, self._different(texts), strict=True)
         return [[*texts, different.code] for texts, different in pairs]
 
@@ -48,7 +48,7 @@ class FlowComparison(FlowWidget):
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
         flows = (flow.frames(name, values, at) for flow in self.views)
         for texts in zip(*flows, strict=True):
-            yield None if None in texts else self._marked(texts)  # only where all flows have some
+            yield None if None in texts else self._marked(texts)  # only if all flows have texts
 
     @property
     def png(self) -> bytes:

@@ -35,7 +35,7 @@ Row = tuple[str, str, When]
 
 @dataclass(frozen=True)
 class Map:
-    """A heat map: ``code`` is a template for what :func:`marks.coded` writes."""
+    """A heat map: ``code`` is a template for the output of :func:`marks.coded`."""
 
     code: str
     columns: int
@@ -109,7 +109,7 @@ def shape(scripts: Sequence[Script]) -> int:
     return crc32(repr([replace(each, texts=()) for each in scripts]).encode())
 
 
-# --- One fact of a trace in words -----------------------------------------------------------------
+# --- Sentences about single facts -----------------------------------------------------------------
 
 _LONGEST_TITLE = 17
 
@@ -139,7 +139,7 @@ def results(node: Node) -> list[Row]:
 
 
 def _kind(value: Summary) -> str:
-    """Name the dtype, and the shape if the text of the value does not begin with it."""
+    """Name the dtype. Add the shape unless the text of the value begins with it."""
     return value.dtype if value.statistics else f"{value.size}, {value.dtype}"
 
 
@@ -160,7 +160,7 @@ def product(node: Node, edge: Edge) -> str:
 def total(node: Node, uses: Sequence[Edge]) -> str:
     """Write a fan-out as a sum, ``2 + 3 = 5``, or return ``""`` for larger tensors.
 
-    For larger tensors only norms are shown, and norms do not add up.
+    For larger tensors only the norms are shown, and norms do not add up.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -230,7 +230,7 @@ def shortened(name: str) -> str:
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # of a value, that are listed one by one
+_MOST_USES = 12  # uses of a value that are listed one by one
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
@@ -244,7 +244,7 @@ def rows(trace: Trace, node: Node) -> list[Row]:
 
 
 def facts(trace: Trace, node: Node) -> list[Row]:
-    """Describe what does not depend on numbers: hooks, folded operations, surrounding modules."""
+    """Describe facts that do not depend on numbers: hooks, folded operations, modules."""
     around = " in ".join(
         f"{trace.groups[group].name} ({trace.groups[group].kind})"
         for group in trace.around(node.group)
@@ -317,7 +317,7 @@ def _parameters(inside: Inside) -> list[Row]:
     return found
 
 
-# --- Cards, steps, and the account of them all ----------------------------------------------------
+# --- Cards, steps, and the full description -------------------------------------------------------
 
 _MOST_GIVEN = 4  # inputs that the first sentence lists; the others only have cards
 _MOST_SUMMED = 4  # uses of a value that a sentence adds up; the details show more
@@ -446,7 +446,7 @@ class _Writer:
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
 
     def _arrived(self, node: Node) -> str:
-        """Write the gradient that arrives: as a sum, with the change by a hook, and a warning."""
+        """Write the arriving gradient as a sum, with the change by a hook and a warning."""
         uses = self.trace.out_of(node.id)
         single = len(node.gradients) == 1 and node.kind != "output"
         text = each(arriving(node), "brief")

@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script, whose texts may belong to other values of the inputs."""
+    """A flow and its script. The texts of the script may belong to other input values."""
 
     trace: Trace
     words: Script
@@ -24,12 +24,12 @@ class Different(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The same as text, such as ``1 4/0``."""
+        """The same differences as text, such as ``1 4/0``."""
         return "/".join(" ".join(map(str, sorted(part))) for part in self)
 
 
 def differences(flows: Sequence[Described]) -> list[Different]:
-    """Return what differs in each flow from the first one, and in the first one from any other.
+    """Return the differences of each flow from the first, and of the first from any other.
 
     A node differs if its counterpart is another operation, or if it has no counterpart. An edge
     differs if it has no counterpart or another local factor. It does not differ if the same

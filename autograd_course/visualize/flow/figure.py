@@ -45,7 +45,7 @@ from autograd_course.visualize.flow.layout import (
 from autograd_course.visualize.flow.marks import cell_size, cells, length, look, shade, thickness
 from autograd_course.visualize.kit.figure import small_png
 
-# --- The parts as artists of matplotlib -----------------------------------------------------------
+# --- The parts as matplotlib artists --------------------------------------------------------------
 
 INK, PAPER, CARD, EDGE, SOFT = "#22262b", "#ffffff", "#f5f6f8", "#878f9a", "#5b636e"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
@@ -68,7 +68,7 @@ class Canvas:
         self.grid = Grid()
 
     def cells(self) -> None:
-        """Draw the cells of all heat maps that were collected so far."""
+        """Draw the cells of all heat maps that have been collected."""
         for artist in self.grid.artists():
             self.axes.add_artist(artist)
 
@@ -224,7 +224,7 @@ def _square(x: float, y: float, width: float, height: float) -> list[tuple[float
 
 
 def _mixed(color: str, share: float) -> str:
-    """Mix a color with the background, like the widget's opacity."""
+    """Mix a color with the background, like an opacity in the widget."""
     pairs = ((int(c[i : i + 2], 16) for c in (color, _GROUND)) for i in (1, 3, 5))
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02x}" for a, b in pairs)
 

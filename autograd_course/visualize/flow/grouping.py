@@ -1,4 +1,4 @@
-"""Which nodes of a trace are drawn as one card: chains that reshape, modules, long runs."""
+"""Decide which nodes a card shows: chains of reshapes, modules, or long runs."""
 
 import heapq
 from collections import Counter
@@ -101,10 +101,11 @@ class _Branch:
 def regrouped(trace: Trace, given: Sequence[str], opened: bool) -> Trace:
     """Turn the calls in ``trace.groups`` into a useful tree.
 
-    A parameter is placed in the group that contains all its uses; inputs with the names ``given``
-    stay outside. A group with a single object is dropped, and so is a group that contains only
-    another group. If more than forty objects are side by side, they are grouped into runs of
-    twenty. If ``opened``, the outermost call is not a group, because it is the traced function.
+    The innermost group that contains all uses of a parameter also contains the parameter. Inputs
+    with the names ``given`` stay outside. A group with a single object is dropped, and so is a
+    group that contains only another group. If more than forty objects are side by side, they are
+    grouped into runs of twenty. If ``opened``, the outermost call is not a group, because it is the
+    traced function.
     """
     computed: Place = {n.id: n.group for n in trace.nodes if n.kind in ("op", "custom")}
     home = computed | _homes(trace, computed, given)
@@ -201,7 +202,7 @@ def _numbered(trace: Trace, root: _Branch, given: Sequence[str]) -> Trace:
 # --- The groups that are shown as one card --------------------------------------------------------
 
 MOST_CARDS = 60
-Owner = tuple[bool, int]  # whether it is a group, and the number of the group or node
+Owner = tuple[bool, int]  # whether the key is a group, and the number of the group or node
 
 
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
@@ -236,9 +237,7 @@ def _kinds(trace: Trace, groups: Sequence[int], parts: Mapping[int | None, int])
 
 
 def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:
-    """For each node, return what shows it: the outermost closed group around it, or the node
-    itself.
-    """
+    """For each node, return the outermost closed group around it, or the node itself."""
     shows: dict[int | None, int | None] = {None: None}
     for number, group in enumerate(trace.groups):  # outer groups come before inner ones
         around = shows[group.parent]
@@ -278,7 +277,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """Return when each begins in forward. The parameters in a group come first."""
+    """Return when each object begins in forward. The parameters in a group come first."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":
@@ -289,7 +288,7 @@ def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
 def _sorted(
     owners: Iterable[Owner], links: Iterable[tuple[Owner, Owner]], key: Mapping[Owner, int]
 ) -> list[Owner]:
-    """Sort so that links go forward. Where there is a choice, sort by key."""
+    """Sort so that links go forward. If several orders are possible, sort by key."""
     links = list(links)
     waiting = Counter(target for _, target in links)
     after: dict[Owner, list[Owner]] = {}
@@ -308,7 +307,7 @@ def _sorted(
     return order
 
 
-Ends = dict[tuple[int, int], int]  # which output of a group is which output of which node
+Ends = dict[tuple[int, int], int]  # maps each output of a group to an output of a node
 
 
 def _edges(

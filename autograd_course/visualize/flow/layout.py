@@ -13,8 +13,8 @@ from autograd_course.visualize.flow.marks import cell_size
 from autograd_course.visualize.flow.trace import Trace
 
 # --- The two directions ---------------------------------------------------------------------------
-# A drawing is computed in two coordinates: *along* its flow, where rank follows rank, and *across*
-# it, where the places of one rank stand side by side. Only here it is known which of them is x.
+# A drawing is computed in two coordinates: *along* its flow, from rank to rank, and *across* it,
+# from place to place within a rank. Only this class knows which of them is x.
 
 Point = tuple[float, float]
 
@@ -71,7 +71,7 @@ class Layers:
 
     @property
     def reading(self) -> tuple[int, ...]:
-        """The nodes rank by rank, in reading order."""
+        """The nodes in reading order, rank by rank."""
         return tuple(place for rank in self.ranks for place in rank if isinstance(place, int))
 
 
@@ -191,18 +191,17 @@ _LEAF = 0.1  # weight of an input relative to a computed node
 
 @dataclass(frozen=True)
 class Room:
-    """The sizes that determine a rank's positions: those of the cards, and the distance between
-    cards."""
+    """The sizes of the cards in a rank, and the distance between them."""
 
     sizes: Sequence[float]
     beside: float
 
     def size(self, place: Place) -> float:
-        """Return how much of its rank a place needs. An edge that passes needs nothing."""
+        """Return the space that a place needs in its rank. An edge that passes needs none."""
         return self.sizes[place] if isinstance(place, int) else 0.0
 
     def distances(self, rank: Sequence[Place]) -> list[float]:
-        """Return the minimum distance of each place from the previous one, with 0 for the first."""
+        """Return the minimum distance of each place from the previous one, and 0 for the first."""
         distances = [0.0]
         for one, other in pairwise(rank):
             cards = isinstance(one, int) or isinstance(other, int)
@@ -296,7 +295,7 @@ def _wanted(near: Sequence[tuple[Place, float]], middle: dict[Place, float]) -> 
 def _fitted(
     wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]
 ) -> list[float]:
-    """Return the positions closest to the wanted ones that keep the distances (least squares).
+    """Return the positions closest to the desired ones that keep the distances (least squares).
 
     After subtracting the distances, this is isotonic regression, which pooling adjacent violators
     solves.
@@ -372,7 +371,7 @@ def _shifts(route: Sequence[Place], first: float, last: float) -> list[tuple[Pla
 
 
 def _ends(place: Place, rank: int, placed: Placement) -> Point:
-    """Return where a place begins and ends along the flow. An edge takes its whole rank."""
+    """Return where a place begins and ends along the flow. An edge occupies its whole rank."""
     begin, end = placed.spans[rank]
     if isinstance(place, tuple):
         return begin, end
@@ -477,7 +476,7 @@ class Sizes(NamedTuple):
     labels: tuple[float, ...]
 
     def with_(self, other: "Sizes") -> "Sizes":
-        """Return sizes large enough for both."""
+        """Return sizes that are large enough for both."""
         cards = (
             (max(w, v), max(h, k)) for (w, h), (v, k) in zip(self.cards, other.cards, strict=True)
         )
@@ -492,8 +491,8 @@ def text_width(text: str, size: float = LINE) -> float:
 def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     """Lay out a trace from left to right or, if it is deep, from top to bottom.
 
-    ``sizes`` are the sizes of cards and labels; by default, those that their texts need. The layout
-    is deterministic and takes about ten milliseconds for 60 nodes.
+    ``sizes`` are the sizes of cards and labels. By default, the texts determine them. The layout is
+    deterministic and takes about ten milliseconds for 60 nodes.
     """
     cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
@@ -509,13 +508,13 @@ def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
 
 
 def needed(words: Script) -> Sizes:
-    """Return the sizes that the texts of cards and labels need."""
+    """Return the sizes of cards and labels, computed from their texts."""
     cards = tuple(card_size(words, card) for card in words.cards)
     return Sizes(cards, tuple(text_width(words.fill(text)) for text in words.factors))
 
 
 def card_size(words: Script, card: Card) -> Point:
-    """Return the width and height that a card's texts and heat maps need."""
+    """Return the width and height of a card, computed from its texts and heat maps."""
     title, *numbers = card.lines
     widths = [text_width(title, TITLE), *(text_width(words.fill(line)) for line in numbers)]
     maps = [(m.columns * cell_size(m.columns), m.rows * cell_size(m.columns)) for m in card.maps]
@@ -540,7 +539,7 @@ def _placed(
 def _spans(
     layers: Layers, flow: Flow, cards: Sequence[float], labels: Sequence[float]
 ) -> list[Point]:
-    """Return beginning and end of every rank along the flow. Gaps leave room for labels."""
+    """Return the beginning and end of every rank along the flow. Gaps leave room for labels."""
     longest = [0.0] * len(layers.ranks)
     for route, label in zip(layers.routes, labels, strict=True):
         rank = layers.rank_of[route[-1]]
@@ -625,7 +624,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A drawing with its columns: one, unless it is tall and narrow."""
+    """A drawing and its columns. A drawing has one column unless it is tall and narrow."""
 
     drawn: Layout
 
@@ -682,7 +681,7 @@ def _parts(drawn: Layout, count: int) -> list[Part]:
 
 
 def _cuts(drawn: Layout) -> list[float]:
-    """Return the places where a cut hits no card and no label, and the end of the drawing."""
+    """Return the positions where a cut avoids all cards and labels, and the end of the drawing."""
     taken = [(box.y - _RISE, box.y + box.height + _FALL) for box in drawn.boxes]
     taken += [(c.label[1] - _HALF_LABEL, c.label[1] + _HALF_LABEL) for c in drawn.curves]
     cuts, reached = [], 0.0
@@ -694,7 +693,7 @@ def _cuts(drawn: Layout) -> list[float]:
 
 
 def _filled(cuts: Sequence[float], height: float) -> Iterator[Part]:
-    """Fill parts with the pieces between two cuts, up to ``height`` if possible."""
+    """Fill parts with the pieces between cuts. Each part is at most ``height`` long if possible."""
     top = last = 0.0
     for cut in cuts:
         if cut - top > height and last > top:
@@ -734,7 +733,7 @@ def radius(box: Box, card: Card) -> float:
 
 
 def behind(box: Box) -> Box:
-    """Return the card behind a folded one, which shows that there are more."""
+    """Return the card behind a folded one, which shows that the card contains others."""
     return Box(box.x + _BEHIND, box.y + _BEHIND, box.width, box.height)
 
 

@@ -7,14 +7,14 @@ from autograd_course.visualize.flow.trace import Heat, Reading
 from autograd_course.visualize.kit.formatting import Summary, number
 
 # --- Marks ----------------------------------------------------------------------------------------
-# How large a gradient is beside the loss's own. Its measure is the Euclidean norm divided by the
+# The size of a gradient is relative to the gradient at the loss: its Euclidean norm divided by the
 # norm of the gradient at the loss, which is 1 for a scalar loss. A gradient *vanishes* below a
-# millionth (``VANISHING``), where float32 parameters of ordinary size no longer move, and
-# *explodes* above ten thousand (``EXPLODING``), where one step of an ordinary learning rate
-# throws them away. Zero and nan or infinity are distinguished from both.
+# millionth (``VANISHING``), because float32 parameters of ordinary size no longer change. It
+# *explodes* above ten thousand (``EXPLODING``), because one step with an ordinary learning rate
+# destroys the parameters. Zero has a mark of its own, and so has nan or infinity.
 
 VANISHING, EXPLODING = 1e-6, 1e4
-_LEAST, _MOST = 1e-8, 1e2  # drawn with a length from zero to full, on a logarithmic scale
+_LEAST, _MOST = 1e-8, 1e2  # the length goes from zero to full, on a logarithmic scale
 _THIN, _THICK = 1.0, 4.0  # pixels of an edge
 LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Compare the norm of a gradient with that of the loss, in a phrase."""
+    """Compare the norm of a gradient with the norm of the loss's gradient, in a phrase."""
     if gradient is None:
         return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -99,7 +99,7 @@ def _letter(cell: float, largest: float) -> str:
 
 
 def shade(letter: str) -> tuple[str, float]:
-    """Return the look of a cell (as in :func:`look`), and its opacity from 0 to 1."""
+    """Return the style of a cell (as in :func:`look`), and its opacity from 0 to 1."""
     if letter in _UP:
         return "plus", (_UP.index(letter) + 1) / LEVELS
     if letter in _DOWN:

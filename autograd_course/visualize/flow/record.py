@@ -64,7 +64,8 @@ class ForwardValues(DispatchMode):
 
     The forward of the second node reads the tensor between two nodes. At this moment, the tensor
     still has the value that belongs to the graph, even if it is changed in place later. ``born``
-    tells which of autograd's numbers was next when a storage was filled (:func:`saved_tensors`).
+    contains the next node number of autograd at the time when a storage was filled
+    (:func:`saved_tensors`).
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class ForwardValues(DispatchMode):
         return result
 
     def note(self, tensor: Tensor) -> None:
-        """Remember the tensor's value, unless it has no node or is known."""
+        """Remember the tensor's value, unless it has no node or its value is already recorded."""
         if (node := tensor.grad_fn) is not None and (node, tensor.output_nr) not in self.of:
             self.of[node, tensor.output_nr] = Reading.of(tensor)
             self._tensors[node, tensor.output_nr] = tensor
@@ -125,10 +126,11 @@ ELEMENTWISE = frozenset(
 
 
 class BackwardGradients:
-    """Records what each node receives and sends, and in which order, with hooks on every node.
+    """Records what each node receives and sends, and the order of the nodes, with hooks.
 
-    ``before`` has an entry if a node receives something else than its consumers sent, because of a
-    hook. PyTorch does not list a node's hooks. This finds those that change something.
+    ``before`` has an entry if a hook changed the gradient that the consumers of a node sent.
+    PyTorch does not list the hooks of a node, so this class compares the gradients before and
+    after.
     """
 
     def __init__(self) -> None:
@@ -162,7 +164,7 @@ class BackwardGradients:
             there[output] = there[output] + gradient if output in there else gradient
 
     def arrive(self, node: GraphNode, gradients: Sequence[Tensor | None]) -> None:
-        """Compare the gradient that a node received with what was sent to it."""
+        """Compare the gradient that a node received with the gradients that were sent to it."""
         sent = self._waiting.pop(node, {})
         pairs = [(sent.get(output), gradient) for output, gradient in enumerate(gradients)]
         if any(changed(was, now) for was, now in pairs):
@@ -187,7 +189,7 @@ class BackwardGradients:
 
 @torch.no_grad()
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
-    """Tell whether two gradients differ by more than the order of a sum explains."""
+    """Tell whether two gradients differ by more than rounding in a different order of summation."""
     if was is None or now is None:
         return was is not now and was is not None
     if was.layout != now.layout or was.shape != now.shape:
@@ -227,9 +229,9 @@ def _divides(gradient: Tensor) -> bool:
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
 
 
-# --- Which node came into being while which module ran --------------------------------------------
-# Autograd numbers its nodes as it makes them. The number that is next when a module's forward
-# begins, and when it ends, therefore enclose the nodes that this call made.
+# --- Which module created which node --------------------------------------------------------------
+# Autograd numbers its nodes in the order of their creation. The next number at the beginning and at
+# the end of a module's forward therefore enclose the nodes that this call created.
 
 
 @dataclass
@@ -287,7 +289,7 @@ def innermost(calls: Sequence[ModuleCall], number: int) -> int | None:
 
 
 def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """Name the modules that ``fn`` is, contains, or gets as an argument."""
+    """Name the modules that ``fn`` is, contains, or receives as an argument."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner}
     if inspect.isfunction(fn):
@@ -297,7 +299,7 @@ def reached_modules(fn: Any, given: Mapping[str, Any]) -> dict[str, nn.Module]:
 
 
 def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
-    """Name every module inside some roots by its path, with its ``id`` as key."""
+    """Name every module inside the roots by its path. The keys are the ``id`` of each module."""
     paths: dict[int, str] = {}
     for name, root in roots.items():
         for path, module in root.named_modules():
@@ -308,16 +310,16 @@ def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
 
 # --- The contents of a custom Function's ctx, and its source --------------------------------------
 
-_LONGEST = 60  # characters of an attribute that is not a tensor
+_LONGEST = 60  # characters of a non-tensor attribute
 _MOST_LINES = 60  # characters of a source
-# Finding a source is the slowest part of a trace, and a sweep traces a hundred times.
+# Finding the source is the slowest part of a trace, and a sweep creates a hundred traces.
 _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 
 
 def saved_tensors(node: GraphNode, born: Mapping[int, int]) -> tuple[Saved, ...]:
     """Return what a custom Function passed to ``save_for_backward``, with a description of each.
 
-    For each storage, by address, ``born`` tells which node number was next when it was filled.
+    ``born`` contains, for each storage address, the next node number when the storage was filled.
     Storages from before the Function's node are its inputs, and later ones were computed inside.
     """
     if not is_custom(node):
@@ -358,7 +360,7 @@ def _written(value: Any) -> str:
 
 
 def source_of(node: GraphNode) -> Source | None:
-    """Return the source of a custom Function's ``forward`` and ``backward``, if it is known."""
+    """Return the source of a custom Function's ``forward`` and ``backward``, if it is available."""
     if not is_custom(node):
         return None
     function = node._forward_cls
@@ -371,7 +373,7 @@ def source_of(node: GraphNode) -> Source | None:
 def _text(function: type, name: str) -> str:
     try:
         known = own_source(inspect.getattr_static(function, name).__func__)
-    except AttributeError:  # another name's
+    except AttributeError:  # a method of another name
         return ""
     if known is None:
         return ""
@@ -385,7 +387,7 @@ def _text(function: type, name: str) -> str:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes, still in terms of PyTorch's graph: ``nodes`` in forward order."""
+    """Both passes, still with the nodes of PyTorch's graph: ``nodes`` are in forward order."""
 
     nodes: Sequence[GraphNode]
     roots: Sequence[tuple[GraphNode, int]]
@@ -402,10 +404,10 @@ class Passes:
 
 @dataclass(frozen=True)
 class Names:
-    """The names: of the traced function, and of tensors by ``id``.
+    """The names of the traced function, and of tensors by ``id``.
 
-    ``given`` contains the names of the arguments. ``whole`` tells that a module is traced, and not
-    a function that calls modules.
+    ``given`` contains the names of the arguments. ``whole`` says that ``fn`` is a module, and not a
+    function that calls modules.
     """
 
     title: str
@@ -497,7 +499,7 @@ def _edges(node: GraphNode, ids: Mapping[Any, int], passes: Passes) -> list[Edge
 
 
 def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) -> tuple[int, ...]:
-    """Return the engine's order. A leaf follows the last consumer that sent its gradient."""
+    """Return the engine's order. A leaf comes after the last consumer that sent its gradient."""
     waiting: dict[GraphNode, int] = dict.fromkeys(passes.leaves, 0)
     for node in ids:
         for _, source, _ in producers(node):
@@ -565,7 +567,7 @@ def _named_once(arguments: Sequence[Any], names: Sequence[str]) -> Iterator[tupl
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Trace under grad mode, whatever the caller's mode is, and restore the random state."""
+    """Trace with grad mode on, whatever the caller's mode is, and restore the random state."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     dtype = torch.get_default_dtype()
     try:
@@ -638,7 +640,7 @@ def _collected(
     leaves: Mapping[Any, Tensor],
     gradients: BackwardGradients,
 ) -> dict[Any, Tensor | None]:
-    """Return the gradient of each leaf, where it arrives at the end of backward."""
+    """Return the gradient of each leaf, which arrives at the end of backward."""
     try:
         # Not .backward(), which would write to the .grad of other tensors that fn can reach.
         found = run_backward(outputs, seeds, list(leaves.values()), retain_graph=True)

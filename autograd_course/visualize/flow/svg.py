@@ -33,7 +33,7 @@ from autograd_course.visualize.flow.marks import cell_size, cells, length, look,
 
 
 def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
-    """Return one card. A ``still`` card contains its heat maps' cells and cannot be clicked."""
+    """Return one card. A ``still`` card contains its heat maps' cells and is not clickable."""
     card, box = words.cards[node], drawn.boxes[node]
     spoken = f"{card.label}: value {card.value}, gradient {card.gradient}"
     middle = box.x + box.width / 2
@@ -66,7 +66,7 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
 
 
 def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
-    """Return the heat maps. The widget fills its own, which saves sending every cell."""
+    """Return the heat maps. The widget fills its own maps, which saves sending every cell."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
@@ -132,7 +132,7 @@ def live_svg(words: Script, drawn: Layout) -> str:
 def svg(words: Script, drawn: Layout, account: str) -> str:
     """Return the picture as a self-contained SVG file; ``account`` is its description.
 
-    A tall one is drawn in columns, like the PNG.
+    A tall picture is drawn in columns, like the PNG.
     """
     sheet, style = Sheet(drawn), (HERE / "picture.css").read_text(encoding="utf-8")
     ground = f'<rect class="agf-ground" width="{sheet.width:g}" height="{sheet.height:g}"/>'
@@ -155,7 +155,7 @@ def _document(words: Script, width: float, height: float, content: str) -> str:
 
 
 def _column(words: Script, drawn: Layout, column: Column, still: bool) -> str:
-    """Return the contents of a column; ``still`` is for a file, in which nothing can be clicked."""
+    """Return the contents of a column. ``still`` is for a file, in which nothing is clickable."""
     curves = list(enumerate(drawn.curves))
     edges = [_edge(number, curve, words) for number, curve in curves if column.meets(curve)]
     here = [node for node in drawn.reading if column.holds(drawn.boxes[node])]

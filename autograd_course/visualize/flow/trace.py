@@ -121,7 +121,7 @@ Summaries = tuple[Summary | None, ...]
 class Saved:
     """A tensor that a custom Function saves for backward.
 
-    ``role`` says what it is. For a differentiable input, ``argument`` says which one.
+    ``role`` is the role of the tensor. For a differentiable input, ``argument`` says which one.
     """
 
     summary: Summary
@@ -170,11 +170,12 @@ class Node:
     """One node of the graph, or one input or output.
 
     ``name`` is unique in its trace. ``op`` is the operation: PyTorch's own name without
-    ``Backward0``, or the class of a custom Function. ``values`` are its outputs in forward and
-    ``gradients`` what arrived for each of them in backward (``grad_output``): one of each for most
-    nodes. A value is ``None`` if no later operation read it, a gradient if none arrived.
-    ``saved``, ``attributes`` and ``source`` open a custom Function. ``folded`` lists the operations
-    of a chain that only reshapes, first to last, and is drawn as one node.
+    ``Backward0``, or the class of a custom Function. ``values`` are its outputs in forward.
+    ``gradients`` are the gradients that arrived for these outputs in backward (``grad_output``).
+    Most nodes have one of each. A value is ``None`` if no later operation read it, and a gradient
+    is ``None`` if none arrived. ``saved``, ``attributes`` and ``source`` describe the inside of a
+    custom Function. ``folded`` lists the operations of a chain of reshapes, first to last, which is
+    drawn as one node.
 
     ``hooks`` names the tensor hooks on its outputs. If a hook of any kind changed a gradient,
     ``before`` contains the gradient before the hook. ``group`` is the innermost group around the
@@ -218,10 +219,11 @@ class Node:
 class Edge:
     """A value goes from the node ``source`` to the node ``target``, and its gradient goes back.
 
-    ``output`` says which output of ``source`` it is, ``argument`` which differentiable argument of
-    ``target``. ``gradient`` is what ``target`` sends back. ``factor`` is the local derivative,
-    ``gradient / grad_output``. It is ``None`` unless this quotient *is* the derivative, which needs
-    an elementwise operation (or single numbers) and a ``grad_output`` without zeros.
+    ``output`` is the index of the output of ``source``, and ``argument`` the index of the
+    differentiable argument of ``target``. ``gradient`` is the gradient that ``target`` sends back.
+    ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None`` unless this
+    quotient *is* the derivative, which needs an elementwise operation (or single numbers) and a
+    ``grad_output`` without zeros.
     """
 
     source: int
@@ -271,15 +273,15 @@ class Trace:
         return into, out_of
 
     def into(self, node: int) -> Sequence[Edge]:
-        """Return the edges that bring a node its arguments, in their order."""
+        """Return the edges that lead to a node, in the order of its arguments."""
         return self._ends[0].get(node, [])
 
     def out_of(self, node: int) -> Sequence[Edge]:
-        """Return the edges that carry a node's outputs away."""
+        """Return the edges that lead from a node's outputs."""
         return self._ends[1].get(node, [])
 
     def around(self, group: int | None) -> list[int]:
-        """Return a group and those around it, the innermost first."""
+        """Return a group and the groups around it, the innermost first."""
         chain = []
         while group is not None:
             chain.append(group)

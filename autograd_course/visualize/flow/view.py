@@ -87,7 +87,7 @@ class Picture:
 
     @cached_property
     def svg(self) -> str:
-        """The picture as an SVG file that needs nothing else."""
+        """The picture as a self-contained SVG file."""
         return svg(self.words, self.layout, describe(self.trace))
 
     @cached_property
@@ -109,7 +109,7 @@ Frame = Sequence[str] | None
 Fold = Callable[[Trace], Trace]
 HALF = 30  # positions of a slider on each side of the middle
 _LEAST_REACH = 3.0
-_MOST_SLIDERS, _MOST_NODES = 3, 24  # with more of these, there are sliders only on request
+_MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these limits, sliders exist only on request
 _MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps, and the overhead of each text
 
 
@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values and the given one, which usually include the current one."""
+        """Return round values and the given value, which usually include the current value."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
@@ -252,7 +252,7 @@ class View:
         return Picture(self.folded(self.trace), self.drawn)
 
     def folded(self, trace: Trace) -> Trace:
-        """Fold a trace like that of this view."""
+        """Fold a trace in the same way as the trace of this view."""
         return shown(trace, self.opened)
 
     def at(self, values: Mapping[str, float]) -> "View":

@@ -71,7 +71,7 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _frames(self, name: str, values: Sequence[float], at: Mapping[str, float]) -> Iterator[Any]:
-        """Yield what to show for each value of one input, ``None`` if the graph is different."""
+        """Yield the content for each value of one input, or ``None`` if the graph is different."""
         raise NotImplementedError
 
     def _make_room(self) -> None:
@@ -101,7 +101,7 @@ class FlowWidget(Live):
             "sliders": self.views[0].source.sliders(at),
             "answers": dict(at),
             "notice": "",
-            "turn": self.numbers.get("turn", 0) + 1,  # an answer is news even if it says the same
+            "turn": self.numbers.get("turn", 0) + 1,  # Send the answer even if it has not changed.
         }
 
     @traitlets.validate("step")
@@ -140,7 +140,7 @@ class FlowWidget(Live):
         self._idle_task.start(self._swept())
 
     def _swept(self) -> Iterator[None]:
-        """Sweep each input, one value at a time; keep the sweeps that are still valid."""
+        """Sweep each input, one value at a time. Keep the sweeps that are still valid."""
         at, shape = self.numbers["answers"], self.view["shape"]
         sweeps = []
         for slider in self.numbers["sliders"]:
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return the corresponding step when the length of a phase has changed; ends stay ends."""
+    """Return the step that corresponds after the length of a phase changed; ends stay ends."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0

@@ -28,7 +28,7 @@ def by_backward(position: Position) -> str:
 
 
 def by_differences(position: Position) -> str:
-    """Return the slope from finite differences, as text: two slopes if the sides differ."""
+    """Return the slope from finite differences as text, or both slopes if the sides differ."""
     if position.sides is None or position.verdict in _NOWHERE:
         return "none"
     if position.sides.bent:
@@ -142,12 +142,12 @@ def noted(steps: Sequence[Step]) -> dict[int, str]:
 
 
 def held(kept: Kept) -> str:
-    """Write what ctx stores under one name, in one line."""
+    """Write the value that ctx stores under one name, in one line."""
     return f"{kept.name} = {kept.text} ({kept.what})"
 
 
 def describe(sweep: Sweep, source: Listing, index: int) -> str:
-    """Describe what the picture shows, as plain text."""
+    """Describe the content of the picture as plain text."""
     position = sweep.positions[index]
     notes = noted(position.steps)
     lines = [f"Function lab: {called(sweep, position.x)}"]

@@ -24,15 +24,15 @@ from autograd_course.visualize.kit.figure import (
 )
 
 GRID, WRONG = "#e3e6ea", "#b3261e"
-# Backward is broad and pale, differences narrow and dashed: both are seen where they agree.
+# Backward is wide and pale, differences narrow and dashed, so both are visible when they agree.
 BROAD: dict[str, Any] = {"color": GRADIENT, "linewidth": 5.0, "alpha": 0.5}
 DASHED: dict[str, Any] = {"color": VALUE, "linewidth": 1.9, "linestyle": (0, (4, 2))}
 _WIDTH, _LEAST_HEIGHT, _DPI = 10.4, 5.0, 110
 _LEFT = 4.9  # inches for the plots
-_TANGENT = 0.16  # half the length of a tangent, in parts of the axes' width
+_TANGENT = 0.16  # half the length of a tangent, as a fraction of the axes' width
 LINE = 0.168  # inches
 _CHARACTER = 0.0654  # inches, at the size of the source
-_COLUMNS = 80  # characters of a row of source and its note
+_COLUMNS = 80  # characters of a source row and its note
 _MOST_LINES = 44
 
 
@@ -96,7 +96,7 @@ def _tangent(
     """Draw a tangent that has the same length on the page for every slope."""
     (x0, x1), (y0, y1) = axes.get_xlim(), axes.get_ylim()
     box = axes.get_window_extent()
-    rise = slope * ((x1 - x0) / (y1 - y0)) * (box.height / box.width)  # on the page
+    rise = slope * ((x1 - x0) / (y1 - y0)) * (box.height / box.width)  # measured on the page
     reach = _TANGENT * (x1 - x0) / (1 + rise * rise) ** 0.5
     xs = [x + side * reach for side in sides]
     ys = [y + slope * (at - x) for at in xs]
@@ -138,7 +138,7 @@ def _gap(y: float | None) -> float:
 # The source: rows, the effect of each, and what ctx stores.
 # --------------------------------------------------------------------------------------------------
 
-Line = tuple[str, str, int]  # text, color, and after how many characters of the line above
+Line = tuple[str, str, int]  # text, color, and the indentation in characters of the line above
 
 
 def _source_lines(
@@ -183,7 +183,7 @@ def _annotated(row: str, note: str, color: str, ran: bool) -> Iterator[Line]:
 
 
 def _source(figure: Figure, lines: Sequence[Line], left: float) -> None:
-    """Write lines from the top of the figure; a note is next to its row if it fits there."""
+    """Write lines from the top of the figure. A note is next to its row if it fits."""
     (width, height), at = figure.get_size_inches(), 0.62 - LINE
     look: Any = {"fontsize": 7.8, "fontfamily": MONO, "va": "center", "parse_math": False}
     for index, (text, color, after) in enumerate(lines):

@@ -24,7 +24,7 @@ from autograd_course.visualize.kit.formatting import Summary, number
 from autograd_course.visualize.kit.inputs import title
 
 Phase = Literal["forward", "backward"]
-MOST_STEPS = 60  # of one run: a loop can go on for long
+MOST_STEPS = 60  # limit for one run, because a loop may be long
 _LONGEST = 48  # characters of a value
 
 
@@ -62,7 +62,7 @@ class Part:
 class Listing:
     """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` says whether the backward is that of a custom Function, and not autograd's.
+    ``own`` says whether the backward belongs to a custom Function, and not to autograd.
     """
 
     parts: tuple[Part, ...]
@@ -114,10 +114,10 @@ def _part(heading: str, phase: Phase, function: Callable[..., Any], first: int) 
 
 
 def _unshown(text: Sequence[str]) -> set[int]:
-    """Return the rows of decorators and docstring: they are read once, and not run."""
+    """Return the rows of decorators and the docstring, which Python does not run as lines."""
     try:
         (definition,) = ast.parse("\n".join(text)).body
-    except (SyntaxError, ValueError):  # a lambda's line need not be a statement
+    except (SyntaxError, ValueError):  # a lambda's line may not parse as a statement
         return set()
     if not isinstance(definition, ast.FunctionDef):
         return set()
@@ -137,7 +137,7 @@ class Lines:
     def __init__(self, shown: Listing) -> None:
         self._parts: Mapping[CodeType, Part] = {part.code: part for part in shown.parts}
         self.steps: list[Step] = []
-        self.returned = ""  # what the last backward returned
+        self.returned = ""  # the last result of backward
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class Lines:
                 self.end()
 
     def begin(self) -> bool:
-        """Start to record in the current thread, unless another tracer is active."""
+        """Start recording in the current thread, unless another tracer is active."""
         if not self._parts or sys.gettrace() is not None or _would_hang():
             return False
         sys.settrace(self._called)
@@ -172,10 +172,10 @@ class Lines:
 
 
 def _would_hang() -> bool:
-    """Whether torch.compile has run in this process, on a Python that it makes tracing unsafe in.
+    """Whether torch.compile has run in this process on a Python version that makes tracing unsafe.
 
-    PyTorch's own frame evaluation and CPython 3.11's tracing can wait for each other without end;
-    from 3.12 on tracing goes another way.
+    PyTorch's frame evaluation and the tracing of CPython 3.11 can deadlock. From 3.12 on, tracing
+    works differently.
     """
     frames, counts = map(sys.modules.get, ("torch._dynamo.convert_frame", "torch._dynamo.utils"))
     if sys.version_info >= (3, 12) or frames is None or counts is None:
@@ -188,7 +188,7 @@ class _Visit:
 
     def __init__(self, lines: Lines, part: Part, frame: FrameType) -> None:
         self.lines, self.part, self.line = lines, part, frame.f_code.co_firstlineno
-        # What ctx holds already when backward begins is told beside the source.
+        # What ctx contains before backward begins is shown next to the source.
         self.before = _on_ctx(dict(frame.f_locals))
 
     def seen(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -203,13 +203,13 @@ class _Visit:
         return self.seen
 
     def _finish(self, frame: FrameType) -> None:
-        """Note what the line that ran last has changed."""
+        """Record what the last line has changed."""
         new = self._new(frame)
         if self.line > 0:
             self.lines.note(self.part, self.line, ", ".join(new))
 
     def _leave(self, frame: FrameType, result: Any) -> None:
-        if self.line < 0:  # it raised
+        if self.line < 0:  # the line raised
             return
         new, returned = self._new(frame), written(result)
         if frame.f_code.co_name != "setup_context":
@@ -219,7 +219,7 @@ class _Visit:
             self.lines.returned = returned
 
     def _new(self, frame: FrameType) -> list[str]:
-        """Return what has changed since the last call, as text."""
+        """Return the changes since the last call, as text."""
         before, self.before = self.before, _state(frame)
         return [text for name, text in self.before.items() if before.get(name) != text]
 
@@ -267,5 +267,5 @@ def written(value: Any) -> str:
 def _tensor(value: Tensor) -> str:
     try:
         return Summary.of(value).brief
-    except Exception:  # sparse, meta, of a transform: it has no numbers to show
+    except Exception:  # sparse, meta, or inside a transform: the tensor has no numbers to show
         return f"a tensor of shape {tuple(value.shape)}"

@@ -26,7 +26,7 @@ _LEAST_REACH = 3.0
 
 @dataclass(frozen=True)
 class Subject:
-    """A function, called as ``fn(x, *arguments)``; the first of ``names`` is that of x.
+    """A function, called as ``fn(x, *arguments)``. The first of ``names`` is the name of x.
 
     ``values`` are the arguments with sliders, and ``grad_output``.
     """
@@ -56,7 +56,7 @@ class Subject:
         return -reach, reach
 
     def whole(self, name: str) -> bool:
-        """Whether a value is an integer, whose slider has only integers."""
+        """Whether a value is an integer. Its slider then has only integers."""
         given = dict(zip(self.names[1:], self.arguments, strict=True)).get(name)
         return isinstance(given, int)
 
@@ -95,7 +95,7 @@ def _fresh(given: Any, value: float | None, graph: bool) -> Any:
     if not copy.is_floating_point():
         return copy
     copy = copy.double() if value is None else copy.double().fill_(value)
-    # What does not move is a constant, unless the caller says otherwise.
+    # Arguments without a slider are constants, unless the caller says otherwise.
     return copy.requires_grad_(graph and (value is not None or given.requires_grad))
 
 

@@ -27,7 +27,7 @@ from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241
-_LENGTH = 0.55  # of a tangent, in parts of the curve's half
+_LENGTH = 0.55  # length of a tangent, relative to half of the curve's range
 _VERDICTS = {
     "agree": "✓ They agree",
     "disagree": "✗ They differ",
@@ -79,8 +79,8 @@ class Tangent:
         xs, ys = zip(*self.curve, strict=True)
         axes.plot(xs, ys, color=INK, linewidth=2, label=f"forward: {self.name}")
         reach = _LENGTH * (xs[-1] - self.x)
-        # The first line is broad and pale, the second narrow and dashed: both are seen where they
-        # agree.
+        # The first line is wide and pale, the second narrow and dashed, so both are visible when
+        # they agree.
         broad: Any = {"color": VALUE, "linestyle": "-", "linewidth": 6.0, "alpha": 0.45}
         dashed: Any = {"color": GRADIENT, "linestyle": (0, (5, 2)), "linewidth": 2.2}
         tangents = (

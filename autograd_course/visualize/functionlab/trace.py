@@ -23,7 +23,7 @@ from autograd_course.visualize.kit.formatting import raised, size
 from autograd_course.visualize.kit.graph import in_forward_order, is_custom
 from autograd_course.visualize.kit.slider import positions
 
-# What forward does near a place: there is a slope; or forward jumps, or is infinitely steep.
+# How forward behaves near a place: it has a slope, jumps, or is infinitely steep.
 Shape = Literal["smooth", "jump", "steep"]
 KINK = 1e-2  # relative: one-sided differences of a smooth function are much closer than this
 TOLERANCE = 1e-4  # relative: in float64 a central difference is good to about 1e-10
@@ -32,7 +32,7 @@ Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open
 
 @dataclass(frozen=True)
 class Kept:
-    """A value that ctx stores for backward: its name on ctx, what it is, and its value as text."""
+    """A value that ctx stores for backward: its name on ctx, its role, and its value as text."""
 
     name: str
     what: str
@@ -43,8 +43,8 @@ class Kept:
 class Run:
     """One forward and one backward pass.
 
-    ``gradient`` is ∂L/∂x, and ``None`` if x received no gradient. ``returned`` is what backward
-    returned, as text. ``failure`` is the sentence for a backward that raised.
+    ``gradient`` is ∂L/∂x, and ``None`` if x received no gradient. ``returned`` is the result of
+    backward, as text. ``failure`` is a sentence about the exception of backward, if it raised one.
     """
 
     y: float
@@ -78,7 +78,7 @@ class Sides:
 
     @property
     def bent(self) -> bool:
-        """Whether the two sides differ by more than those of a smooth function at this step."""
+        """Whether the two sides differ by more than the sides of a smooth function at this step."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
@@ -86,10 +86,11 @@ class Sides:
 class Position:
     """A value of x: the run, the slopes of forward, and the verdict.
 
-    ``run`` is ``None`` if forward raised; then ``failure`` says why, and ``stopped`` contains the
-    lines that ran. ``sides`` is ``None`` if forward is not finite on both sides. ``slope`` is
-    ``gradient / grad_output``. The verdict ``surrogate`` is a difference where forward is a step
-    function: its derivative is 0, so a surrogate gradient must differ from it.
+    ``run`` is ``None`` if forward raised. In this case ``failure`` gives the reason, and
+    ``stopped`` contains the lines that ran. ``sides`` is ``None`` if forward is not finite on both
+    sides. ``slope`` is ``gradient / grad_output``. The verdict ``surrogate`` means that backward
+    differs from a forward that is a step function. The derivative of a step function is 0, so every
+    surrogate gradient differs from it.
     """
 
     x: float
@@ -133,13 +134,13 @@ class Sweep:
 
 
 # --------------------------------------------------------------------------------------------------
-# Over the range of x, before anybody drags.
+# The whole range of x, computed before the reader drags.
 # --------------------------------------------------------------------------------------------------
 
 _FINE = 4  # points of the curve between two positions
-_MANY = 100  # positions, at most
-_SLOW, _FEW = 0.02, 24  # seconds a run of CPU time from which on there are only a few positions
-_HALVINGS = 30  # to tell a jump of the curve from a steep rise
+_MANY = 100  # maximum number of positions
+_SLOW, _FEW = 0.02, 24  # CPU seconds per run; a slower run gets only a few positions
+_HALVINGS = 30  # distinguishes a jump of the curve from a steep rise
 Curve = tuple[tuple[float, float | None], ...]
 
 
@@ -155,14 +156,14 @@ def listing_of(subject: Subject) -> Listing:
 def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listing) -> Sweep:
     """Run forward and backward at many values of x, which include the current one.
 
-    At each of them forward runs twice more, a little to the left and to the right.
+    At each value, forward runs twice more, slightly to the left and to the right.
     """
     low, high = subject.range(subject.names[0])
     at = {name: v for name, v in values.items() if name != GRAD_OUTPUT}
     grad_output = values[GRAD_OUTPUT]
     with _alone():
         once = partial(run, subject, x, at, grad_output, source)
-        slow = min(_seconds(once), _seconds(once)) > _SLOW  # the first one may load things
+        slow = min(_seconds(once), _seconds(once)) > _SLOW  # the first run may load libraries
         places = positions(min(low, x), max(high, x), x, _FEW if slow else _MANY)
         found = tuple(_position(subject, place, at, grad_output, source) for place in places)
 
@@ -199,7 +200,7 @@ def _position(
         return Position(x, None, None, None, "open", found.failure, found.steps)
     try:
         both = sides_at(lambda place: _value(subject, place, at), x)
-    except Exception:  # at the border of where forward is defined
+    except Exception:  # at the edge of forward's domain
         both = None
     if found.failure:
         return Position(x, found, both, None, "open", found.failure)
@@ -208,7 +209,7 @@ def _position(
 
 
 def _verdict(found: Run, slope: float | None, both: Sides | None) -> Verdict:
-    if slope is None:  # nothing comes in: nothing may go out
+    if slope is None:  # nothing comes in, so nothing may go out
         return "agree" if not found.gradient else "differ"
     if both is None:
         return "open"
@@ -232,9 +233,10 @@ def compare_slopes(
 
 
 def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
-    """Tell a backward that may be meant as a surrogate from a wrong one.
+    """Distinguish a backward that may be an intended surrogate from a wrong one.
 
-    It may where forward has no other slope than 0 in the whole range: no derivative can be meant.
+    It may be intended if the slope of forward is 0 in the whole range, because no other derivative
+    can be meant.
     """
     sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
     staircase = bool(sloped) and all(place.flat for place in sloped)
@@ -244,7 +246,7 @@ def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
 
 
 def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve:
-    """Return the graph on a finer grid; where forward is no number, or jumps, y is ``None``."""
+    """Return the graph on a finer grid. If forward is not a number or jumps, y is ``None``."""
     pairs = pairwise(places)
     xs = [a + (b - a) * k / fine for a, b in pairs for k in range(fine)] + places[-1:]
     ys = [f(x) for x in xs]
@@ -259,7 +261,7 @@ def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve
 
 
 def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[float, float | None]]:
-    """Return the ends of a jump between two places and nothing between them, or an empty list."""
+    """Return the ends of a jump between two places, or an empty list."""
     before, after = f(low), f(high)
     whole = abs(after - before)
     for _ in range(_HALVINGS):
@@ -275,7 +277,7 @@ def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[fl
 
 
 # --------------------------------------------------------------------------------------------------
-# Forward and backward once, at one place.
+# One forward and one backward pass, at one place.
 # --------------------------------------------------------------------------------------------------
 
 _SCALAR = (
@@ -369,7 +371,7 @@ def _what(y: Any) -> str:
 
 @contextmanager
 def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
-    """Record lines in the engine's own thread too: that of a GPU runs backward there."""
+    """Record lines in the engine's threads too, because a GPU's backward runs in its own thread."""
     begun: list[bool] = []
 
     def start(_: Any) -> None:
@@ -396,16 +398,16 @@ def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
 
 
 def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
-    """Yield what a custom Function's node holds: its saved tensors, then its attributes.
+    """Yield the contents of a custom Function's node: its saved tensors, then its attributes.
 
-    A saved tensor is recognized by its memory: that of an input, of the output, or neither.
+    The memory of a saved tensor tells whether it is an input, an output, or neither.
     """
     pairs = zip(inputs, names, strict=True)
     known = {x.data_ptr(): f"the input {name}" for x, name in pairs if isinstance(x, Tensor)}
     known[y.data_ptr()] = "the output"
     try:
         saved = [tensor for tensor in node.saved_tensors if tensor is not None]
-    except RuntimeError as error:  # changed in place since
+    except RuntimeError as error:  # changed in place since it was saved
         saved = []
         yield Kept("saved tensors", "unusable", str(error).split(":")[0])
     for index, tensor in enumerate(saved):
@@ -417,13 +419,13 @@ def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) 
 
 
 # --------------------------------------------------------------------------------------------------
-# The slopes of forward, and what a slope that grows with a smaller step means.
+# The slopes of forward, and the meaning of a slope that grows when the step shrinks.
 # --------------------------------------------------------------------------------------------------
 
 STEP = 1e-5  # relative to max(1, |x|)
-_FINER = 16.0  # a second step is that much smaller
-_STEEP = 30.0  # slopes beyond this are looked at with both steps
-_GROWS, _JUMPS = 1.5, 12.0  # a slope that grows that much: by less than _FINER, or by about that
+_FINER = 16.0  # the factor between the first and the second step
+_STEEP = 30.0  # steeper slopes are measured with both steps
+_GROWS, _JUMPS = 1.5, 12.0  # growth of the slope: less than _FINER, or about _FINER
 
 
 def sides_at(f: Callable[[float], float], x: float) -> Sides | None:

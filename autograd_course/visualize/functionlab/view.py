@@ -1,4 +1,4 @@
-"""What the page and the picture show of a sweep: axes, curves, texts and numbers, as JSON."""
+"""The parts of a sweep for the page and the picture: axes, curves, texts and numbers, as JSON."""
 
 import io
 import keyword
@@ -27,7 +27,7 @@ _UNTOLD = (
 def build_view(
     sweep: Sweep, subject: Subject, source: Listing, before: Mapping[str, Range] | None = None
 ) -> Json:
-    """Return what the page shows of a sweep; ``before`` are the current ranges of the axes."""
+    """Return the page's content for a sweep. ``before`` are the current ranges of the axes."""
     at = sweep.positions
     lines = slopes(sweep)
     shown = [value for line in lines.values() for _, value in line]
@@ -55,9 +55,9 @@ def build_view(
 
 
 def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
-    """Return the lines of the lower plot: slopes over x, broken if there is none.
+    """Return the lines of the lower plot: slopes over x, broken if x has no slope.
 
-    ``chosen`` are single points: what backward says at a kink or a jump.
+    ``chosen`` are single points: the slopes from backward at a kink or a jump.
     """
     lines: dict[str, list[Pair]] = {"backward": [], "differences": [], "chosen": []}
     for place in sweep.positions:
@@ -76,7 +76,7 @@ def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
 
 
 def bands(at: Sequence[Position], verdict: Any) -> list[Range]:
-    """Return where a verdict holds, each stretch wide enough to be seen."""
+    """Return the intervals of each verdict, each wide enough to be visible."""
     half = (at[-1].x - at[0].x) / (len(at) - 1) / 2
     found = describe.spans_of(at, verdict)
     return [(max(low - half, at[0].x), min(high + half, at[-1].x)) for low, high in found]
@@ -140,24 +140,24 @@ def _plain(value: float | None) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The range of an axis: what is usual is seen, a pole does not flatten all the rest.
+# The range of an axis: it shows the usual values, and a pole does not flatten the rest.
 # --------------------------------------------------------------------------------------------------
 
-_TAIL = 0.03  # of the values at each end may leave the plot
-_BEYOND = 0.4  # if they lie farther out than this, in parts of the others' spread
+_TAIL = 0.03  # share of the values at each end that may leave the plot
+_BEYOND = 0.4  # only if they are farther out than this, relative to the spread of the others
 _ROOM = 0.08
-_NOISE = 1e-6  # relative: values that differ by less are equal, and rounding is not magnified
-_LEAST = 0.4  # of the present range that must be used, else it is chosen anew
+_NOISE = 1e-6  # relative: smaller differences count as equal, so that rounding is not magnified
+_LEAST = 0.4  # share of the current range that the values must use to keep the range
 
 
 def extent(
     values: Iterable[float | None], present: Range | None = None, zero: bool = False
 ) -> Range:
-    """Return a range for the values, or the present one if they still fill it well.
+    """Return a range for the values, or the current range if the values still fill it well.
 
-    ``zero`` says that 0 is to be seen, too.
+    ``zero`` says that the range must include 0.
 
-    An axis that fits itself to every curve would show a gain of 2 as no change at all.
+    If the axis fitted every curve exactly, a gain of 2 would not be visible.
     """
     finite = sorted(v for v in values if v is not None and math.isfinite(v))
     if not finite:
@@ -177,19 +177,19 @@ def extent(
 
 
 # --------------------------------------------------------------------------------------------------
-# Python source as spans of text that are written in different looks.
+# Python source as spans of text in different styles.
 # --------------------------------------------------------------------------------------------------
 
-Span = tuple[str, str]  # kind: "keyword", "comment", "string" or "" for the rest; and the text
+Span = tuple[str, str]  # kind ("keyword", "comment", "string" or "" for other text), and the text
 
 
 def spans(rows: Sequence[str]) -> list[list[Span]]:
-    """Split each row; joined again, the spans of a row are the row."""
+    """Split each row into spans. The joined spans of a row are the row."""
     marks: list[list[tuple[int, int, str]]] = [[] for _ in rows]
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(rows)).readline):
             _mark(token, marks, rows)
-    except (tokenize.TokenError, SyntaxError):  # a part of a statement: the rest stays plain
+    except (tokenize.TokenError, SyntaxError):  # an incomplete statement: the rest stays plain
         pass
     return [_split(row, mark) for row, mark in zip(rows, marks, strict=True)]
 

@@ -85,7 +85,7 @@ class FunctionLab(Live):
         return float(proposal["value"])
 
     def _move(self, change: Any) -> None:
-        """Where x is off the sweep, run another one with x among its places."""
+        """If x is outside of the sweep, run a new sweep that includes x."""
         if abs(self.position.x - change["new"]) > 1e-9 * max(1.0, abs(change["new"])):
             self._run(self.function, self.parameters, change["new"])
 
@@ -96,7 +96,7 @@ class FunctionLab(Live):
             values = self._values(function, asked.get("parameters", {}))
             self._run(function, values, self._place(function))
         except TraceError as error:
-            # Answered all the same, so that the page need not wait.
+            # Answer in any case, so that the page does not wait.
             self.scene = {**self.scene, "answers": asked, "notice": str(error)}
 
     def _values(self, function: str, asked: Mapping[str, Any]) -> dict[str, float]:
@@ -106,7 +106,7 @@ class FunctionLab(Live):
                 f"choose one of: {', '.join(self._subjects)}."
             )
         known = self._subjects[function].values()
-        # Of two versions of a Function, the other one is met at the same parameters.
+        # Another version of the same Function starts with the same parameters.
         values = dict(self.parameters) if known.keys() == self.parameters.keys() else known
         for name, value in asked.items():
             if name not in known or not isinstance(value, int | float) or not math.isfinite(value):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
-_NEGLIGIBLE = 1e-6  # of the largest entry: counts as zero, and equal if no farther apart
+_NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries and differences count as 0
 _FEW = 24  # parts that are described as blocks
 
 
@@ -73,9 +73,9 @@ def filling(matrix: Matrix) -> str:
 def looks(matrix: Tensor) -> str:
     """Name the pattern in a few words, as in ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    The pattern is that of the numbers at this point, within one millionth of the largest entry. A
-    matrix may be diagonal here by chance. A single row or column has no pattern (``""``), and
-    neither has a matrix with an entry that is not finite.
+    The pattern is that of the numbers at this point, up to one millionth of the largest entry, so a
+    matrix may be diagonal by chance. A single row or column has no pattern (``""``), and neither
+    has a matrix with an entry that is not finite.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""

@@ -17,8 +17,8 @@ from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SANS, SOFT, s
 
 _WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side
 _LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
-_TICKS = 8  # rows that are all labeled
-_FEW = 24  # rows and columns between which there are lines
+_TICKS = 8  # maximum number of rows that are all labeled
+_FEW = 24  # maximum number of rows and columns with lines between them
 _FONT: dict[str, Any] = {"fontfamily": SANS, "parse_math": False, "color": INK}
 _HATCH = "////"
 Cell = tuple[int, int]
@@ -93,7 +93,7 @@ def _map(axes: Axes, matrix: Matrix, largest: float) -> None:
 
 
 def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
-    """Hatch the wrong cells, in runs; draw lines between cells, and a square around one of them."""
+    """Hatch runs of wrong cells, draw the grid, and draw a square around the selected cell."""
     for i, marks in enumerate(view.cells.marks):
         for start, stop in _runs(marks):
             run = Rectangle((start - 0.5, i - 0.5), stop - start, 1, fill=False, hatch=_HATCH)
@@ -116,7 +116,7 @@ def _marks(axes: Axes, view: View, cell: Cell, side: float) -> None:
 
 
 def _runs(marks: str) -> Iterator[tuple[int, int]]:
-    """Yield where each run of wrong cells starts and stops."""
+    """Yield the start and the stop of each run of wrong cells."""
     start = None
     for k, mark in enumerate([*marks, ""]):
         if start is None and mark == WRONG:
@@ -129,7 +129,7 @@ def _runs(marks: str) -> Iterator[tuple[int, int]]:
 def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
     """Name the tensors along the axes, and the indices of the first and the last element.
 
-    ``width`` and ``height`` are the map's, in inches.
+    ``width`` and ``height`` are the size of the map in inches.
     """
     for axis, labels, name, most in (
         (axes.yaxis, view.cells.rows, view.pair.rows.name, _TICKS),

@@ -14,7 +14,7 @@ from torch import Tensor
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, require_dense, require_values
 
-MOST = 128  # rows and columns that are shown one by one
+MOST = 128  # maximum number of rows and columns that are shown one by one
 
 AGREES, WRONG, UNKNOWN = ".", "x", "?"
 
@@ -70,7 +70,7 @@ class Cells:
             for i, j in self.wrong
         }
         most = max(sizes.values(), default=0.0)
-        # Not the very largest: equal ones differ in their last digits from machine to machine.
+        # Not the exact maximum: the last digits of equal entries differ from machine to machine.
         return next((at for at, size in sizes.items() if size >= (1 - 1e-6) * most), (0, 0))
 
 

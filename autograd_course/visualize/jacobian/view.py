@@ -1,4 +1,4 @@
-"""What the page, the picture and the plain text show of a Jacobian."""
+"""The parts of a Jacobian for the page, the picture and the plain text."""
 
 import math
 from base64 import b64encode
@@ -15,7 +15,7 @@ from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 from autograd_course.visualize.jacobian import describe
 from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG, Cells, cells_of
 
-FEW = 6  # rows and columns of a matrix that the plain text writes out
+FEW = 6  # rows and columns of a matrix that the plain text contains in full
 LEGEND = [
     {"meaning": "negative", "color": f"rgb{heatmap.NEGATIVE}", "mark": ""},
     {"meaning": "zero", "color": "transparent", "mark": ""},
@@ -27,7 +27,7 @@ LEGEND = [
 
 @dataclass(frozen=True)
 class View:
-    """One Jacobian to show; ``truth`` says where the first matrix comes from."""
+    """One Jacobian to show. ``truth`` is the source of the first matrix."""
 
     pair: Jacobians
     truth: str = heatmap.TITLES[0]
@@ -74,7 +74,7 @@ class View:
 
     @cached_property
     def fillings(self) -> tuple[str, ...]:
-        """The description of each map: how many entries are not zero, their size and pattern."""
+        """The description of each map: the number of nonzero entries, their size and pattern."""
         return tuple(
             map(describe.filling, (self.pair.differences, self.pair.backward, self.pair.off))
         )
@@ -146,7 +146,7 @@ def _lines(view: View, k: int) -> Iterator[str]:
 
 
 def page(view: View) -> dict[str, Any]:
-    """Return what the page shows, as JSON, in which each number is written once."""
+    """Return the page's content as JSON. Each number occurs only once."""
     known: dict[str, int] = {}
     columns: tuple[list[int], list[int], list[int]] = ([], [], [])
     for i in range(len(view.cells.rows)):

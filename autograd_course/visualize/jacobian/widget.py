@@ -28,7 +28,7 @@ class JacobianView(Live):
     _esm = BUNDLES / "jacobian.js"
     _css = BUNDLES / "jacobian.css"
 
-    # Quoted: the traitlets of Colab, 5.7.1, cannot be subscripted when the program runs.
+    # In quotes, because the traitlets of Colab (5.7.1) cannot be subscripted at run time.
     views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)
     finding = traitlets.Unicode("").tag(sync=True)
     words = traitlets.Dict(WORDS).tag(sync=True)
@@ -139,5 +139,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except CannotDiagnoseError:  # the maps stand without a name for what they show
+    except CannotDiagnoseError:  # the maps then have no finding above them
         return None

@@ -1,4 +1,4 @@
-"""What the saved pictures share: colors, axes, and a small PNG. No state of pyplot changes."""
+"""The common parts of saved pictures: colors, axes, and a small PNG. pyplot does not change."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
-VALUE, GRADIENT = "#00609a", "#ad4300"  # what runs forward, and what runs backward
-SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # of matplotlib: the same picture everywhere
+VALUE, GRADIENT = "#00609a", "#ad4300"  # colors of forward and of backward
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib: the same everywhere
 _COLORS = 48
-_EVERY = 5  # rows of which one is looked at to choose the colors: each color fills more than that
+_EVERY = 5  # every n-th row is enough to choose the colors: each color fills more rows
 
 
 def plain_frame(axes: Axes, **grid: Any) -> None:
@@ -46,7 +46,7 @@ def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
 
 
 def _exact_ground(reduced: Image.Image, picture: Image.Image) -> Image.Image:
-    """Give the color of the corner back as it was: on a page, a white a little off is seen."""
+    """Restore the exact color of the corner, because a slightly different white is visible."""
     colors: list[int] = list(reduced.getpalette() or ())
     index: Any = reduced.getpixel((0, 0))
     colors[3 * index : 3 * index + 3] = list(picture.getpixel((0, 0)))  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from autograd_course.folders import COURSE, OURS
 
-SMALL = 9  # elements that are still shown one by one
+SMALL = 9  # maximum number of elements that are shown one by one
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-# What is shown may be a reference Function: its lines are told like the caller's own.
+# The function may be a reference Function, so its lines are reported like the caller's own.
 _FUNCTIONS = COURSE / "functions"
 _OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
 

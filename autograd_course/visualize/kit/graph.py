@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.autograd.function import BackwardCFunction
 
-# What torch hands out as ``grad_fn``: a C++ node, or the ctx of a custom Function.
+# The type of ``grad_fn``: a C++ node, or the ctx of a custom Function.
 GraphNode = Any
 
 _FIRST = -1
@@ -21,9 +21,9 @@ def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
 
 
 def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return all nodes behind ``roots``, each once and after the nodes that it depends on.
+    """Return all nodes behind ``roots``, each once, and each after the nodes that it depends on.
 
-    Leaves come first, those of ``leaves`` in their order. The others are in the order of forward.
+    Leaves come first, in the order of ``leaves``. The others are in the order of forward.
     """
     found = _reachable(roots)
     waiting = {node: len({id(source) for _, source, _ in producers(node)}) for node in found}

@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-SLICE_S = 0.008  # of work before whoever waits is let in
-YIELD_S = 0.002  # for the page to be heard: a message takes several turns of the loop
-DEBOUNCE_S = 0.08  # for the page to draw the answer, with all of a small machine
+SLICE_S = 0.008  # seconds of work before the kernel handles messages
+YIELD_S = 0.002  # seconds for the page's messages, which need several turns of the event loop
+DEBOUNCE_S = 0.08  # seconds in which the page can draw the answer with a free CPU
 
 
 class IdleTask:

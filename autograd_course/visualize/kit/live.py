@@ -15,8 +15,8 @@ from PIL import Image
 BUNDLES = Path(__file__).parents[1] / "bundles"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
-# Of a trait that the page sets. It is not sent back, as ipywidgets does for a second page: that
-# would be one more message on the way of every move.
+# For a trait that the page sets. The kernel does not send it back, as ipywidgets does for a second
+# page: this would add a message to every move.
 FROM_PAGE = {"sync": True, "echo_update": False}
 
 
@@ -35,7 +35,7 @@ class Saved(anywidget.AnyWidget):
     the script's part for JupyterLab.
     """
 
-    # ipywidgets 7 displays by this method, and leaves 110 characters of text and nothing else.
+    # ipywidgets 7 displays with this method, and leaves only 110 characters of text.
     _ipython_display_ = None
 
     def __init__(self, **traits: Any) -> None:
@@ -45,7 +45,7 @@ class Saved(anywidget.AnyWidget):
             shell.display_formatter.mimebundle_formatter.for_type(Box, _box_bundle)
 
     def left(self) -> dict[str, str]:
-        """What a reader without a kernel sees, by MIME type."""
+        """The saved content for readers without a kernel, by MIME type."""
         raise NotImplementedError
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,13 +54,13 @@ class Saved(anywidget.AnyWidget):
 
 def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a widget's own bundle with its picture; ``saving.js`` reads the metadata."""
-    # ipywidgets returns the data alone, anywidget a pair with metadata.
+    # ipywidgets returns only the data, anywidget a pair with metadata.
     data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
     return {**data, **left}, {VIEW: data.get(VIEW, {}), **metadata}
 
 
 def _box_bundle(box: Box) -> Any:
-    """Return what IPython displays of a box of ipywidgets, with the pictures of what it holds.
+    """Return the bundle of a box of ipywidgets, with the pictures of the widgets inside.
 
     The notebook saves only what the outermost widget displays.
     """

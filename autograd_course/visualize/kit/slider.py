@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 _DIGITS = (1, 2, 2.5, 5, 10)
-_APART = 1e-6  # relative; float32 holds no number more exactly
+_APART = 1e-6  # relative; float32 cannot represent a number more exactly
 
 
 def positions(low: float, high: float, value: float, most: int) -> list[float]:
@@ -18,7 +18,9 @@ def positions(low: float, high: float, value: float, most: int) -> list[float]:
 
 
 def among(places: Iterable[float], value: float) -> list[float]:
-    """Return the positions with a value included exactly, in place of one that almost equals it."""
+    """Return the positions with a value included exactly. The value replaces one that almost equals
+    it.
+    """
     apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
     return sorted([*apart, value])
 

@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
-# Okabe and Ito's palette (2008): told apart by readers with any of the common color deficiencies.
+# Okabe and Ito's palette (2008), which readers with a color deficiency can tell apart.
 BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#007A5A", "#8A8F98"
 INK, PAPER, FAINT = "#22262B", "#FFFFFF", "#D9DCE1"
 

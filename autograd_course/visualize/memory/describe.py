@@ -7,7 +7,7 @@ from autograd_course.visualize.memory.hooks import CHECKPOINT
 from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
 
 _MOST_NAMED = 3  # tensors that one sentence names
-_MOST_LINES = 60  # of an account
+_MOST_LINES = 60  # maximum number of lines in a description
 
 
 def sentence(trace: MemoryTrace, number: int) -> str:
@@ -163,7 +163,7 @@ def describe(name: str, trace: MemoryTrace, budget: int | None = None) -> str:
 
 
 def who(event: Event) -> str:
-    """Name the node of an event and the module in which the node ran."""
+    """Name the node of an event and the module that called it."""
     return f"{event.name} ({event.module})" if event.module else event.name
 
 

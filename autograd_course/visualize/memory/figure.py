@@ -25,7 +25,7 @@ from autograd_course.visualize.memory.view import (
 
 Point = tuple[float, float]
 _BUDGET = "#b3261e"
-# The same eight as in widget.css: dark letters are read on each of them.
+# The same eight colors as in widget.css: dark letters are legible on each of them.
 COLORS = (
     "#56b4e9", "#e69f00", "#29b08a", "#f0e442", "#cc79a7", "#e8743b", "#8da0f0", "#a9b1bb",
 )  # fmt: skip
@@ -35,7 +35,7 @@ _READABLE, _WIDE = 0.07, 0.12  # fractions of the peak and of a phase: a smaller
 
 
 def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:
-    """Draw a panel for each variant: stacked bands of what is saved, the peak, the budget."""
+    """Draw a panel for each variant: the peak, the budget, and stacked bands of saved bytes."""
     groups = grouping(list(traces.values()))
     marks = ticks(max([budget or 0, *(trace.peak for trace in traces.values())]))
     across = min(len(traces), _ACROSS)

@@ -38,8 +38,8 @@ from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
 
 _NOT_THEIRS = (str(Path(torch.__file__).parent), *map(str, OURS))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
-CHECKPOINT = "checkpoint"  # it saves its inputs without a node of the graph
-_OUTSIDE = -1  # the id of the graph task where no backward runs
+CHECKPOINT = "checkpoint"  # it saves its inputs without a node in the graph
+_OUTSIDE = -1  # the id of the graph task when no backward runs
 
 # --------------------------------------------------------------------------------------------------
 # Saved-tensor hooks.
@@ -47,7 +47,7 @@ _OUTSIDE = -1  # the id of the graph task where no backward runs
 
 
 class Slot:
-    """What a node holds in place of a tensor. It is deleted when the node releases the tensor."""
+    """The object that a node holds in place of a tensor, until the node releases the tensor."""
 
     def __init__(self, packed: Any, entries: list[Entry], release: Callable[[Entry], None]) -> None:
         self.packed, self.entries, self.release = packed, entries, release
@@ -60,11 +60,11 @@ class Slot:
 class SavedTensors:
     """Sees each tensor that a node saves, even if other hooks are active.
 
-    PyTorch calls only the innermost hooks. ``torch.utils.checkpoint`` has its own hooks. In forward
-    it keeps no tensor that it receives. In backward, when it recomputes forward, it keeps the
-    tensors in a table. So this class wraps each pair of hooks that becomes active. In forward, the
-    tensors in the result of ``pack_hook`` count. In backward, each storage counts as long as it
-    exists.
+    PyTorch calls only the innermost hooks, and ``torch.utils.checkpoint`` has its own hooks. In
+    forward, these hooks keep no tensor that they receive. In backward, when checkpoint recomputes
+    forward, they keep the tensors in a table. So this class wraps each pair of hooks that becomes
+    active. In forward, the tensors in the result of ``pack_hook`` count. In backward, each storage
+    counts as long as it exists.
     """
 
     def __init__(self, ledger: Ledger, watch: Watch, modules: Modules) -> None:
@@ -159,7 +159,7 @@ class SavedTensors:
         self.ledger.release(entry)
 
     def _owner(self, frame: FrameType) -> Owner:
-        """Return the node that is saving: that of a custom Function or of an operation."""
+        """Return the node that is saving, for a custom Function or an operation."""
         number = _get_sequence_nr() - 1
         custom, inputs = self._custom(frame)
         again = _current_graph_task_id() != _OUTSIDE
@@ -171,7 +171,9 @@ class SavedTensors:
         return self.owners[key]
 
     def _custom(self, frame: FrameType) -> tuple[str, set[int]]:
-        """Return the Function or checkpoint that saves, and its inputs; ``""`` for an operation."""
+        """Return the Function or checkpoint that saves, and its inputs. For an operation, return
+        ``""``.
+        """
         itself = frame.f_code.co_name in ("save_inputs", "<listcomp>")
         if itself and frame.f_code.co_filename == _CHECKPOINTING:
             return CHECKPOINT, set()
@@ -242,7 +244,8 @@ class Applied:
         def noted(*args: Any, **kwargs: Any) -> Any:
             given = storage_keys((args, kwargs))
             result = forward(*args, **kwargs)
-            # Not before: a forward can apply others, and can make nodes under enable_grad.
+            # Not earlier: a forward may apply other Functions, and may create nodes under
+            # enable_grad.
             self._name, self._inputs, self._when = cls.__name__, given, _now()
             return result
 
@@ -250,7 +253,7 @@ class Applied:
 
 
 def _now() -> tuple[int, int]:
-    """Return the number of the newest node, and which backward runs."""
+    """Return the number of the newest node, and the current graph task."""
     return _get_sequence_nr(), _current_graph_task_id()
 
 
@@ -272,7 +275,7 @@ class Modules:
 
     @property
     def path(self) -> str:
-        """The path of the innermost module that runs; ``""`` at the root or outside of modules."""
+        """The path of the innermost running module, or ``""`` at the root or outside of modules."""
         return self._stack[-1][1] if self._stack else ""
 
     @contextmanager
@@ -294,11 +297,11 @@ class Modules:
 
     def _leave(self, module: nn.Module, *_: Any) -> None:
         while self._stack and self._stack.pop()[0] != id(module):
-            pass  # a call that an exception ended
+            pass  # a call that ended with an exception
 
 
 # --------------------------------------------------------------------------------------------------
-# The dispatcher: which tensors live, which operation runs, how many there were.
+# The dispatcher: which tensors exist, which operation runs, how many operations ran.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +388,7 @@ def _only_looks(func: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The nodes of a graph while backward goes through it, and what their ctx holds besides.
+# The nodes of a graph while backward runs, and what else their ctx holds.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -424,7 +427,7 @@ class Graph:
     def look_into_ctx(self) -> None:
         """Add the tensors that custom Functions have set as attributes of their ctx.
 
-        No hook has seen when this happened, so they are added at the place of their node.
+        No hook saw the assignments, so the tensors are added at the position of their node.
         """
         for index, node in enumerate(self.nodes):
             found = list(iter_storages(vars(node))) if is_custom(node) else []
@@ -448,7 +451,7 @@ class Graph:
             )  # fmt: skip
             if entry in moment.again:
                 _begins_earlier(ledger, entry, moment, owner, f"ctx.{names[key]}")
-        last.high = high  # what was grown belongs to the past
+        last.high = high  # the growth belongs to the earlier moment
         _raise_from(ledger.moments[ledger.moments.index(moment) :], ledger.kept - kept)
         moment.alive = max(moment.alive, moment.kept)
         moment.alive_high = max(moment.alive_high, moment.kept)
@@ -492,14 +495,14 @@ class Graph:
 def _owner(
     node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
 ) -> Owner:
-    """Return the owner under which a node has saved; a new one if it has saved nothing."""
+    """Return the owner of the tensors that a node saved, or a new one if it saved nothing."""
     number, name = node._sequence_nr(), operation(node)
     new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
     if not is_custom(node):
         owner = plain.get(number) or new
         owner.op = name
         return owner
-    # What a custom forward computes under grad mode takes numbers too, before the node saves.
+    # A custom forward under grad mode creates nodes, which take numbers, before its node saves.
     found = next((it for it in custom if it.op == name and it.seq >= number), None)
     if found is None:
         return new
@@ -508,7 +511,7 @@ def _owner(
 
 
 def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
-    """Return a new moment for what a node has put on its ctx, in its place among the others."""
+    """Return a new moment for the attributes of a node's ctx, at its position among the others."""
     places = [i for i, it in enumerate(ledger.moments) if it.seq <= owner.seq]
     place = places[-1]
     before = ledger.moments[place]
@@ -521,7 +524,7 @@ def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
 
 
 def _begins_earlier(ledger: Ledger, entry: Entry, moment: Moment, owner: Owner, role: str) -> None:
-    """Correct the account of a storage that lay on a ctx before another node saved it."""
+    """Correct the record of a storage that was on a ctx before another node saved it."""
     place, known = ledger.moments.index(moment), ledger.moments.index(entry.born)
     if known <= place:
         return

@@ -65,8 +65,8 @@ class Moment:
 class Ledger:
     """Saved bytes and bytes in memory, and the moments at which they changed.
 
-    ``known`` names the already resident storages, by key. ``allocated`` reads the allocator of the
-    device.
+    ``known`` names the storages that are already resident, by key. ``allocated`` reads the
+    allocator of the device.
     """
 
     def __init__(self, known: dict[int, str], allocated: Callable[[], int | None]) -> None:
@@ -78,7 +78,7 @@ class Ledger:
         self.kept = self.alive = self._early = 0
         self.phase: Phase = "start"
         self.running: Owner | None = None  # in backward
-        self.closed = False  # what is freed from then on is not noted
+        self.closed = False  # storages that are freed after this are not recorded
         self.begin("start")
 
     def begin(self, kind: Kind, owner: Owner | None = None, **about: Any) -> Moment:
@@ -102,12 +102,12 @@ class Ledger:
         if self.moments:
             now = self.now
             now.kept, now.alive, now.allocated = self.kept, self.alive, self.allocated()
-            if now.kind == "start":  # it is settled only when the first operation has run
+            if now.kind == "start":  # recorded only when the first operation has run
                 now.alive = 0
                 now.allocated = None if now.allocated is None else 0
 
     def saving(self, owner: Owner, kind: Kind, by: str, seq: int) -> Moment:
-        """Return the one moment at which a node saves all its tensors."""
+        """Return the single moment at which a node saves all its tensors."""
         now = self.now
         if (now.kind, now.owner, now.by) == (kind, owner, by) and not now.frees:
             return now
@@ -152,7 +152,7 @@ class Ledger:
     def lived(self, size: int) -> None:
         """Count a new tensor (or, with a negative size, a freed one)."""
         self.alive += size
-        if self.now.kind == "start":  # nothing is saved yet: it belongs to the first event
+        if self.now.kind == "start":  # nothing is saved yet: the bytes belong to the first event
             self._early = max(self._early, self.alive)
         else:
             self.now.alive_high = max(self.now.alive_high, self.alive)

@@ -32,7 +32,7 @@ from autograd_course.visualize.memory.hooks import (
 from autograd_course.visualize.memory.isolation import Gradients, Reach, preserve_state
 from autograd_course.visualize.memory.ledger import Entry, How, Kind, Ledger, Moment, Owner, Phase
 
-AGAIN = "↻"  # marks the name of a node that belongs to a forward run again inside backward
+AGAIN = "↻"  # marks the name of a node in a forward that backward recomputes
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Kept:
 
     @property
     def extra(self) -> int:
-        """The bytes that it costs: 0 if the storage is already resident."""
+        """The cost in bytes, which is 0 if the storage is already resident."""
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
@@ -125,7 +125,7 @@ class MemoryTrace:
 
     @property
     def peak(self) -> int:
-        """The most bytes saved at any moment, without what is already resident."""
+        """The most bytes saved at any moment, without bytes that are already resident."""
         return max(event.high for event in self.events)
 
     @property
@@ -266,8 +266,8 @@ class _Run:
 def _collect(ledger: Ledger) -> None:
     """Run the garbage collector as long as it frees anything.
 
-    Where one leaking node leads to another through the graph, which is C++, a collection sees only
-    the outermost: each frees one layer.
+    If a leaking node refers to another through the C++ graph, a collection sees only the outermost
+    one. Each collection frees one layer.
     """
     held = -1
     while held != len(ledger.held) and ledger.held:
@@ -276,7 +276,9 @@ def _collect(ledger: Ledger) -> None:
 
 
 def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
-    """Return what reads the CUDA allocator of the inputs' device; on the CPU there is none."""
+    """Return a function that reads the CUDA allocator of the inputs' device, or ``None`` on the
+    CPU.
+    """
     devices = {it.device for it in arguments if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) != 1:
         return lambda: None

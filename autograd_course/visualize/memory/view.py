@@ -1,4 +1,4 @@
-"""What the page and the picture show of a memory trace: few events, few bands, round ticks."""
+"""The parts of a memory trace for the page and the picture: events, bands and ticks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from autograd_course.visualize.kit.formatting import listed, size
 from autograd_course.visualize.memory.describe import sentence, shape, verdict, what
 from autograd_course.visualize.memory.trace import AGAIN, Event, Kept, MemoryTrace
 
-ROWS = 12  # of the list of what is kept
-_POSITIONS = 64  # of the budget's slider
+ROWS = 12  # rows of the list of saved tensors
+_POSITIONS = 64  # positions of the budget's slider
 COLUMNS = ("peak", "after forward", "forward ops", "backward ops", "recomputed")
 
 
 def build_view(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, Any]:
-    """Return what the page shows for all variants."""
+    """Return the page's content for all variants."""
     groups = grouping(list(traces.values()))
     most = max((trace.peak for trace in traces.values()), default=0)
     alive = [max(e.alive_high for e in trace.events) for trace in traces.values()]
@@ -77,7 +77,7 @@ def _variant(name: str, trace: MemoryTrace, groups: Grouping) -> dict[str, Any]:
 
 
 def _at_each_event(trace: MemoryTrace) -> list[list[Kept]]:
-    """Return what each event saves, holds or frees: the largest first, what costs nothing last."""
+    """Return the saved, held and freed tensors of each event: largest first, free ones last."""
     ranked = sorted(trace.kept, key=_rank)
     last = len(trace.events)
     spans = [(item.born, last if item.freed is None else item.freed, item) for item in ranked]
@@ -93,7 +93,7 @@ def _once(items: Iterable[Kept]) -> list[Kept]:
 
 
 def cells(trace: MemoryTrace) -> list[str]:
-    """Return the row of a variant in the table that compares them."""
+    """Return the row of a variant in the comparison table."""
     again = f"{trace.again_operations}"
     if trace.again_modules:
         again += f" ({trace.again_modules} modules)"
@@ -153,11 +153,11 @@ def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, 
 
 
 # --------------------------------------------------------------------------------------------------
-# Bands of the stacked area: which nodes save how much, in a few groups with their own colors.
+# Bands of the stacked area: how much each node saves, in a few groups with their own colors.
 # --------------------------------------------------------------------------------------------------
 
 OTHERS = "others"
-MOST_BANDS = 8  # that have a color of their own
+MOST_BANDS = 8  # groups with a color of their own
 _LETTERS = "ABCDEFGH"
 _HIDDEN = " (ctx attribute)"
 Key = Callable[[Kept], str]
@@ -165,13 +165,13 @@ Key = Callable[[Kept], str]
 
 @dataclass(frozen=True)
 class Grouping:
-    """Labels of the bands, the same for all variants, and what names the band of a tensor."""
+    """The labels of the bands, the same for all variants, and the rule that assigns a tensor."""
 
     labels: tuple[str, ...]
     key: Key
 
     def letter(self, group: int) -> str:
-        """Return the letter that is written on a band."""
+        """Return the letter on a band."""
         return _LETTERS[group]
 
     def of(self, item: Kept) -> int:
@@ -188,7 +188,7 @@ class Grouping:
         return AGAIN in self.labels[group]
 
     def stacked(self, trace: MemoryTrace) -> list[int]:
-        """Return the groups of a trace, the one that is saved first at the bottom."""
+        """Return the groups of a trace. The group that is saved first is at the bottom."""
         return list(dict.fromkeys(self.of(item) for item in self._in_order(trace)))
 
     @staticmethod
@@ -198,7 +198,7 @@ class Grouping:
     def bands(self, trace: MemoryTrace) -> list[list[int]]:
         """Return, for each group, the bytes that it holds after each event.
 
-        The sum over all groups is what autograd holds.
+        The sum over all groups is the number of bytes that autograd holds.
         """
         changes = [[0] * (len(trace.events) + 1) for _ in self.labels]
         for item in trace.kept:
@@ -254,10 +254,10 @@ def _again(item: Kept) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Axes: events across, forward as wide as backward; bytes upward, in round steps.
+# Axes: events on the x axis, with equal widths for both phases; bytes on the y axis.
 # --------------------------------------------------------------------------------------------------
 
-FORWARD, BACKWARD, END = 1.0, 2.0, 2.16  # where each phase ends, for every variant
+FORWARD, BACKWARD, END = 1.0, 2.0, 2.16  # the end of each phase, the same for every variant
 _TICKS = 5
 
 
@@ -295,10 +295,10 @@ def ticks(most: int) -> list[tuple[int, str]]:
 # Fewer events with the same totals: join events that change nothing, and shorten long traces.
 # --------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 200  # that are shown one by one
+MOST_EVENTS = 200  # maximum number of events that are shown one by one
 _FIXED = ("start", "turn", "end")
-_DEPTHS = (6, 5, 4, 3, 2, 1)  # of module paths
-_FEWEST = 10  # events that a shortened trace still has
+_DEPTHS = (6, 5, 4, 3, 2, 1)  # depth of module paths
+_FEWEST = 10  # maximum number of events in a shortened trace
 Run = Sequence[tuple[int, Event]]
 
 

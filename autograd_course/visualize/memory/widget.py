@@ -13,7 +13,7 @@ from autograd_course.visualize.memory.figure import draw
 from autograd_course.visualize.memory.trace import MemoryTrace, trace_memory
 from autograd_course.visualize.memory.view import budgets, build_view, folded
 
-_MOST = 8  # variants
+_MOST = 8  # maximum number of variants
 
 
 class MemoryTimeline(Live):

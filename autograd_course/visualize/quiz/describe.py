@@ -11,7 +11,7 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import Question, Quiz
 from autograd_course.visualize.quiz.markdown import blocks, escape, safe_markdown
 
-TRIES = 2  # wrong answers after which all options are explained
+TRIES = 2  # number of wrong answers after which all options are explained
 
 WORDS: Mapping[str, Any] = {
     "tries": TRIES,
@@ -33,7 +33,7 @@ WORDS: Mapping[str, Any] = {
 
 
 def page(quiz: Quiz) -> dict[str, Any]:
-    """Return what the page shows, as JSON."""
+    """Return the page's content as JSON."""
     return {
         "title": quiz.heading,
         "questions": [_question(question) for question in quiz.questions],
@@ -65,7 +65,7 @@ def _kind(question: Question) -> str:
 
 
 def summary(quiz: Quiz, state: State) -> str:
-    """Say how many questions have had a right answer."""
+    """Say how many questions have a right answer."""
     done = sum(state.question(q.home, q.id).right for q in quiz.choices)
     essays = [question for question in quiz.questions if question.essay]
     written = sum(state.question(q.home, q.id).right for q in essays)

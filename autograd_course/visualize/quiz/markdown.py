@@ -1,8 +1,8 @@
 """The small part of Markdown that questions use: as plain data for the page, and for notebooks.
 
-The page builds its elements from the data and never uses HTML. In a saved notebook, a question
-contains no code that runs and no link, because its file may come from anyone, and GitHub,
-JupyterLab, nbconvert and the book filter differently. HTML, links, pictures and formulas become
+The page builds its elements from the data and never uses HTML. The file of a saved notebook may
+come from anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. A question
+in it therefore contains no code that runs and no link. HTML, links, pictures and formulas become
 text first.
 """
 
@@ -40,15 +40,15 @@ def _spans(text: str) -> Iterator[list[str]]:
         yield ["", text[start:]]
 
 
-_BETWEEN = "\N{ZERO WIDTH SPACE}"  # keeps one code span apart from the next
+_BETWEEN = "\N{ZERO WIDTH SPACE}"  # separates a code span from the next one
 _ACTIVE = re.compile(
     r"(?P<entity>`|<(?=[\w/!?])|&(?=#?\w+;)|\](?=\s*[(\[:]))"  # HTML; what makes a link of [text]
-    r"|(?P<code>[$\\]+)"  # formulas: no page looks for them in code
+    r"|(?P<code>[$\\]+)"  # formulas: the pages do not look for formulas in code
 )
 
 
 def safe_markdown(text: str) -> str:
-    """Write a question's text as Markdown: its paragraphs, code and emphasis, and nothing else."""
+    """Write a question's text as Markdown: only paragraphs, code and emphasis."""
     return "\n\n".join(map(_block_in_markdown, blocks(text)))
 
 

@@ -16,7 +16,7 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Saved
 from autograd_course.visualize.quiz.describe import Outcome, markdown, page, plain, summary
 
 Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
-_LONGEST = 20_000  # characters of an essay that are kept
+_LONGEST = 20_000  # maximum number of saved characters of an essay
 
 
 class KnowledgeCheck(Saved):

@@ -8,12 +8,12 @@ from autograd_course.visualize.stelab.training_comparison import STEPS, Place, R
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
-# What a net still learns if no gradient passes its quantizer.
+# What a net still learns if no gradient passes through its quantizer.
 REST: dict[Place, str] = {
     "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
     "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
 }
-_SAME = 1e-3  # a slope and a gradient that differ by less agree
+_SAME = 1e-3  # a slope and a gradient with a smaller difference agree
 
 # What backward does to a gradient of 1.
 TURNS = (
@@ -33,8 +33,8 @@ VERDICTS = {
 
 
 def turn(gradient: float) -> int:
-    """Return which of TURNS a gradient is, for ``grad_output`` 1."""
-    if abs(gradient) < 1e-6:  # shown as it is, but too small to learn from
+    """Return the key in TURNS for a gradient, for ``grad_output`` 1."""
+    if abs(gradient) < 1e-6:  # shown unchanged, but too small to learn from
         return 0
     if gradient < 0:
         return 4
@@ -58,7 +58,7 @@ def at(x: str, y: str, gradient: str, became: str) -> str:
 
 
 def chord(width: float, slope: str, judged: str) -> str:
-    """Give the slope of the staircase."""
+    """Return the slope of the staircase as text."""
     if width == 0:
         return f"The derivative of the staircase at x is {slope}: {judged}"
     return f"The chord of the staircase over x ± {width:g} has slope {slope}: {judged}"
@@ -79,7 +79,7 @@ def climbs(estimate: Estimate, trace: LabTrace) -> str:
 
 
 def gap(estimate: Estimate, j: int) -> str:
-    """Give the mean difference between gradient and slope."""
+    """Return the mean difference between gradient and slope as text."""
     beside = f"the slope over x ± {WIDTHS[j]:g}" if WIDTHS[j] else "the derivative"
     return f"Mean difference between ∂ and {beside}: {estimate.gaps[j]:.2f}"
 
@@ -90,7 +90,7 @@ def tidy(value: float) -> str:
 
 
 def result(run: Run) -> str:
-    """Give the loss of a net, and the share of points that it gets right."""
+    """Return the loss of a net, and the share of points that it classifies correctly."""
     if not run.losses:
         return ""
     loss = run.losses[-1]
@@ -99,7 +99,7 @@ def result(run: Run) -> str:
 
 
 def headline(name: str, estimate: Estimate) -> str:
-    """Name the forward, and what backward multiplies by."""
+    """Name the forward, and the factor in backward."""
     if not estimate.formula:
         return f"STE lab: {estimate.label}."
     backward = f"{estimate.label} backward (it multiplies by {estimate.formula})"
@@ -109,7 +109,7 @@ def headline(name: str, estimate: Estimate) -> str:
 def describe(
     trace: LabTrace, name: str, estimate: Estimate, x: float, width: float, training: TrainingTrace
 ) -> str:
-    """Describe what the picture shows, as plain text."""
+    """Describe the content of the picture as plain text."""
     i, j, stairs = trace.xs.index(x), WIDTHS.index(width), trace.staircase_of(estimate)
     gradient, slope = estimate.gradients[i], stairs.slopes[j][i]
     beside = (

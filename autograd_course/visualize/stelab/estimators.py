@@ -17,7 +17,7 @@ from autograd_course.visualize.kit.errors import TraceError
 # Quantizers: staircases whose derivative is 0 wherever it exists.
 # --------------------------------------------------------------------------------------------------
 
-_FAR = 8  # round and floor go on for ever; their jumps are listed up to here
+_FAR = 8  # round and floor have infinitely many jumps; they are listed up to this one
 
 
 @dataclass(frozen=True)
@@ -93,25 +93,24 @@ QUANTIZERS = {
 
 
 # --------------------------------------------------------------------------------------------------
-# Surrogates: what a straight-through estimator takes for the derivative of a staircase.
+# Surrogates: the functions that replace the derivative of a staircase.
 #
-# Each is a smooth or broken line h through the staircase; backward multiplies by h′. Its center c
-# and half-width r are those of the quantizer's reach.
+# Each is a smooth or broken line h through the staircase, and backward multiplies by h′. Its center
+# c and half-width r are the same as for the quantizer's reach.
 #
 # ReinMax (Liu et al. 2023) is not among them. It is a second-order estimate for the expectation
-# over a *sampled* category; a deterministic quantizer draws nothing, its expectation is the
-# staircase itself, and there is no integral for Heun's method to approximate better.
+# over a *sampled* category. A deterministic quantizer does not sample: its expectation is the
+# staircase itself, so Heun's method has no integral to approximate.
 # --------------------------------------------------------------------------------------------------
 
-_SHARPNESS = 8.0  # of the sigmoid: its slope at a jump is a quarter of this, whatever the step
+_SHARPNESS = 8.0  # of the sigmoid: its slope at a jump is a quarter of this, for any step
 
 
 @dataclass(frozen=True)
 class Surrogate:
     """``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
 
-    ``formula(quantizer)`` is the text of what backward multiplies ``grad_output`` by, and
-    ``source`` names who proposed it.
+    ``formula(quantizer)`` is the text of the factor in backward, and ``source`` names the authors.
     """
 
     name: str
@@ -176,7 +175,7 @@ SURROGATES = {
 
 
 # --------------------------------------------------------------------------------------------------
-# Both together: the course's estimators for one quantizer, or Functions of the learner.
+# Both together: the course's estimators for one quantizer, or a learner's Functions.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -210,8 +209,8 @@ class Quantize(torch.autograd.Function):
 class Estimator:
     """A quantizer with its backward: ``call(x)`` runs a real Function.
 
-    ``formula`` is the text of what backward multiplies by, and ``source`` names who proposed it. A
-    learner's own Function has neither.
+    ``formula`` is the text of the factor in backward, and ``source`` names the authors. A learner's
+    own Function has neither.
     """
 
     name: str
@@ -292,7 +291,7 @@ def _quantizer_of(fn: Any) -> Quantizer:
         with torch.no_grad():
             levels = fn.apply(x.clone())
         alike = [q for q in QUANTIZERS.values() if torch.allclose(q.quantize(x), levels)]
-    except Exception:  # what it raises is told where it is captured
+    except Exception:  # the exception is reported when the Function is captured
         alike = []
     if not alike:
         raise TraceError(

@@ -22,10 +22,10 @@ from autograd_course.visualize.stelab.training_comparison import (
 )
 from autograd_course.visualize.stelab.view import heights, steepest
 
-CLASSES = ("#a9cfea", "#f6c49f")  # the ground where a net says class 0, class 1
-# How estimators are told apart: by color and by dashes. The page has the same. The colors are five
-# of the kit's: soft, gradient, custom, right and rim. Of all fives of its style sheet these stay
-# furthest apart where a reader sees no red, no green or no blue.
+CLASSES = ("#a9cfea", "#f6c49f")  # background colors for class 0 and class 1
+# Estimators differ in color and in dashes, as on the page. The colors are five of the kit's: soft,
+# gradient, custom, right and rim. Of all sets of five in its style sheet, these stay furthest apart
+# for a reader who sees no red, no green or no blue.
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#5b636e", "linestyle": (0, (1, 1.6))},
     {"color": "#ad4300", "linestyle": (0, (6, 1.6))},
@@ -46,7 +46,7 @@ def draw(
     trace: LabTrace, name: str, shown: Estimate, x: float, width: float, training: TrainingTrace
 ) -> bytes:
     """Draw ``shown`` at ``x`` with the chord slopes for ``width``, and the training below."""
-    # Everything has its place: a layout engine would take longer than all the drawing.
+    # All positions are fixed: a layout engine would take longer than the drawing itself.
     figure = Figure(figsize=(9.0, 7.4), dpi=100, facecolor=PAPER)
     figure.text(0.012, 0.965, headline(name, shown), fontsize=10, color=INK, weight="bold")
     j = WIDTHS.index(width)
@@ -90,7 +90,7 @@ def _place(axes: Axes, x: float, y: float, text: str) -> None:
 
 def _frame(axes: Axes, title: str, ys: Sequence[float]) -> None:
     low, high = ys
-    axes.set(xlim=VIEW, ylim=(low, high + 0.22 * (high - low)))  # above is room for the legend
+    axes.set(xlim=VIEW, ylim=(low, high + 0.22 * (high - low)))  # the space above is for the legend
     axes.set_title(title, loc="left", color=INK, fontsize=9.5)
     axes.legend(fontsize=8.5, loc="upper left", ncols=3, framealpha=1, edgecolor=PAPER)
     plain_frame(axes)
@@ -106,17 +106,17 @@ def _broken(curve: Curve) -> tuple[list[float], list[float]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The training of all nets: their losses, and the map of what each decides.
+# The training of all nets: their losses, and the maps of their decisions.
 # --------------------------------------------------------------------------------------------------
 
 _GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # few, for a small palette
-_MOST_LOSS = 0.85  # ln 2 = 0.69 is that of a net that knows nothing
+_MOST_LOSS = 0.85  # ln 2 = 0.69 is the loss of a net that knows nothing
 _LOSSES = (0.05, 0.08, 0.40, 0.36)
 _MAPS = (0.49, 0.0, 0.50, 0.455)  # left, bottom, width, height of the part with the maps
 
 
 def _training(figure: Figure, training: TrainingTrace) -> None:
-    """Draw into the lower half of a figure."""
+    """Draw the training into the lower half of a figure."""
     head = f"{STEPS} training steps with {PLACES[training.place]} quantized; only backward differs"
     figure.text(
         0.012, 0.485, training.notice or head, fontsize=10, color=INK, weight="bold", wrap=True

@@ -20,7 +20,7 @@ Curve = tuple[tuple[float, float | None], ...]
 
 @dataclass(frozen=True)
 class Staircase:
-    """A forward over the view.
+    """The forward of an estimator over the view.
 
     ``values`` are the values at the trace's ``xs``. ``slopes[j]`` contains, for each x, the slope
     of the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``. This is the derivative of
@@ -41,7 +41,7 @@ class Staircase:
 class Estimate:
     """An estimator over the view.
 
-    ``gradients`` are what backward returns for ``grad_output`` 1 at the trace's ``xs``. ``line``
+    ``gradients`` are the results of backward for ``grad_output`` 1 at the trace's ``xs``. ``line``
     is their integral, through the middle of the staircase: the function that backward
     differentiates. ``climb`` is how far this line rises in the view, and ``gaps[j]`` is the mean
     difference between the gradient and the slope of the chord of width ``WIDTHS[j]``.
@@ -80,11 +80,11 @@ class LabTrace:
 # Sampling over the view.
 # --------------------------------------------------------------------------------------------------
 
-_FINE, _COARSE = 0.01, 5  # distance of samples; every fifth is a place where x can stand
-_NEAR = 1e-6  # on both sides of a place, to see a jump there
-_OFF = 1e-7  # from the middle between two samples: there, no round number's jump is met
+_FINE, _COARSE = 0.01, 5  # distance between samples; x can be at every fifth sample
+_NEAR = 1e-6  # distance to both sides of a place, to detect a jump
+_OFF = 1e-7  # offset from the middle between two samples, so that no round number's jump is met
 _GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by 0.25 between samples
-_STEEP = 1e3  # a slope over ± _NEAR that can only be a jump
+_STEEP = 1e3  # a slope over ± _NEAR that only a jump can have
 
 
 def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
@@ -159,7 +159,7 @@ def _estimate(estimator: Estimator, staircases: _Staircases) -> Estimate:
 
 
 def _chord(estimator: Estimator, x: Tensor, width: float) -> Tensor:
-    """Return the slope of the chord over ``x ± width``; at a jump its middle is taken."""
+    """Return the slope of the chord over ``x ± width``. At a jump, use the middle of the jump."""
     if width == 0:
         return (forward(estimator, x + _NEAR) - forward(estimator, x - _NEAR)) / (2 * _NEAR)
     return (_level(estimator, x + width) - _level(estimator, x - width)) / (2 * width)
@@ -195,7 +195,7 @@ def checked(x: object) -> float:
 def checked_width(width: object) -> float:
     """Return a width that was sampled.
 
-    Raises :class:`TraceError` for another.
+    Raises :class:`TraceError` for any other width.
     """
     if not isinstance(width, int | float) or width not in WIDTHS:
         known = ", ".join(f"{each:g}" for each in WIDTHS)
@@ -205,11 +205,11 @@ def checked_width(width: object) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Sampled functions as the few points that draw them: broken where they jump.
+# Sampled functions as a few points, broken at the jumps.
 # --------------------------------------------------------------------------------------------------
 
-_EVERY = 5  # of the samples are enough where a function bends gently
-_BEND = 0.02  # a change of the difference between neighbors that every sample is kept for
+_EVERY = 5  # every n-th sample is enough where a function bends gently
+_BEND = 0.02  # if the difference between neighbors changes by more, every sample is kept
 
 
 def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:
@@ -237,14 +237,14 @@ def _needed(i: int, ys: Sequence[float]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# One run of an estimator, and what must hold of it.
+# One run of an estimator, and the checks of its result.
 # --------------------------------------------------------------------------------------------------
 
-_SOME = 7  # every seventh element alone must give what it gives among all
+_SOME = 7  # every seventh element alone must give the same result as among all elements
 
 
 def forward(estimator: Estimator, x: Tensor) -> Tensor:
-    """Run forward alone; ``x`` holds float64 numbers in one row."""
+    """Run forward alone. ``x`` is a row of float64 numbers."""
     with torch.no_grad():
         return _called(estimator, x.clone()).detach()
 

@@ -17,14 +17,15 @@ from autograd_course.visualize.stelab.estimators import Estimator
 
 Place = Literal["activations", "weights"]
 STEPS, EVERY = 150, 3  # training steps; steps between two points of a curve
-_SHADES = 15  # of the map: 0 is surely one class, 15 the other
+_SHADES = 15  # of the map: 0 is certainly one class, 15 certainly the other
 
 
 @dataclass(frozen=True)
 class Run:
-    """One net so far: ``losses`` at every third step, and the share of points that it gets right.
+    """The state of one net: ``losses`` at every third step, and the share of correct points.
 
-    ``shades`` is the map of its decisions, a hexadecimal digit per cell, row by row; f is class 1.
+    ``shades`` is the map of its decisions, with a hexadecimal digit for each cell, row by row. f is
+    class 1.
     """
 
     name: str
@@ -46,7 +47,7 @@ class TrainingTrace:
 
 
 class TrainingComparison:
-    """Nets with the same start and the same points. Only their backward differs."""
+    """Nets with the same start and the same points. They differ only in backward."""
 
     def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
         self.estimators, self.place, self.seed = tuple(estimators), place, seed
@@ -59,13 +60,13 @@ class TrainingComparison:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether the training is complete."""
         return self.step >= STEPS or bool(self.notice)
 
     def advance(self) -> None:
         """Train each net for a few steps. An exception ends the comparison with a notice."""
         with preserve_global_state(self.step):
-            torch.set_num_threads(1)  # for nets so small, threads would mostly wait for each other
+            torch.set_num_threads(1)  # in such small nets, threads mainly wait for each other
             for i, estimator in enumerate(self.estimators):
                 try:
                     self._train(i)
@@ -111,7 +112,7 @@ def not_started(place: Place, seed: int) -> TrainingTrace:
 def checked_place(place: str) -> Place:
     """Return the place.
 
-    Raises :class:`TraceError` if nothing can be quantized there.
+    Raises :class:`TraceError` if nothing at this place can be quantized.
     """
     if place == "activations":
         return "activations"
@@ -121,7 +122,7 @@ def checked_place(place: str) -> Place:
 
 
 # --------------------------------------------------------------------------------------------------
-# The net, which is quantized within, and one step of its training.
+# The net, which contains quantizers, and one step of its training.
 # --------------------------------------------------------------------------------------------------
 
 _SIZES = (2, 16, 16, 1)
@@ -133,8 +134,8 @@ class Net:
 
     If the ``activations`` are quantized, a hidden unit is ``q(w·x + b)``. If the ``weights`` are
     quantized, each weight matrix is ``q(W)``, and a hidden unit is ``tanh``. After the first layer,
-    the product is divided by the square root of the number of inputs. ``seed`` draws the start. All
-    tensors are float64, so that a run can be repeated exactly.
+    the product is divided by the square root of the number of inputs. ``seed`` determines the
+    start. All tensors are float64, so that a run can be repeated exactly.
 
     This class implements Adam itself, because ``torch.optim`` would first load the compiler.
     """
@@ -161,7 +162,7 @@ class Net:
         return x @ self.quantize(weight) / (math.sqrt(len(weight)) if i else 1.0)
 
     def step(self, x: Tensor, labels: Tensor) -> tuple[float, float]:
-        """Train one step; return loss (mean binary cross-entropy, nats) and accuracy before it."""
+        """Return loss (mean binary cross-entropy, nats) and accuracy, and train one step."""
         logits = self(x)
         loss = binary_cross_entropy_with_logits(logits, labels)
         (gradient,) = torch.autograd.grad(loss, self.parameters)
@@ -206,7 +207,7 @@ def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 REACH = 1.5  # the points lie in the square from -REACH to REACH
 POINTS = 160
-CELLS = 24  # a side of the map on which a net's decisions are shown
+CELLS = 24  # cells on a side of the map that shows a net's decisions
 _SEED = 100  # the points are always the same; only the nets start differently
 
 

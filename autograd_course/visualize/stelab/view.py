@@ -1,4 +1,4 @@
-"""What the page shows: the sampled numbers as text, the curves, and the sentences."""
+"""The page's content: the sampled numbers as text, the curves, and the sentences."""
 
 import math
 from typing import Any

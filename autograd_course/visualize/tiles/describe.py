@@ -8,12 +8,12 @@ from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 Json = dict[str, Any]
-_NOISE = 1e-6  # of sums that are zero but for rounding
-_LARGE = 8192  # queries and keys for which the memory is computed, too
+_NOISE = 1e-6  # relative: a smaller sum is zero except for rounding
+_LARGE = 8192  # additional numbers of queries and keys for which the memory is computed
 
 
 def figure(value: float, digits: int = 3) -> str:
-    """Write a number with few significant digits, so that none depends on the machine."""
+    """Write a number with few significant digits, so that the text is the same on every machine."""
     if math.isinf(value):
         return "−∞" if value < 0 else "∞"
     return number(0.0 if abs(value) < _NOISE else value, digits).replace("-", "−")
@@ -34,7 +34,7 @@ def span(what: str, places: range) -> str:
 
 
 def headline(trace: TileTrace) -> str:
-    """Say what is tiled, and how."""
+    """Name the tiled function, and describe the tiles."""
     count = len(trace.rows) * len(trace.columns)
     features = f"{trace.features} feature{'s' * (trace.features != 1)}"
     tiles = f"{count} tile{'s' * (count != 1)} of {trace.block[0]}×{trace.block[1]}"
@@ -65,7 +65,7 @@ def _tile(trace: TileTrace, visit: Visit) -> str:
 
 
 def _telling(visit: Visit) -> int:
-    """Choose the row to describe: the one with the smallest factor that is not zero."""
+    """Choose the row to describe: the one with the smallest nonzero factor."""
     factors = visit.column_of("rescale")
     return min(range(len(factors)), key=lambda place: factors[place] or 2.0)
 
@@ -111,7 +111,7 @@ def finished_row(trace: TileTrace, row: int) -> str:
 
 
 def delta(trace: TileTrace) -> str:
-    """Describe what backward prepares, for a query that is not fully masked."""
+    """Describe the preparation of backward, for a query that is not fully masked."""
     query = next((i for i, row in enumerate(trace.visible) if any(row)), 0)
     return (
         "The loss is the sum of O, so ∂O is 1 everywhere. Backward computes D = rowsum(∂O∘O), "
@@ -193,16 +193,16 @@ def _start(text: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# One step of a view as plain text: what its picture shows.
+# One step of a view as plain text.
 # --------------------------------------------------------------------------------------------------
 
-_MOST_ROWS = 16  # that are listed one by one
+_MOST_ROWS = 16  # maximum number of items that are listed one by one
 
 
 def describe(view: Json, now: Json, step: int) -> str:
     """Describe a step: its number, the order of the tiles, the numbers of each row, the memory.
 
-    ``now`` is the frame of the step, together with what the earlier steps have left.
+    ``now`` is the frame of the step, together with the results of the earlier steps.
     """
     lines = [view["title"]]
     lines.append(f"Step {step} of {len(view['frames']) - 1}, {now['phase']}: {now['text']}")

@@ -16,15 +16,15 @@ from autograd_course.visualize.tiles.view import LEVELS, View, at
 
 GRID = "#e3e6ea"
 Point = tuple[float, float]
-_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the room beside it, the right column
-_NUMBERED = 12  # pixels of a tile in an order map from which on it has a number
+_MAP, _ROOM, _ASIDE = 108, 38, 272  # side of an order map, space next to it, right column
+_NUMBERED = 12  # minimum size in pixels of a numbered tile in an order map
 _PIXELS, _SHARP = 72, 130
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
 _ABOVE = (("grad_v", "∂Vᵀ"), ("grad_k", "∂Kᵀ"), ("v", "Vᵀ"), ("k", "Kᵀ"))
 
 
 def draw(view: View, step: int) -> bytes:
-    """Draw a view as it is after a step; the same bytes for the same view and step."""
+    """Draw a view after a step. The bytes are the same for the same view and step."""
     layout, now = Layout(view), at(view, step)
     width, height = layout.width + 24 + _ASIDE, max(layout.height, 300.0) + 8
     figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=_SHARP)
@@ -146,7 +146,7 @@ def _numbers(canvas: Canvas, corners: list[Point], side: float) -> None:
 
 
 def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None:
-    """Lead through each row in forward, each column in backward: tiles too small for numbers."""
+    """Draw a line through each row in forward, or each column in backward, for very small tiles."""
     middles = [(x + side / 2, y + side / 2) for x, y in corners]
     along, head = (1, ">") if phase == "forward" else (0, "v")
     for _, way in groupby(middles, key=lambda point: point[along]):
@@ -170,14 +170,14 @@ def _memory(canvas: Canvas, view: View, now: dict[str, Any], x: float, phase: st
 
 
 # --------------------------------------------------------------------------------------------------
-# Where everything lies, in the units of the page's drawing (widget.js).
+# All positions, in the units of the page's drawing (widget.js).
 # --------------------------------------------------------------------------------------------------
 
 Box = tuple[float, float, float, float]  # left, top, width, height
 _STRIP, _GAP, _HEAD, _NUMBER, _FACTOR, _BAR, _SUM = 26, 4, 18, 40, 52, 68, 42
 _WIDE, _WIDER, _TALL, _MOST, _FIGURED = 256, 330, 300, 32, 12
 _STEP = _STRIP + _GAP
-# The numbers in a row's columns, by their names; the third column is the factor's.
+# The numbers in a row's columns, by their names; the third column is for the factor.
 COLUMNS: tuple[tuple[str, ...], ...] = (("m",), ("ℓ", "D"), (), ("L",))
 
 
@@ -253,7 +253,7 @@ class Layout:
         return x - 1 + (j + 0.5) * self.cell, y + 3 + (i + 0.5) * self.cell
 
     def bar_box(self, query: int, begin: float, part: int) -> Box:
-        """Return the box of a part, in thousandths, of a row's bar."""
+        """Return the box of a part of a row's bar; the part is given in thousandths."""
         height = min(15.0, 0.72 * self.cell)
         y = self.top + query * self.cell + (self.cell - height) / 2
         return begin, y, part * _BAR / 1000, height
@@ -267,7 +267,7 @@ _DEEPEST = 0.52  # opacity of the highest level
 
 
 class Canvas:
-    """One axes over the whole figure, a unit a point, its origin at the upper left."""
+    """One axes over the whole figure. A unit is a point, and the origin is at the upper left."""
 
     def __init__(self, figure: Figure, width: float, height: float) -> None:
         figure.set_facecolor("#ffffff")
@@ -278,7 +278,7 @@ class Canvas:
     def rectangle(
         self, box: Box, edge: str, width: float, style: Any = "-", fill: str = "none", **look: Any
     ) -> None:
-        """Draw a rectangle; ``look`` goes to matplotlib."""
+        """Draw a rectangle. ``look`` contains arguments for matplotlib."""
         x, y, wide, high = box
         patch = Rectangle((x, y), wide, high, edgecolor=edge, facecolor=fill, **look)
         patch.set(linewidth=width, linestyle=style)
@@ -314,7 +314,7 @@ class Canvas:
         self.axes.plot([x], [y], color=SOFT, marker=head, markersize=3)
 
     def trail(self, points: Sequence[tuple[float, float]], axis: int) -> None:
-        """Join the points that have the same coordinate on an axis; a lone one is a dot."""
+        """Join the points with the same coordinate on an axis. A single point becomes a dot."""
         groups: dict[float, list[tuple[float, float]]] = {}
         for point in points:
             groups.setdefault(point[axis], []).append(point)
@@ -337,7 +337,7 @@ class Canvas:
         weight: str = "normal",
         anchor: str = "center",
     ) -> None:
-        """Write text, its baseline at a height."""
+        """Write text with its baseline at a height."""
         look: dict[str, Any] = {"color": color, "fontsize": size, "fontweight": weight}
         look["fontfamily"] = SANS
         self.axes.text(x, baseline, text, ha=anchor, va="baseline", parse_math=False, **look)

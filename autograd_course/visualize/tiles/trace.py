@@ -33,7 +33,7 @@ class Held:
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return sum(map(len, self.values))
 
 
@@ -246,14 +246,14 @@ def _close(found: Tensor, truth: Tensor) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# What may be asked for, and the sentence for what may not.
+# The supported arguments, and the messages for unsupported ones.
 # --------------------------------------------------------------------------------------------------
 
-MOST_TILES, LONGEST = 16, 64  # tiles along one side, and queries or keys, that are still legible
+MOST_TILES, LONGEST = 16, 64  # tiles along a side, and queries or keys; more are illegible
 
 
 def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
-    """Check the tensors of one head; raise ``TraceError`` for what cannot be shown."""
+    """Check the tensors of one head. Raise ``TraceError`` if they cannot be shown."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         _one_head(name, x)
     if len({x.dtype for x in (q, k, v)}) > 1 or len({x.device for x in (q, k, v)}) > 1:
@@ -324,7 +324,7 @@ def checked_block(block: Any, size: Place) -> Place:
 
 
 def legible(block: Place, size: Place) -> bool:
-    """Whether there are few enough tiles along both sides."""
+    """Whether the number of tiles along both sides is small enough."""
     return all(side * MOST_TILES >= most for side, most in zip(block, size, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""What the page and the picture show of tiled attention: frames, as JSON-compatible data.
+"""The content of the page and the picture: frames, as JSON-compatible data.
 
 A frame contains only what its step changes; :func:`at` adds the frames up.
 """
@@ -13,7 +13,7 @@ from autograd_course.visualize.tiles.trace import Matrix, Phase, TileTrace, Visi
 
 View = dict[str, Any]
 Frame = dict[str, Any]
-# What is alive in a turn, by the names of the trace.
+# The tensors in memory during a visit, by their names in the trace.
 _SYMBOLS: dict[Phase, dict[str, str]] = {
     "forward": {
         "q": "Q", "k": "K", "v": "V", "scores": "S", "weights": "W", "out": "O", "max": "m",
@@ -25,13 +25,13 @@ _SYMBOLS: dict[Phase, dict[str, str]] = {
         "delta": "D",
     },
 }  # fmt: skip
-_MOST_TEXTS = 10  # queries or keys of a matrix whose cells are large enough for numbers
-_MOST_FIGURES = 21  # and of one whose rows are high enough
+_MOST_TEXTS = 10  # maximum number of queries or keys whose cells are large enough for numbers
+_MOST_FIGURES = 21  # maximum number whose rows are high enough
 _FINE = 1000  # parts of a bar
 
 
 def build_view(trace: TileTrace) -> View:
-    """Return what is shown of a trace: the matrix, and the frames from the beginning to the end."""
+    """Return the view of a trace: the matrix, and the frames from the beginning to the end."""
     return {
         "title": describe.headline(trace),
         "rows": [[rows.start, rows.stop] for rows in trace.rows],
@@ -54,7 +54,7 @@ def build_view(trace: TileTrace) -> View:
 
 
 def at(view: View, step: int) -> Frame:
-    """Return the frame of a step, together with what the earlier steps have left."""
+    """Return the frame of a step, together with the results of the earlier steps."""
     figures: dict[str, Any] = {}
     filled: dict[str, Any] = {}
     trail: list[list[int]] = []
@@ -80,12 +80,12 @@ def most_telling(trace: TileTrace, view: View) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The frames: what each step of forward and of backward changes, and says.
+# The frames: the changes and the texts of each step of forward and of backward.
 # --------------------------------------------------------------------------------------------------
 
 
 def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
-    """Return a frame that changes only what is named."""
+    """Return a frame that changes only the given parts."""
     usual: Frame = {
         "tile": None,
         "line": None,
@@ -145,7 +145,7 @@ def _backward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
-    """Return the parts of a bar; where rows are low, only what was there and what is new."""
+    """Return the parts of a bar. If rows are low, return only the old and the new part."""
     shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
     return [_share(share, trace.longest_sum) for share in shown]
 
@@ -211,7 +211,7 @@ def _figured(trace: TileTrace) -> bool:
 
 
 def _figures(texts: dict[str, str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
-    """Return what a row shows: numbers, the parts of its bar, a factor, and the bar before it."""
+    """Return the contents of a row: numbers, parts of the bar, a factor, and the previous bar."""
     return {"texts": texts, "parts": parts, "factor": factor, "ghost": ghost}
 
 
@@ -235,18 +235,18 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
 
 
 def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
-    """Return the bytes of a visit as text, and as fractions of what one tile for all needs."""
+    """Return the bytes of a visit as text, and as fractions of the bytes of one tile for all."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
 
 
 # --------------------------------------------------------------------------------------------------
-# Rows of numbers as digits from 0 to 8, their size relative to the largest: shades of a color.
+# Rows of numbers as digits from 0 to 8, relative to the largest magnitude: shades of a color.
 # --------------------------------------------------------------------------------------------------
 
 LEVELS = 8
-_SHOWN = 8  # features that are drawn
+_SHOWN = 8  # number of features that are drawn
 
 
 def largest(values: Matrix) -> float:
@@ -255,7 +255,7 @@ def largest(values: Matrix) -> float:
 
 
 def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
-    """Write each row's first elements as digits; ``most`` is the size that has the highest one."""
+    """Write each row's first elements as digits. The magnitude ``most`` has the highest digit."""
     most = largest(values) if most is None else most
     return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
 

@@ -25,7 +25,7 @@ WORDS: Mapping[str, str] = {
 
 
 def page(vote: Vote) -> dict[str, Any]:
-    """Return what the page shows, as JSON."""
+    """Return the page's content as JSON."""
     return {
         "title": TITLE,
         "belief": blocks(vote.belief),

@@ -70,7 +70,7 @@ class VoteView(Saved):
 
     @traitlets.validate("chosen")
     def _known_one(self, proposal: Any) -> str:
-        """Drop what is not an option of this vote: a page may be older than the file."""
+        """Drop a letter that is not an option of this vote: a page may be older than the file."""
         return proposal["value"] if proposal["value"] in self._vote.lettered else ""
 
     def _counted(self, state: State) -> str:

@@ -1,4 +1,4 @@
-"""What people read: a page for each student and one for the class, each a file of its own."""
+"""The pages for people: one for each student and one for the class, each a self-contained file."""
 
 from autograd_course.classroom.reports.pages.class_page import class_page
 from autograd_course.classroom.reports.pages.feedback import feedback, feedback_name

@@ -1,4 +1,4 @@
-"""The page for the instructor: what the class believes, and what is to be looked at."""
+"""The page for the instructor: common mistakes of the class, and answers to look at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_course.classroom.reports.pages.feedback import feedback_name
 from autograd_course.classroom.reports.pages.overview import most_first, overview
 from autograd_course.classroom.reports.pages.rendering import rendered
 
-_GROUPS = 60  # of answers alike that are laid side by side, the most striking
+_GROUPS = 60  # maximum number of similar groups that are shown side by side
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Group:
     percent: int
     names: tuple[str, str]
     lines: Iterator[Line]
-    same: int  # how many of the students have the very same code
+    same: int  # number of students with the same code
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
-    """Return the page, piece by piece. Whole answers are read only as they are written."""
+    """Return the page, piece by piece. Whole answers are read only when they are written."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
     distribution = seen.distribution()
@@ -56,7 +56,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
 
 
 def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
-    """Return the groups of all exercises, without code: an exercise is read after the other."""
+    """Return the groups of all exercises, without code. Exercises are read one after the other."""
     found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
     return sorted(found, key=lambda item: -item[1].weight)
 

@@ -1,6 +1,7 @@
-"""One student's page: their points, their code, what is wrong with it and what to read.
+"""One student's page: their points, their code, what is wrong with it, and what to read.
 
-What is for others never gets here: seeds, remarks, other students, the grader's own failures.
+The page contains nothing that is for others: seeds, remarks, other students, failures of the
+grader.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
 from autograd_course.classroom.reports.pages.telling import Told, told
 
-_LONGEST = 60  # characters of a file's name that are the student's
-# Accents are dropped, and letters that are not made of others written in ASCII.
+_LONGEST = 60  # maximum characters of the student's name in a file name
+# Accents are dropped. Letters that do not consist of others are written in ASCII.
 _LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
 )
@@ -47,12 +48,12 @@ class Part:
 
     @property
     def settled(self) -> Settlement | None:
-        """Return what a person has decided."""
+        """Return the decision of a person, if there is one."""
         return self.score.settlement
 
     @property
     def partial(self) -> str:
-        """Return what the faults of a wrong answer cost, if it has partial credit."""
+        """Return the cost of the faults of a wrong answer, if it has partial credit."""
         score = self.score
         if score.status != "wrong" or not score.points or score.settlement:
             return ""
@@ -63,7 +64,7 @@ class Part:
 
     @property
     def counted_as(self) -> str:
-        """Return the class of its colors."""
+        """Return the CSS class of its colors."""
         return self.score.outcome.replace(" ", "-")
 
 
@@ -82,7 +83,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 
 
 def feedback_name(student: str) -> str:
-    """Return the name of a student's file: one for each, on every file system."""
+    """Return the name of a student's file, which is unique on every file system."""
     letters = unicodedata.normalize("NFKD", student.casefold()).translate(_LETTERS)
     plain = re.sub(r"[^a-z0-9._-]+", "-", letters).strip("-.")[:_LONGEST]
     if plain and plain == student:
@@ -91,7 +92,7 @@ def feedback_name(student: str) -> str:
 
 
 def part(book: Gradebook, score: Score) -> Part:
-    """Return an answer, ready to be shown."""
+    """Return an answer in the form that the page shows."""
     _, before, source = book.code(score.hash)
     wrong = score.status == "wrong"
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
@@ -108,6 +109,6 @@ def part(book: Gradebook, score: Score) -> Part:
 
 
 def _picture(score: Score) -> Markup | None:
-    """Return the Jacobians as small maps, without scripts; the drawing escapes what it is given."""
+    """Return the Jacobians as small maps, without scripts. The drawing escapes its input."""
     pair = from_data(score.evidence.get(PICTURE))
     return Markup(shown(heatmap.as_html(pair))) if pair else None

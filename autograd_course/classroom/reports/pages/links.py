@@ -1,4 +1,4 @@
-"""Where on the web the course says more: a lesson, a rule's page."""
+"""The course's web pages about a lesson or a rule."""
 
 from autograd_course.grader.links import BRANCH, REPOSITORY, to_lesson, to_rule
 

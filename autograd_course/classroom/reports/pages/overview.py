@@ -1,4 +1,4 @@
-"""A class in numbers: one pass over the gradebook, a student at a time."""
+"""A class in numbers, from one pass over the gradebook, one student at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.protocol.evidence import REPAIR
 from autograd_course.classroom.reports.wording import by_hand
 
-BINS = 10  # of the points that can be had
-UNNAMED = "no rule"  # an answer is wrong, and no rule of the doctor's says why
+BINS = 10  # parts of the possible points
+UNNAMED = "no rule"  # an answer is wrong, and none of the doctor's rules says why
 STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A student's line in the list."""
+    """A student's row in the list."""
 
     student: str
     points: float
@@ -26,7 +26,7 @@ class Row:
 
 @dataclass
 class Exercise:
-    """How an exercise went."""
+    """The results of an exercise."""
 
     id: str
     title: str
@@ -34,17 +34,17 @@ class Exercise:
 
     @property
     def total(self) -> int:
-        """How many handed in something for it, if only the empty notebook."""
+        """The number of students who handed in something, even only the empty notebook."""
         return self.counts.total()
 
     @property
     def passed(self) -> float:
-        """The share that passed, of those who attempted it and were graded; 1 of none."""
+        """The share of passes among the attempted and graded answers, or 1 without any."""
         tried = self.counts["passed"] + self.counts["wrong"]
         return self.counts["passed"] / tried if tried else 1.0
 
 
-Collected = dict[tuple[str, str], list[str]]  # students by what they have in common
+Collected = dict[tuple[str, str], list[str]]  # students, by what they have in common
 
 
 def _collection() -> Collected:
@@ -53,9 +53,10 @@ def _collection() -> Collected:
 
 @dataclass
 class Overview:
-    """What the class's page is made from: numbers, names and sentences; of code it holds none.
+    """The data for the class page: numbers, names and sentences, but no code.
 
-    ``matrix`` is by (rule, exercise), what else is collected by (exercise, sentence).
+    The keys of ``matrix`` are (rule, exercise), and the keys of the other collections are
+    (exercise, sentence).
     """
 
     possible: float = 0.0
@@ -69,16 +70,16 @@ class Overview:
     settled: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
-        """Return the exercises, that with the smallest share of passes first."""
+        """Return the exercises, starting with the smallest share of passes."""
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
-        """Return the statuses to be shown: the rare ones only where there are any."""
+        """Return the statuses to show. Rare statuses are shown only if they occur."""
         seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 
     def rules(self) -> list[str]:
-        """Return the rules that were broken, the most frequent first."""
+        """Return the broken rules, the most frequent first."""
         counts: Counter[str] = Counter()
         for (rule, _), students in self.matrix.items():
             counts[rule] += len(students)
@@ -90,7 +91,7 @@ class Overview:
         return [e for e in self.exercises.values() if e.id in wrong]
 
     def distribution(self) -> list[tuple[str, int]]:
-        """Return (points from–to in percent, how many students), the fewest points first."""
+        """Return (points from–to in percent, number of students), the fewest points first."""
         counts = Counter(self._bin(row.points) for row in self.rows)
         width = 100 // BINS
         return [(f"{n * width}–{(n + 1) * width}", counts[n]) for n in range(BINS)]
@@ -135,6 +136,6 @@ def _count(seen: Overview, score: Score) -> None:
 
 
 def most_first(found: Collected) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield exercise, text and students of what was collected, what most have first."""
+    """Yield the exercise, text and students of each entry, starting with the most students."""
     for (exercise, text), students in sorted(found.items(), key=lambda i: (-len(i[1]), i[0])):
         yield exercise, text, students

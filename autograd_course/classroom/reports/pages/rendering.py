@@ -1,4 +1,4 @@
-"""Templates to HTML, piece by piece; whatever is put into one is text, never markup."""
+"""Render templates to HTML, piece by piece. Inserted values are text, never markup."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_PIECES = 200  # of a page, that are written at once
-# Characters that a page may not hold, and those that turn the direction of the text around them.
+_PIECES = 200  # characters of a page that are written at once
+# Characters that a page may not contain, and characters that change the text direction.
 _UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
 
@@ -25,12 +25,12 @@ def rendered(template: str, **values: Any) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """Return text with a mark for each character that no page shows as it is."""
+    """Return text with a mark in place of each character that a page cannot show unchanged."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def prose(text: str) -> Markup:
-    """Return a sentence as HTML, in which text in backticks is code."""
+    """Return a sentence as HTML. Text in backticks becomes code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(shown(text)))))
 
 

@@ -1,4 +1,4 @@
-"""A verdict in the words that ``grade`` has for it, from what the gradebook kept."""
+"""A verdict in the words of ``grade``, from the data in the gradebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_course.grader.exercise import Section
 from autograd_course.grader.result import Result
 from autograd_course.grader.sections import section_to_read
 
-_NUMBERS = ("expected", "actual", "at", "grad_output")  # of a witness; nan is stored as a text
+_NUMBERS = ("expected", "actual", "at", "grad_output")  # from a witness; nan is stored as a text
 _NOT_OURS = (
     "The grader failed, and your answer is not the cause. Your instructor can grade it again."
 )
@@ -26,7 +26,7 @@ _NOT_YET = "This answer is not graded yet."
 
 @dataclass(frozen=True)
 class Told:
-    """A row: what it is, its text, where it leads, and whether it is code."""
+    """A row: its label, its text, its link, and whether it is code."""
 
     label: str
     text: str
@@ -34,12 +34,12 @@ class Told:
 
     @property
     def is_code(self) -> bool:
-        """Whether the text is to be read as code."""
+        """Whether the text is code."""
         return self.label in ("witness", "example", "at", "call")
 
 
 def told(score: Score) -> tuple[Told, ...]:
-    """Return what a learner sees about one answer, the message first."""
+    """Return what a learner sees about one answer, starting with the message."""
     if score.settlement and score.status in ("", "grader failed"):
         return ()
     if score.status == "grader failed":
