@@ -160,7 +160,7 @@ class Result:
             else:
                 for change in self.repair.changes:
                     yield "look at", f"line {change.line} of {self.repair.where}"
-                if self.stage == "kind" and not self.repair.left:
+                if self.stage == "kind":
                     yield "there", ", and ".join(self.repair.kinds)
 
     def _ipython_display_(self) -> None:
