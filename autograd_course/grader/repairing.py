@@ -16,12 +16,11 @@ from autograd_doctor.repair import Repair
 from autograd_doctor.repair_search import search_repair
 
 from autograd_course.grader.exercise import FunctionExercise, RoutineExercise
-from autograd_course.grader.kinds.function import FunctionOrder, LocalFunction
+from autograd_course.grader.kinds.function import OF_GRADIENTS, FunctionOrder, LocalFunction
 from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
 SECONDS = 1.0  # computing time in seconds
-OF_GRADIENTS = ("contract", "linearity", "values")  # families of rules
 OTHER_SEED = 20  # seed of the inputs that the search has not seen
 
 

@@ -88,7 +88,7 @@ def _runs_backward(answer: type[Function]) -> bool:
 
 
 # families of rules whose findings leave the gradients unknown
-_GRADIENTS = ("contract", "linearity", "values")
+OF_GRADIENTS = ("contract", "linearity", "values")
 
 
 class Witness(Protocol):
@@ -148,7 +148,7 @@ class FunctionOrder:
         An empty name is a mistake without a rule. If a finding leaves the gradients unknown, there
         are no further rules, because they were not examined.
         """
-        if RULES[finding.rule].family in _GRADIENTS:
+        if RULES[finding.rule].family in OF_GRADIENTS:
             return ()
         broken = [
             found.rule

@@ -710,7 +710,7 @@ def ask_other_flag(definition: Definition, _finding: Finding) -> Iterator[Fix]:
         yield ((method, _edit(place, parse(other))),)
 
 
-def ask_own_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
+def renumber_flags(definition: Definition, _finding: Finding) -> Iterator[Fix]:
     """Yield the fix with which each block computes the gradient whose flag it checks."""
     method = definition["backward"]
     if method is None:
@@ -978,12 +978,12 @@ FIXES: Mapping[str, Sequence[Generator]] = {
     "no-double-backward": (make_differentiable,),
     "silent-double-backward": (compute_in_backward, make_differentiable),
     "dim-argument": (use_argument,),
-    "frozen-input": (ask_own_flags, ask_other_flag),
+    "frozen-input": (renumber_flags, ask_other_flag),
     "wrong-jvp": (save_for_forward,),
     "zero-dim": (take_any_dims,),
     "wrong-vmap": (put_samples_first,),
     "batch-dimension": (keep_dims,),
-    "missing-gradient": (ask_own_flags, ask_for_own_flag),
+    "missing-gradient": (renumber_flags, ask_for_own_flag),
 }
 
 

@@ -281,7 +281,7 @@ def _inner(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Yield the object of a method call, or the arguments of a function call."""
     for place, node in scope.places:
         parent, field, _ = place
-        called_on = isinstance(parent, ast.Attribute) and not _is_module(parent.value)
+        called_on = isinstance(parent, ast.Attribute) and not is_module(parent.value)
         called_with = isinstance(parent, ast.Call) and field == "args"
         if called_with and _called(parent) in TAKE_NO_TENSORS:
             continue
@@ -618,7 +618,7 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         elif isinstance(node, ast.UnaryOp):
             yield place, node.operand
         elif isinstance(node, ast.Call) and place[1] != "func":
-            if isinstance(node.func, ast.Attribute) and not _is_module(node.func.value):
+            if isinstance(node.func, ast.Attribute) and not is_module(node.func.value):
                 yield place, node.func.value
             elif node.args:
                 yield place, node.args[0]
@@ -629,7 +629,8 @@ def dropped(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
             yield place, node.orelse
 
 
-def _is_module(node: ast.expr) -> bool:
+def is_module(node: ast.expr) -> bool:
+    """Whether an expression is the name of a module, such as ``torch``."""
     return ast.unparse(node) in ("torch", "F", "math", "torch.nn.functional", "np")
 
 
@@ -694,7 +695,7 @@ def other_call_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in scope.places:
         match node:
             case ast.Call(ast.Attribute(ast.Call(ast.Attribute(value, one), a, k), other), b, l):
-                if one != other and not _is_module(value):
+                if one != other and not is_module(value):
                     inner = ast.Call(ast.Attribute(value, other, ast.Load()), b, l)
                     yield place, ast.Call(ast.Attribute(inner, one, ast.Load()), a, k)
 
@@ -805,7 +806,7 @@ def other_extents(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         func = node.func if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
             continue
-        if func.attr not in REDUCTIONS or _is_module(func.value):
+        if func.attr not in REDUCTIONS or is_module(func.value):
             continue
         if node.args or node.keywords:  # for another dim, use the edit of numbers
             yield place, _method(func.value, f"{func.attr}()")
@@ -1029,7 +1030,7 @@ CONSTANTS = ("math.sqrt(2 * math.pi)", "math.sqrt(2)", "math.pi", "math.log(2)")
 
 def missing_constants(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Add a missing constant of a formula, such as the factor of a normal density."""
-    if not any(_is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
+    if not any(is_module(node) for node in ast.walk(scope.method) if isinstance(node, ast.Name)):
         return
     for place, node in _values(scope):
         if _tensors_of(node):
@@ -1173,7 +1174,7 @@ def reversed_scans(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
         match node:
             case ast.Call(ast.Attribute(value, call), args, keywords) if call in SCANS:
                 dims = [*args, *(it.value for it in keywords if it.arg == "dim")]
-                if _is_module(value):
+                if is_module(value):
                     value, *dims = dims
                 if dims:
                     dim = ast.unparse(dims[0])
@@ -1227,10 +1228,10 @@ def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in scope.places:
         reduces = _called(node) in ("norm", "vector_norm", "sum", "mean", "amax", "var", "std")
         match node:
-            case ast.Call(ast.Attribute(value, call), [], []) if reduces and not _is_module(value):
+            case ast.Call(ast.Attribute(value, call), [], []) if reduces and not is_module(value):
                 inner = _method(value, "flatten(1)")
                 yield place, _method(inner, f"{call}(dim=1)")
-            case ast.Call(ast.Attribute(value)) if reduces and not _is_module(value):
+            case ast.Call(ast.Attribute(value)) if reduces and not is_module(value):
                 yield (node.func, "value", None), _method(value, "flatten(1)")
             case ast.Call(_, [first, *_]) if reduces:
                 yield (node, "args", 0), _method(first, "flatten(1)")

@@ -28,7 +28,17 @@ import torch
 from torch import Tensor
 
 from autograd_doctor._execution.calls import USERS
-from autograd_doctor._repair.edits import FORMULA, Edit, Place, Scope, multiplied, parse
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._numerics.tensors import is_float, is_number
+from autograd_doctor._repair.edits import (
+    FORMULA,
+    Edit,
+    Place,
+    Scope,
+    is_module,
+    multiplied,
+    parse,
+)
 
 COST = 1.55  # cost of the simplest formula
 PROJECTIONS = 32  # if there are more projections than elements, only the right value fits them
@@ -101,8 +111,7 @@ class Holes:
 
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
         """Return a value with its zero added."""
-        is_tensor = isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-        if not is_tensor or number in self._seen or value.numel() > MOST_ELEMENTS:
+        if not is_float(value) or number in self._seen or value.numel() > MOST_ELEMENTS:
             self._seen[number] = None  # not a number, or computed several times
             return value
         zero = torch.zeros_like(value).requires_grad_()
@@ -148,12 +157,11 @@ def projected(
         total = torch.zeros((), dtype=torch.float64)
         for grad, truth, tolerance in pairs:
             known = torch.isfinite(truth)
-            real = torch.view_as_real(grad) if grad.is_complex() else grad
+            real, right = as_real(grad), as_real(truth)
             along = torch.randn(real.shape, generator=rng, dtype=torch.float64)
             wide = known.unsqueeze(-1) if grad.is_complex() else known
             along = torch.where(wide, along, 0.0)
             total = total + (along * torch.where(wide, real.double(), 0.0)).sum()
-            right = torch.view_as_real(truth) if truth.is_complex() else truth
             right = torch.where(wide, right.double(), 0.0)
             lacking[k] += (along * right).sum()
             limits = torch.where(known, tolerance.double(), 0.0)
@@ -169,11 +177,11 @@ def projected(
             if weight is not None and weight.isfinite().all():
                 weights.setdefault(number, []).append(weight.detach())
     full = {number: part for number, part in weights.items() if len(part) == PROJECTIONS}
-    return Projected(lacking, slack, {n: part for n, part in full.items() if any(map(_any, part))})
-
-
-def _any(weight: Tensor) -> bool:
-    return bool(weight.any())
+    return Projected(
+        lacking,
+        slack,
+        {n: part for n, part in full.items() if any(bool(weight.any()) for weight in part)},
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -271,7 +279,7 @@ class Words:
         known: dict[str, tuple[float, float]] = {}
         for text in (*self._scope.names, *self._scope.numbers):
             value = self._value(text)
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if is_number(value):
                 known[text] = float(value), 0.1
                 known[f"{text} ** 2"] = float(value) ** 2, 0.15
                 known[f"(1 - {text})"] = 1.0 - value, 0.3
@@ -355,7 +363,7 @@ class Words:
         found += [
             Term(name, 0.1, torch.tensor(float(value), dtype=torch.float64))
             for name, value in numbers
-            if isinstance(value, int | float) and not isinstance(value, bool)
+            if is_number(value)
         ]
         return sorted(found, key=lambda term: term.cost)[:MOST_TERMS]
 
@@ -426,7 +434,7 @@ def _is_dense(value: Tensor) -> bool:
 
 
 def _is_inexact(value: Tensor) -> bool:
-    return _is_dense(value) and (value.is_floating_point() or value.is_complex())
+    return _is_dense(value) and is_float(value)
 
 
 def _conditions(text: str) -> Iterator[str]:
@@ -438,7 +446,7 @@ def _conditions(text: str) -> Iterator[str]:
         case ast.Call(ast.Attribute(value, call), args, keywords):
             given = [ast.unparse(it) for it in args]
             named = {it.arg: ast.unparse(it.value) for it in keywords if it.arg}
-            if ast.unparse(value) not in MODULES:
+            if not is_module(value):
                 given = [ast.unparse(value), *given]
             subject = f"({given[0]})" if given and " " in given[0] else "".join(given[:1])
             if call in ("relu", "relu_") and given:
@@ -458,7 +466,6 @@ def _conditions(text: str) -> Iterator[str]:
                 yield f"{subject} {'>' if call == 'maximum' else '<'} {given[1]}"
 
 
-MODULES = ("torch", "F", "math", "torch.nn.functional")
 # A formula contains no call that draws random numbers, has a side effect, or leaves PyTorch.
 NOT_PURE = re.compile(
     "bernoulli|multinomial|.*dropout|gumbel_softmax|rrelu|item|tolist|numpy|backward|register_hook"
