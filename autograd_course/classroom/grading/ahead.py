@@ -16,7 +16,7 @@ from autograd_course.classroom.sandbox.template import Template
 def ahead(*, trust: bool) -> Iterator[Template | None]:
     """Start the sandbox's template that all workers share, and do not wait for it.
 
-    Start nothing if submissions could meet in it, or if there is no sandbox.
+    Yield ``None`` if there is no sandbox, or if two submissions could reach each other in it.
     """
     try:
         backend = choose(trust=trust)

@@ -72,7 +72,7 @@ def with_repair(
     with budget.spent() as seconds:
         try:
             repair = _found(exercise, answer, remote, finding, seconds, budget)
-        except Exception:  # an error of the child or of ours: the verdict has no repair
+        except Exception:  # the search failed here or in the child, so the verdict has no repair
             return verdict
     if repair is None:
         return verdict

@@ -37,7 +37,7 @@ def standing_in(exercise: Exercise) -> Callable[[], Any]:
             return partial(str, exercise.wrong_lines[0] + exercise.experiment)
         case PredictionExercise():
             return partial(list, exercise.outcome())
-    raise TypeError(f"nobody stands in for a {type(exercise).__name__}")
+    raise TypeError(f"no answer can stand in for a {type(exercise).__name__}")
 
 
 def _routine(reference: Callable[..., Any]) -> Callable[..., Any]:

@@ -84,7 +84,7 @@ def _command(meeting: Path) -> Iterator[str]:
 def _namespaces() -> Iterator[str]:
     yield from ("--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts")
     yield from ("--unshare-cgroup-try", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-    if os.geteuid() == 0:  # needed to become nobody, and to end processes of nobody
+    if os.geteuid() == 0:  # to become the user `nobody`, and to end its processes
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL")
     else:
         yield "--unshare-user"

@@ -38,7 +38,7 @@ class Template:
         meeting = Path(self._folder.name) / "control"
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind(str(meeting))
-        os.chmod(meeting, 0o666)  # for the user nobody too; only we can open the folder
+        os.chmod(meeting, 0o666)  # the user `nobody` connects, too; the folder itself is private
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.backend = backend

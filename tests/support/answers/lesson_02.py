@@ -478,7 +478,7 @@ WRONG = [
         "wasted-gradient",
         lambda ctx, p, t, w, g: (_loss(p, t, w, g), None, None),
     ),
-    Wrong("card-skip-connection", "the values", "those of a ReLU", "2c"),
+    Wrong("card-skip-connection", "the values", "computes the ReLU", "2c"),
     Wrong("card-skip-connection", "what it returns", "What else did backward change", "5c"),
     Wrong("card-skip-connection", "gradcheck", "never looks at it again", "4a"),
     Wrong("card-skip-connection", "its own gradient", "somewhere else", "4b"),

@@ -474,7 +474,7 @@ WRONG = [
     backward(
         EQUILIBRIUM,
         "through the last round only",
-        "the gradient of the last round only",
+        "only the gradient of the last round",
         one_round,
     ),
     backward(
