@@ -99,6 +99,7 @@ def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | N
         constraint = order.checked()
         if constraint is None or constraint.message != fault.message:
             return None
+        repair = replace(repair, kinds=())  # the author may not have meant this change
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -390,6 +391,24 @@ def test_a_writer_killed_again_and_again_loses_nothing_and_grades_nothing_twice(
     assert len(kept(path)) == len(students) * len(EXERCISES)
     assert set(told) <= kept(path), "what was said to be recorded is there"
     assert max(told.values()) == 1, "nothing was graded twice"
+
+
+def open_new(folder: Path, begin: Any) -> None:
+    """Open one new gradebook after another, each at the same moment as the other processes."""
+    for number in range(30):
+        begin.wait(10)
+        Gradebook(folder / f"{number}.sqlite").close()
+
+
+def test_many_create_the_same_gradebook_at_once(tmp_path: Path) -> None:
+    begin = WRITERS.Barrier(5)
+    openers = [WRITERS.Process(target=open_new, args=(tmp_path, begin)) for _ in range(5)]
+    for opener in openers:
+        opener.start()
+    for opener in openers:
+        opener.join(60)
+
+    assert [opener.exitcode for opener in openers] == [0] * len(openers)
 
 
 def test_many_write_at_once_and_each_verdict_is_kept_once(path: Path, tmp_path: Path) -> None:

@@ -306,6 +306,7 @@ def test_an_answer_is_settled_in_a_browser(
     page.get_by_role("link", name="Not passed, not settled").click()
     page.get_by_role("link", name="Start with the first one").click()
     page.get_by_role("link", name="Next").click()
+    expect(page.get_by_role("heading", name="ann")).to_be_visible()  # the page has changed
     wide = page.evaluate("document.documentElement.scrollWidth")
     page.screenshot(path=ROOT / "artifacts" / f"review-answer-{width}.png", full_page=True)
     second = context.new_page()  # the same answer in another tab

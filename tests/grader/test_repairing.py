@@ -138,6 +138,7 @@ def test_a_constraint_that_is_still_broken_is_told(tmp_path: Path) -> None:
         "return grad_output * inside, None"
     ]
     assert "With this change, values are right. Still wrong after it: At x = [0, 2]" in str(repair)
+    assert not repair.kinds
 
 
 def test_a_right_answer_is_not_searched(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from autograd_course.classroom.gradebook.schema import APPLICATION, CHANGES, OLD
 from autograd_course.errors import CourseError
 
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # where even the log finds no room, it is the latter
+_PAUSE = 0.01  # seconds between two tries
 _WAIT = 60.0  # seconds to wait for other writers; each writes for milliseconds
 
 
@@ -39,7 +41,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.row_factory = sqlite3.Row
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA journal_mode = WAL")
+    _log_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")  # a result survives a power failure
     connection.execute("BEGIN IMMEDIATE")
     if _value(connection, "application_id") == 0:  # no other process has created it meanwhile
@@ -54,6 +56,19 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log. SQLite itself does not wait for another process that does so."""
+    until = time.monotonic() + _WAIT
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)
+
+
 def _refuse_others(path: Path) -> None:
     """Raise GradebookError if a file is not a gradebook, is damaged, or has an unknown version."""
     if not path.exists() or path.stat().st_size == 0:
@@ -62,13 +77,15 @@ def _refuse_others(path: Path) -> None:
         f"{path.absolute().as_uri()}?mode=rw"  # read-only could not take over a killed writer's log
     )
     with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as connection:
-        application = _value(connection, "application_id")
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # One statement sees one state of the file, also while another process creates it.
+        application, version, tables = connection.execute(
+            "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+            "FROM pragma_application_id, pragma_user_version"
+        ).fetchone()
         if application == 0 and tables == 0:
             return  # its creator was killed before the first transaction
         if application != APPLICATION:
             raise GradebookError(f"{path} is a database but no gradebook: name another file.")
-        version = _value(connection, "user_version")
         if not OLDEST <= version <= VERSION:
             raise GradebookError(
                 f"{path} is a gradebook of version {version}, and this course reads {VERSION}: "
