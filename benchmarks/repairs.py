@@ -163,10 +163,10 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
 
 def _has_a_derivative(mistake: Mistake) -> bool:
     """Whether the author's right version passes the check."""
-    text = mistake.text
+    head, name, code = mistake.text.partition("\nNAME = ")  # the lines are listed in the head
     for wrong, right in zip(*_lines_of(mistake.run()), strict=True):
-        text = text.replace(wrong, right)
-    scope = mistake.run(text.splitlines(keepends=True))
+        code = code.replace(wrong, right)
+    scope = mistake.run((head + name + code).splitlines(keepends=True))
     return _agrees(scope[scope["NAME"]], scope)
 
 
