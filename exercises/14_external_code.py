@@ -3,7 +3,7 @@
 #
 # # 14 · External code: exercises
 #
-# In lesson 14 you added a gradient to a loop in C++. Here you write an operator in C++ yourself, and then the Function around it. You may have solved `soft-threshold-function` in the lesson already.
+# In lesson 14 you added a gradient to a loop in C++. Here you write an operator in C++ yourself, and then the Function around it. You may already have solved `soft-threshold-function` in the lesson.
 #
 # **Given:** the task, a complete operator to start from, and the signatures of all functions and methods.
 #
@@ -16,7 +16,7 @@
 # - The output has the dtype and the device of the input.
 # - `backward` computes a formula that you derived. It does not call autograd.
 #
-# 5 points, about 40 minutes. The first exercise needs a C++ compiler. Without a compiler, the grader tells you so, and you can still solve the second exercise.
+# 5 points, about 40 minutes. The first exercise needs a C++ compiler. If you have no compiler, the grader tells you so, and you can still solve the second exercise.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -52,9 +52,9 @@ from autograd_course.lesson import build, show_error
 #
 # $$y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0) .$$
 #
-# Sparse regression and many denoisers use it. In PyTorch you need five operations, and each of them reads and writes a whole tensor. In C++ you need one loop.
+# Sparse regression and many denoisers use it. In PyTorch, you need five operations, and each of them reads and writes a whole tensor. In C++, you need only one loop.
 #
-# Start from this complete operator, which multiplies every number by a factor. It works only for some inputs:
+# Start from this complete operator, which multiplies every number by a factor. It is correct only for some inputs:
 
 
 # %%
@@ -94,16 +94,16 @@ with show_error():
         print(given.tolist(), "→", scaled(given, 10.0).tolist())
 
 # %% [markdown]
-# The first result is right. The second result is wrong, because the input is a column of a matrix. `data_ptr` is the address of its first element, and the loop reads the elements that follow in memory. The third call raises an error, because the input is float32.
+# The first result is right. The second one is wrong, because the input is a column of a matrix. `data_ptr` is the address of its first element, and the loop reads the elements that follow in memory. The third call raises an error, because the input is float32.
 
 
 # %% [markdown]
-# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. A `float` in a schema is a `double` in C++. `source()` returns the source as text, so start from a copy of `MODEL`. The source of `decayed_sum` in the lesson shows the other parts that you need. The function below builds the operator and calls it. To see the messages of the compiler, call `build(source())` in a new cell.
+# **Write** the source of an operator `soft_threshold(Tensor x, float t) -> Tensor`. A `float` in a schema is a `double` in C++. `source()` returns the source as text. Start from a copy of `MODEL`. The source of `decayed_sum` in the lesson shows the other parts that you need. The function `soft_threshold` below builds the operator and calls it. To see the compiler's messages, call `build(source())` in a new cell.
 #
 # **Constraints:**
 #
-# - `x` may have any shape and any memory layout. It may be transposed, a slice with every second column, or expanded.
-# - `x` may be float32 or float64, and the result has the same dtype. For any other dtype the operator raises an error.
+# - `x` may have any shape and any memory layout. For example, it may be transposed, expanded, or a slice with every second column.
+# - `x` may be float32 or float64, and the result has the same dtype. For any other dtype, the operator raises an error.
 # - The operator does not change `x`.
 
 
@@ -123,7 +123,7 @@ grade("soft-threshold-operator", soft_threshold)
 # %% [markdown]
 # ## 2 · Soft threshold in C++: the Function (2 points · medium · 10 minutes)
 #
-# No gradient passes through the operator alone. **Write** the Function around it. The threshold is now a tensor with a single number. The model learns it, so it gets a gradient, too. At $|x| = t$ the function has no derivative, and the grader accepts any value there.
+# No gradient passes through the operator alone. **Write** a Function that calls it. The threshold is now a tensor with a single number. The model learns this number, so it also gets a gradient. At $|x| = t$, the soft threshold has no derivative, and the grader accepts any value there.
 #
 # If you have not solved exercise 1 yet, compute `y` with PyTorch's operations in `forward`. This exercise is about the gradient.
 #
@@ -164,4 +164,4 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Look for a C++ or CUDA operator in one of your projects. Is there a test of its `backward` with a `grad_output` that is not contiguous? If not, run `diagnose` on it.
+# Look for a C++ or CUDA operator in one of your projects. Does a test call its `backward` with a `grad_output` that is not contiguous? If not, run `diagnose` on it.

@@ -3,7 +3,7 @@
 #
 # # 15 · Ship it: exercises
 #
-# In lesson 15 a gradient got lost on the way to a sorter. Here you write the exports, a test that finds lost gradients, a translation to ONNX and a quantizer, and at the end the sorter itself. You may have solved `reversal-that-travels` in the lesson already.
+# In lesson 15 a gradient got lost on the way to a sorter. Here you write the exports, a test that finds lost gradients, a translation to ONNX and a quantizer, and at the end the sorter itself. You may already have solved `reversal-that-travels` in the lesson.
 #
 # **Given:** the task and the signatures of all functions. Every exercise asks for plain functions.
 #
@@ -49,12 +49,12 @@ require_packages()  # says what to install if a package that only this lesson ne
 #
 # You get a model in the middle of its training, and a batch of 8 examples. The model contains a custom Function and a dropout layer. Other people need predictions from it, for one image or for a thousand.
 #
-# **Write** the function. It returns the result of `torch.export.export`, an `ExportedProgram`, and not its `.module()`.
+# **Write** the function. It returns the `ExportedProgram` from `torch.export.export`, not its `.module()`.
 #
 # **Constraints:**
 #
-# - After it is saved and loaded, the program takes batches of any size.
-# - The program predicts as the model does in eval mode. A program has no mode that you can change later.
+# - After saving and loading, the program takes batches of any size.
+# - The program makes the same predictions as the model does in eval mode. A program has no mode that you can change later.
 # - The training continues after your function returns, so the model keeps the mode that it had.
 
 
@@ -70,14 +70,14 @@ grade("any-batch", ship)
 # %% [markdown]
 # ## 2 · What did not arrive (3 points · medium · 15 minutes)
 #
-# This is the test that was missing for the sorter. `model` is the eager model. `shipped` is a loaded program as a module, and its parameters have the same names. Send the same $g = \partial L/\partial y$ back through both, as `grad_outputs` of `torch.autograd.grad`. Which parameters get different gradients?
+# This is the test that the sorter needed. `model` is the eager model. `shipped` is a loaded program as a module, and its parameters have the same names. Send the same $g = \partial L/\partial y$ back through both, as `grad_outputs` of `torch.autograd.grad`. Which parameters get different gradients?
 #
 # **Write** the function. It returns the list of their names, as in `named_parameters()`. An empty list proves that no gradient was lost.
 #
 # **Constraints:**
 #
-# - It finds gradients of zeros, and gradients that arrive and are wrong. The last layer may be anything, a softmax for example, so choose $g$ with care.
-# - The last digits may differ, because the two models may add in a different order.
+# - It finds gradients that are zero and gradients that are wrong. The last layer may be of any kind, for example a softmax, so choose $g$ with care.
+# - The last digits may differ, because the two models may add numbers in different orders.
 # - A parameter that neither model uses does not count as lost.
 # - The function does not fill or change any `.grad`.
 
@@ -100,9 +100,9 @@ grade("lost-gradients", lost_gradients)
 #
 # Checkpoint 1 of lesson 15 exported it as a Function, and the exported gradient had the wrong sign.
 #
-# **Write** the function. `x` is a tensor of any shape, `strength` a Python float.
+# **Write** the function. `x` is a tensor of any shape, and `strength` is a Python float.
 #
-# **Constraint:** the gradient is reversed in eager mode *and* in the exported program, which contains only the operations of your forward.
+# **Constraint:** the gradient is reversed in eager mode *and* in the exported program, which contains only the operations in `reverse`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "reversal-that-travels", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -121,7 +121,7 @@ grade("reversal-that-travels", reverse)
 #
 # $$y = s \, \operatorname{sign}(x) \left\lfloor \frac{|x|}{s} + \tfrac12 \right\rfloor .$$
 #
-# In PyTorch the chip's rounding is a custom operator. Here PyTorch's own operations compute it:
+# In PyTorch, the chip's rounding is a custom operator. Here, PyTorch's own operations compute it:
 
 
 # %%
@@ -140,11 +140,11 @@ print("torch.round:", halves.round().tolist())
 print("the chip:   ", round_away(halves, 1.0).tolist())
 
 # %% [markdown]
-# ONNX has no operator for it, so you must give the exporter a translation.
+# ONNX has no operator for this rounding, so you must give the exporter a translation.
 #
-# **Write** the translation for `custom_translation_table`. It takes the arguments of the operator and returns the result of the last ONNX operator. `op.Name(…)` calls the ONNX operator of this name, for example `op.Mul(x, 2.0)`. You may also write `x * 2.0`. [onnx.ai](https://onnx.ai/onnx/operators/) lists all operators. `x` is a value in the ONNX graph, so no function of `torch` accepts it. `step` is a Python float.
+# **Write** the translation for `custom_translation_table`. It takes the operator's arguments and returns the result of the last ONNX operator. `op.Name(…)` calls the ONNX operator with this name, for example `op.Mul(x, 2.0)`. You may also write `x * 2.0`. [onnx.ai](https://onnx.ai/onnx/operators/) lists all operators. `x` is a value in the ONNX graph, so no function of `torch` accepts it. `step` is a Python float.
 #
-# **Constraint:** `onnx.checker` accepts the file, and ONNX Runtime computes the same values as the operator, halves of both signs included.
+# **Constraint:** `onnx.checker` accepts the file, and ONNX Runtime computes the same values as the operator, including halves of both signs.
 
 
 # %% nbgrader={"grade": false, "grade_id": "round-away-in-onnx", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -159,7 +159,7 @@ def round_away_in_onnx(x, step: float):
 grade("round-away-in-onnx", round_away_in_onnx)
 
 # %% [markdown]
-# The next cell shows all steps. It exports a model that calls the operator with your translation, and it runs the file in ONNX Runtime.
+# The next cell shows all steps. It exports a model that calls the operator, converts the program with your translation, and runs the file in ONNX Runtime.
 
 
 # %%
@@ -186,7 +186,7 @@ except torch.onnx.OnnxExporterError:
 # %% [markdown]
 # ## 5 · Eight bits that train (2 points · medium · 9 minutes)
 #
-# A model loses less accuracy if it already computes with rounded weights while it trains. Quantize a weight matrix to eight bits as torchao does, with one scale $s_i$ for each row, and convert the integers back:
+# A model loses less accuracy if it already uses rounded weights during training. Quantize a weight matrix to eight bits as torchao does, with one scale $s_i$ for each row, and convert the integers back:
 #
 # $$s_i = \max\!\Bigl(\frac{\max_j |w_{ij}|}{127.5},\ \varepsilon\Bigr), \qquad
 # \hat w_{ij} = s_i \operatorname{clamp}\!\Bigl(\operatorname{round}\frac{w_{ij}}{s_i},\ -128,\ 127\Bigr) .$$
@@ -195,7 +195,7 @@ except torch.onnx.OnnxExporterError:
 #
 # $$\frac{\partial L}{\partial w} := \frac{\partial L}{\partial \hat w} .$$
 #
-# **Write** the function. For a weight of shape `(rows, columns)` it returns $\hat w$.
+# **Write** the function. For a weight of shape `(rows, columns)`, it returns $\hat w$.
 #
 # **Constraints:**
 #
@@ -215,16 +215,16 @@ grade("eight-bits", eight_bits)
 # %% [markdown]
 # ## 6 · A sorter that learns on (4 points · hard · 25 minutes)
 #
-# Now build a sorter that can learn after the export. You get the images of the digits, `(1397, 64)` in float32 with values from -1 to 1, and their labels, `(1397,)`.
+# Now build a sorter that can learn after the export. You get the images of the digits as a float32 tensor of shape `(1397, 64)` with values from -1 to 1, and their labels as a tensor of shape `(1397,)`.
 #
-# **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it and returns the program. You can use `ship` of exercise 1.
+# **Write** the three parts: the levels, the net, and the function that builds a net, trains it, exports it and returns the program. You can use `ship` from exercise 1.
 #
 # **Constraints** for the program that the grader has saved and loaded:
 #
 # - It classifies at least 90% of 400 held-out digits correctly.
 # - It has four levels: the input of each matrix product after the first has at most four different values.
 # - It takes any batch size.
-# - It can learn: a gradient that is not zero arrives at every weight matrix.
+# - It can learn: every weight matrix gets a gradient that is not zero.
 #
 # `split_digits()` returns the data that the grader uses. The grader trains the net itself, which takes as long as your training.
 
@@ -264,6 +264,6 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# Keep `lost_gradients`. It has ten lines and does not need this course. Add it to the tests of every model that somebody trains after the export. Also compare the values there, on inputs and batch sizes that the example does not have.
+# Keep `lost_gradients`. It has ten lines and works without this course. Add it to the tests of every model that anyone trains after the export. In these tests, also compare the values, with inputs and batch sizes that differ from the example's.
 #
 # This was the last exercise.

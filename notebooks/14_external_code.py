@@ -9,8 +9,8 @@
 # **You will learn** how to register an operator, which part of its gradient you must supply, what a
 # kernel may assume about memory, and which rules CUDA C++ and Triton kernels must follow.
 #
-# **You need** lessons 01 and 02. To build the operator you need a C++ compiler. Without a compiler,
-# the cells tell you so, and the lesson uses a Python loop instead.
+# **You need** lessons 01 and 02. To build the operator, you need a C++ compiler. Without a
+# compiler, the cells tell you so, and the lesson uses a Python loop instead.
 #
 # **It takes** about 40 minutes; the *extra* sections take another 15. You solve one exercise
 # here. The others are in the exercise notebook.
@@ -63,20 +63,20 @@ from autograd_course.visualize import jacobian_view, knowledge_check
 # %% [markdown]
 # ## A layer that never trains
 #
-# A room keeps nine tenths of its warmth each hour. If $x_t$ is the heat that enters in hour $t$,
-# then the room is warmer than the street by
+# Each hour, a room keeps nine tenths of its warmth. If $x_t$ is the heat that enters in hour $t$,
+# the difference between the indoor and outdoor temperatures is
 #
 # $$y_t = x_t + 0.9\, y_{t-1} .$$
 #
-# Each step needs the result of the step before. So this is a loop, and loops are slow in Python. A
-# colleague wrote this loop in C++. The next cell compiles it, which takes a few seconds the first
-# time, and runs it on four ones.
+# Each step needs the result of the previous step, so the computation is a loop, and loops are slow
+# in Python. A colleague wrote the loop in C++. The next cell compiles it, which takes a few seconds
+# the first time, and runs it on a tensor of four ones.
 
 
 # %% jupyter={"source_hidden": true}
 @torch.no_grad()
 def in_python(x, a, reverse):
-    """Compute the same as the C++ operator; the result has no graph either."""
+    """Compute the same values as the C++ operator. The result has no graph either."""
     steps, y, sums = x.unbind(-1), torch.zeros(x.shape[:-1], dtype=x.dtype), []
     for x_t in reversed(steps) if reverse else steps:
         y = x_t + a * y
@@ -97,11 +97,11 @@ print("forward in time: ", decayed_sum(torch.ones(4), 0.5, False).tolist())
 print("backward in time:", decayed_sum(torch.ones(4), 0.5, True).tolist())
 
 # %% [markdown]
-# A small model should learn from 200 hours of measurements how much the sun, the radiator and the
-# oven heat the room. A linear layer computes the heat $x$, the operator computes the temperature
-# $y$, and a last parameter corrects a constant error of the thermometer. `train`, which the hidden
-# cell defines, runs 400 steps of Adam. It hides warnings, which would otherwise be lost among the
-# lines of a training log.
+# A small model should learn how much the sun, the radiator and the oven heat the room. The data are
+# 200 hours of measurements. A linear layer computes the heat $x$, the operator computes the
+# temperature $y$, and one more parameter corrects the thermometer's constant error. The hidden cell
+# defines `train`, which runs 400 steps of Adam. It suppresses warnings, which you would easily miss
+# in a long training log.
 
 # %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(0)
@@ -133,8 +133,8 @@ def train(operation, steps=400):
 alone_losses = train(lambda heat: decayed_sum(heat, 0.9, False))
 
 # %% [markdown]
-# The loss falls and PyTorch raises no error. But the weights are still 0.1, their initial value.
-# Only the parameter for the thermometer has learned, and it has learned a wrong value that makes up
+# The loss falls, and PyTorch raises no error. But the weights still have their initial value, 0.1.
+# Only the thermometer's parameter has changed, and it has learned a wrong value that compensates
 # for the layer. What happens to the gradient?
 
 # %%
@@ -150,15 +150,16 @@ if kernel:
     print("x.grad:", x.grad)
 
 # %% [markdown]
-# Autograd records operations on tensors. It cannot see a loop on pointers, and nothing here defines
-# a derivative for this operator. So the graph contains a node that passes no gradient on. The only
-# sign is a warning. If you call C++ through NumPy or `ctypes`, there is not even a warning, because
-# the result has no `grad_fn`.
+# Autograd records operations on tensors. It cannot see a loop over pointers, and our code does not
+# define a derivative for this operator. So the graph contains a node that does not pass on any
+# gradient. The only sign is a warning. If you call C++ through NumPy or `ctypes`, you do not even
+# get a warning, because the result has no `grad_fn`.
 #
 # **Your turn.** The heat $x_t$ raises the temperature by 1 in hour $t$, by 0.9 in the next hour, by
-# 0.81 in the hour after that, and so on. So the gradient of $x_t$ is $g_t + 0.9\,g_{t+1} +
-# 0.81\,g_{t+2} + \dots$ This is the same sum backward in time, and the operator can compute it.
-# Replace `grad_output` in the last line by a call of `decayed_sum`, and run the cell.
+# 0.81 in the hour after that, and so on. So the gradient of $x_t$ is
+# $g_t + 0.9\,g_{t+1} + 0.81\,g_{t+2} + \dots$ This is the same sum, but backward in time, and the
+# operator can compute it. In the last line of `backward`, replace `grad_output` with a call to
+# `decayed_sum`, and run the cell.
 
 
 # %%
@@ -181,10 +182,10 @@ losses = train(lambda heat: Edited.apply(heat, 0.9))
 # %% [markdown]
 # ## The whole thing, working
 #
-# In the complete Function the factor $a$ is a tensor that gets a gradient, too. The loop solves a
-# linear system for $y$. The matrix of this system has ones on the diagonal and $-a$ just below the
-# diagonal. `backward` therefore solves the *transposed* system, also called the *adjoint* system
-# (lesson 13). It has $-a$ just above the diagonal, so the loop runs backward in time:
+# In the complete Function, the factor $a$ is a tensor that also gets a gradient. The loop solves a
+# linear system for $y$. The matrix of this system has ones on the diagonal and $-a$ just below it.
+# `backward` therefore solves the *transposed* system, also called the *adjoint* system (lesson 13).
+# Its matrix has $-a$ just above the diagonal, so the loop runs backward in time:
 #
 # $$u_t = g_t + a\, u_{t+1}, \qquad \frac{\partial L}{\partial x_t} = u_t, \qquad
 # \frac{\partial L}{\partial a} = \sum_t u_t\, y_{t-1} .$$
@@ -226,8 +227,8 @@ with figure(width=6.8, height=3.2) as (axes,):
     note(axes, "the operator in a Function", (215, 1.2e-2), BLUE)
 
 # %% [markdown]
-# `backward` does not call the operator directly. It calls `DecayedSum.apply` with the other
-# direction. What does this change for the second derivative?
+# `backward` does not call the operator directly. Instead, it calls `DecayedSum.apply` in the
+# opposite direction. How does this affect the second derivative?
 
 # %%
 vote("14", "operator-twice")
@@ -239,13 +240,14 @@ with show_error():
     print("gradgradcheck:", gradgradcheck(DecayedSum.apply, (x, a, decayed_sum)))
 
 # %% [markdown]
-# Autograd records the call in `backward`, because it is a Function with a derivative. If `backward`
-# called the operator directly, its result would pass no gradient on, and the second derivative
-# would be wrong.
+# Autograd records the call in `backward`, because `DecayedSum` is a Function with a derivative. If
+# `backward` called the operator directly, the result would not pass on any gradient, and the second
+# derivative would be wrong.
 #
-# The next picture shows the Jacobian of one row of six steps. On the left is what `forward`
-# computes. Each output depends on its own input and on the earlier inputs, so the matrix is a
-# triangle, and its entries are powers of $a$. In the middle is what `backward` computes.
+# The next picture shows the Jacobian for one row of six steps. The left matrix comes from
+# `forward`. Each output depends on the input of the same step and on all earlier inputs, so the
+# matrix is triangular, and its nonzero entries are powers of $a$. The middle matrix comes from
+# `backward`.
 
 # %%
 jacobian_view(DecayedSum, x[0], a, decayed_sum)
@@ -253,8 +255,8 @@ jacobian_view(DecayedSum, x[0], a, decayed_sum)
 # %% [markdown]
 # ### Checkpoint 1
 #
-# Three inputs are all 1, and $a = 0.5$. The loss is the last sum, $y_2$. Which gradient does the
-# *first* input get? Run the formula for $u$ backward in time, and replace the dots by a number.
+# All three inputs are 1, and $a = 0.5$. The loss is the last sum, $y_2$. What gradient does the
+# *first* input get? Apply the formula for $u$ backward in time, and replace the dots with a number.
 
 # %%
 x = torch.ones(3, requires_grad=True)
@@ -265,19 +267,19 @@ predict(..., x.grad[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# `backward` receives $g = (0, 0, 1)$. Backward in time, $u_2 = 1$, then $u_1 = 0 + 0.5 \cdot 1 =
-# 0.5$, and $u_0 = 0 + 0.5 \cdot 0.5 = 0.25$.
+# `backward` receives $g = (0, 0, 1)$. Backward in time, we get $u_2 = 1$, then
+# $u_1 = 0 + 0.5 \cdot 1 = 0.5$, and $u_0 = 0 + 0.5 \cdot 0.5 = 0.25$.
 #
 # </details>
 #
 # ### Exercise 1: soft threshold
 #
-# The *soft threshold* sets small numbers to 0 and moves all other numbers toward 0 by $t$: $y =
-# \operatorname{sign}(x) \cdot \max(|x| - t,\, 0)$. Here it is an operator without a gradient. Write
-# the Function around it. `threshold` is a tensor with a single number, and it gets a gradient, too.
-# Save nothing but the output, and support double backward. If you are stuck, run
-# `hint("soft-threshold-function")` in a new cell. In the exercise notebook you write this operator
-# in C++.
+# The *soft threshold* sets small numbers to 0 and moves all other numbers toward 0 by $t$:
+# $y = \operatorname{sign}(x) \cdot \max(|x| - t,\, 0)$. Here, it is an operator without a gradient.
+# Write a Function that calls it. `threshold` is a tensor with a single number, and it also gets a
+# gradient. Save nothing but the output, and support double backward. If you are stuck, run
+# `hint("soft-threshold-function")` in a new cell. In the exercise notebook, you will write this
+# operator in C++.
 
 
 # %%
@@ -310,20 +312,20 @@ grade("soft-threshold-function", SoftThreshold)
 # ## A C++ operator, built on the spot
 #
 # When is C++ worth the effort? If your code composes tensor operations, it already runs in C++. But
-# C++ helps if each step of a *loop* needs the result of the step before. You find such loops in
-# filters, moving averages, discounted rewards and linear recurrent networks.
+# C++ helps if each step of a *loop* needs the result of the previous step. Filters, moving
+# averages, discounted rewards and linear recurrent networks contain such loops.
 #
-# Here is the source. It contains a loop on plain pointers and a function of tensors, which takes
-# care of memory layout and dtype:
+# The source below contains a loop over plain pointers. The function `decayed_sum` takes tensors and
+# handles their memory layout and dtype:
 
 # %%
 source = (SOURCES / "decayed_sum.cpp").read_text(encoding="utf-8")
 print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 
 # %% [markdown]
-# The source ends with the registration. A *schema* tells PyTorch the types of the inputs and of the
-# result. You register an implementation for one *dispatch key*, and PyTorch chooses the key by the
-# device of the tensors. The source needs neither Python nor pybind11.
+# The source ends with the registration. A *schema* tells PyTorch the types of the inputs and the
+# result. You register each implementation for one *dispatch key*, and PyTorch chooses the key based
+# on the tensors' device. The source needs neither Python nor pybind11.
 #
 # ```cpp
 # STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
@@ -339,15 +341,15 @@ print(source[: source.index("STABLE_TORCH_LIBRARY_FRAGMENT")].rstrip())
 # next session does not compile it again. The headers under `torch/csrc/stable` contain only the
 # part of PyTorch that does not change between versions. A library that you build with them works
 # with later versions of PyTorch. Most examples on the web include `torch/extension.h` instead. That
-# header contains all of PyTorch and takes much longer to compile.
+# header includes all of PyTorch and takes much longer to compile.
 
 # %% [markdown]
 # ### What the operator saves
 #
-# *Extra: the operator compared with a loop in Python, in nodes and in time.*
+# *Extra: how many nodes and how much time the operator saves, compared with a Python loop.*
 #
 # A loop in PyTorch calls two operations per step. Autograd records both and visits both again in
-# the backward pass. The next cell counts the nodes in the graph for one row of a thousand steps.
+# the backward pass. The next cell counts the nodes in the graph of one row of a thousand steps.
 
 
 # %%
@@ -401,7 +403,7 @@ if kernel:
 # ## When the source is wrong
 #
 # `build` compiles in a separate process. If the compiler fails, `build` raises a `BuildError` that
-# names the line of your source. Here is a misspelled variable:
+# names the line in your source. In the next cell, a variable is misspelled:
 
 # %%
 misspelled = source.replace("sum = x[t]", "sun = x[t]")
@@ -416,7 +418,7 @@ except BuildError as error:
 #
 # The compiler checks types, but it does not check how you use memory. `x.data_ptr()` is the address
 # of the first element, and the loop assumes that the second element follows directly after it. The
-# call of `contiguous` guarantees this. The next cell removes the call, builds the source again, and
+# call to `contiguous` guarantees this. The next cell removes the call, builds the source again, and
 # tests the result with `gradcheck` and with `diagnose`.
 
 # %%
@@ -430,16 +432,16 @@ if kernel:
     print(diagnose(DecayedSum, (x, a, careless.decayed_sum)))
 
 # %% [markdown]
-# `gradcheck` accepts the result, because it tests only contiguous tensors. But in a real network
-# `grad_output` is often a view, for example if a transpose or a `.sum()` follows the operator. And
-# users pass slices as inputs.
+# `gradcheck` accepts the result, because it tests only contiguous tensors. But in a real network,
+# `grad_output` is often a view, for example if a transpose or a `.sum()` follows the operator.
+# Users also pass slices as inputs.
 
 # %% [markdown]
 # ### Checkpoint 2
 #
-# The cell below stores the `grad_output` that arrives at `y`, a tensor with 2 · 3 elements. A
-# kernel without `contiguous` would read six numbers from its memory. How many numbers does this
-# memory contain?
+# The cell below stores the `grad_output` that arrives at `y`, a 2 × 3 tensor. A kernel without
+# `contiguous` would read six numbers from the memory of this `grad_output`. How many numbers does
+# the memory contain?
 
 # %%
 arrived = []
@@ -453,8 +455,9 @@ predict(..., arrived[0].untyped_storage().nbytes() // arrived[0].element_size())
 # <details><summary>Why</summary>
 #
 # The gradient of a sum is 1 for every element. So autograd creates a single 1 and expands it to the
-# shape $(2, 3)$ with the strides $(0, 0)$. From Python you see six ones. A kernel that reads six
-# numbers from the pointer gets one right number, and then memory that belongs to something else.
+# shape $(2, 3)$ with strides $(0, 0)$. In Python, you see six ones. A kernel that reads six
+# numbers, starting at the pointer, gets one correct number and then reads memory that belongs to
+# something else.
 #
 # </details>
 
@@ -462,8 +465,8 @@ predict(..., arrived[0].untyped_storage().nbytes() // arrived[0].element_size())
 # ## Tensors without numbers
 #
 # A tensor on the `meta` device has a shape and a dtype, but no numbers. `torch.compile` and
-# `torch.export` trace a model with such tensors. This device exists on every machine, so you can
-# use it to see which device support is missing without a GPU.
+# `torch.export` trace a model with such tensors. This device exists on every machine. So even
+# without a GPU, you can see what happens when an operator does not support a device.
 
 # %%
 vote("14", "meta-device")
@@ -475,8 +478,9 @@ if kernel:
         kernel.decayed_sum(without_numbers, 0.5, False)
 
 # %% [markdown]
-# We registered an implementation for `CPU` only. Each other device needs its own, and `meta` needs
-# a *fake* implementation, which returns a tensor of the right shape and dtype:
+# We registered an implementation only for `CPU`. Every other device needs its own implementation.
+# The `meta` device needs a *fake* implementation, which returns a tensor of the right shape and
+# dtype:
 
 # %%
 if kernel:
@@ -492,7 +496,7 @@ if kernel:
 #
 # *Extra: for readers who write kernels for a GPU.*
 #
-# In CUDA C++ only the distribution of the work is different. Each thread computes one row, and
+# In CUDA C++, only the distribution of the work is different. Each thread computes one row, and
 # `<<<blocks, threads, 0, stream>>>` starts the threads.
 
 # %%
@@ -502,9 +506,9 @@ print(cuda_source[begin:end].rstrip())
 
 # %% [markdown]
 # **The next cell needs** an NVIDIA GPU and the CUDA toolkit with `nvcc`. It builds the source, runs
-# the Function of this lesson with it, and compares the result with the CPU. Without a GPU or the
-# toolkit it only tells you so. We have compiled this source with CUDA 13.0, but we have not run it
-# on a GPU. If you have a GPU, this cell is the test.
+# this lesson's Function with the new operator, and compares the result with the one from the CPU.
+# If the GPU or the toolkit is missing, the cell only tells you so. We have compiled this source
+# with CUDA 13.0, but we have not run it on a GPU. If you have a GPU, this cell is the test.
 
 # %% tags=["nbval-ignore-output"]
 if not torch.cuda.is_available():
@@ -520,11 +524,12 @@ else:
 
 # %% [markdown]
 # **Triton** compiles a kernel that you write in Python. Such a kernel works on blocks of numbers
-# and not on single threads, so a loop over time would leave most of the GPU idle. But you can
-# *join* two stretches of time. A stretch multiplies its incoming value by $A$ and adds $S$. If a
-# stretch with $A'$ and $S'$ follows, the two together are a stretch with $A A'$ and $A' S + S'$.
-# This operation is associative, so the kernel can join the stretches in pairs, and then the pairs.
-# It needs $\log_2 T$ rounds instead of $T$ steps. The method is called an *associative scan*.
+# instead of individual threads, so a loop over time would leave most of the GPU idle. But you can
+# *join* two neighboring stretches of time. A stretch multiplies its incoming value by $A$ and adds
+# $S$. If a stretch with $A'$ and $S'$ follows, the two together are a stretch with $A A'$ and
+# $A' S + S'$. This operation is associative, so the kernel can join the stretches in pairs, then
+# join these pairs, and so on. It needs $\log_2 T$ rounds instead of $T$ steps. The method is called
+# an *associative scan*.
 
 # %%
 triton_source = (SOURCES.parent / "triton_decayed_sum.py").read_text(encoding="utf-8")
@@ -547,9 +552,9 @@ else:
     print("No GPU or no Triton: this cell would run the kernel and compare it with the loop.")
 
 # %% [markdown]
-# Which of the two is faster depends on the device, so measure it. The next cell prints the timings
-# in `benchmarks/results` together with the device. It needs no GPU, and it tells you if there are
-# none.
+# Which kernel is faster, CUDA C++ or Triton, depends on the device, so measure both. The next cell
+# does not need a GPU. It prints the timings that are stored in `benchmarks/results` and the device
+# on which they were measured. If there are no timings, it tells you so.
 
 # %%
 print(benchmark_results("decayed_sum"))
@@ -557,23 +562,23 @@ print(benchmark_results("decayed_sum"))
 # %% [markdown]
 # ## Streams and devices
 #
-# *Reference: for operators that others call on a GPU or with `torch.compile`.*
+# *Reference: for operators that other people call on a GPU or with `torch.compile`.*
 #
-# Other code runs before and after your kernel. PyTorch's own operators follow these rules, and your
-# operator must follow them, too:
+# Other code runs before and after your kernel. PyTorch's own operators follow the rules below, and
+# your operator must also follow them:
 #
 # | rule | how | otherwise |
 # | --- | --- | --- |
 # | use PyTorch's *current stream* | `aoti_torch_get_current_cuda_stream` | it reads too early |
 # | run on the *tensor's* GPU | `DeviceGuard`, `torch.cuda.device(x.device)` | it fails on GPU 1 |
 # | create outputs on the input's device | `empty_like`, `device=x.device` | it crashes on a GPU |
-# | check for launch errors | `STD_CUDA_KERNEL_LAUNCH_CHECK` | a later call raises them |
+# | check for launch errors | `STD_CUDA_KERNEL_LAUNCH_CHECK` | a later call reports them |
 # | do not wait | no `.item()`, no `.cpu()` | the GPU is idle while Python waits |
 # | allocate with PyTorch | `empty_like`, not `cudaMalloc` | it waits, and memory is not reused |
 #
 # The Function above breaks one of these rules: if `a` is on a GPU, `a.item()` waits for the GPU.
 # The Triton kernel could take the tensor instead. A Function that calls SciPy breaks most of them.
-# It gives the right result on a GPU if it copies as in lesson 13, but it is slow.
+# It gives the right result on a GPU if it copies tensors as in lesson 13, but it is slow.
 
 # %% [markdown]
 # ## Do you know it?
@@ -621,5 +626,5 @@ knowledge_check("14")
 # [The exercises of this lesson](../exercises/14_external_code.ipynb): you write an operator in C++
 # and the Function around it.
 #
-# In [lesson 15](15_ship_it.ipynb) Functions leave Python. You export a model, convert it to ONNX,
+# In [lesson 15](15_ship_it.ipynb), Functions leave Python. You export a model, convert it to ONNX,
 # and see what happens to a custom gradient.

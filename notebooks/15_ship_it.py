@@ -4,12 +4,12 @@
 # # 15 · Ship it
 #
 # **You will** export a trained network that contains a custom Function, convert it to ONNX,
-# quantize it, and check after each step which values and gradients are still right.
+# quantize it, and check the values and gradients after each step.
 #
-# **You will learn** what `torch.export` keeps of a Function and what it drops without a message,
-# how to write a gradient that survives, and how to convert your own operator to ONNX.
+# **You will learn** what `torch.export` silently drops from a Function, how to write a gradient
+# that survives, and how to convert your own operator to ONNX.
 #
-# **You need** lessons 01 and 02, and the straight-through estimator of lesson 05.
+# **You need** lessons 01 and 02, and the straight-through estimator from lesson 05.
 #
 # **It takes** about 55 minutes; the *extra* sections take another 15. You solve one exercise
 # here. The others are in the exercise notebook.
@@ -69,15 +69,15 @@ from autograd_course.lesson import (
 )
 from autograd_course.visualize import compare_flows, knowledge_check
 
-require_packages()  # tells you what to install if a package for this lesson is missing
+require_packages()
 
 # %% [markdown]
 # ## A net that stops learning
 #
 # A letter sorter reads handwritten digits with a small camera. Its chip allows only four activation
 # values: 0, ⅓, ⅔ and 1. Rounding has no usable gradient, so the activation is a Function with a
-# straight-through estimator. `forward` clamps and rounds, and `backward` returns the gradient of
-# the clamp alone. `diagnose` tests it against this surrogate:
+# straight-through estimator. `forward` clamps and rounds, and `backward` returns only the gradient
+# of the clamp. `diagnose` tests it against this surrogate:
 
 
 # %%
@@ -148,10 +148,10 @@ shelf = tempfile.TemporaryDirectory()
 folder = Path(shelf.name)
 
 # %% [markdown]
-# The network has two hidden layers with this activation. After the training we export it.
-# `torch.export` turns a model and an example input into one file that does not need our Python
-# code. `Dim("batch")` declares that the first dim of the images may have any size. (`quiet()` hides
-# a fixed list of warnings about PyTorch's own code.)
+# The network has two hidden layers with this activation. After training, `torch.export` turns the
+# model and an example input into one file that does not need our Python code. `Dim("batch")`
+# declares that the first dim of the images can have any size. (`quiet()` hides known warnings about
+# PyTorch's own code.)
 
 
 # %%
@@ -171,9 +171,9 @@ print("largest difference:", (shipped(held_out.images) - net(held_out.images)).a
 print(f"accuracy on held-out digits: {accuracy(shipped, *held_out):.0%}")
 
 # %% [markdown]
-# The loaded program computes the same scores to the last bit. But in the real machine the camera is
-# mounted sideways. So each sorter continues the training on 200 labeled images of its own. We do
-# the same with the original network in the lab and with the loaded program:
+# The loaded program computes exactly the same scores. But in the real machine, the camera is
+# mounted sideways, so each sorter continues training on 200 labeled images of its own. We do the
+# same with the original network in the lab and with the loaded program:
 
 # %%
 print(f"on sideways images, before: {accuracy(shipped, *turned_held_out):.0%}")
@@ -200,7 +200,7 @@ with figure(columns=2, height=3.2) as (seen, learned):
 
 # %% [markdown]
 # The weights, the data and the optimizer are the same, but the sorter learns much less. Its loss
-# falls, too, so you might blame the 200 images. The gradients show the cause:
+# also falls, so you might blame the small number of images. The gradients show the cause:
 
 # %%
 for place, model in (("lab", in_the_lab), ("sorter", shipped)):
@@ -209,12 +209,12 @@ for place, model in (("lab", in_the_lab), ("sorter", shipped)):
         print(f"{place:7} norm of the gradient, {layer:6} layer: {size:.2f}")
 
 # %% [markdown]
-# In the sorter, all gradients before the last rounding are zero. Export kept the forward of our
-# Function to the last bit, and it dropped the backward. PyTorch gave no warning.
+# In the sorter, all gradients before the last rounding are zero. Export kept our Function's
+# `forward` and dropped its `backward` without a warning.
 #
 # **Your turn.** Write the same surrogate without a Function. The result should have the value of
-# `q`, but the gradient of `h`. Lesson 05 used `detach` for this. Change the last line of
-# `straight`, and run the cell before and after your change.
+# `q`, but the gradient of `h`. Lesson 05 used `detach` for this. Run the cell before and after you
+# change the last line of `straight`.
 
 
 # %%
@@ -234,7 +234,7 @@ print(f"trained in the sorter: {accuracy(shipped, *turned_held_out):.0%}")
 # ## The whole thing, working
 #
 # `(q - h).detach() + h` has the value of $q$. Autograd treats the detached part as a constant, so
-# the gradient is that of $h$.
+# the result has the gradient of $h$.
 
 
 # %%
@@ -252,15 +252,15 @@ train(shipped, *few)
 print(f"trained in the sorter: {accuracy(shipped, *turned_held_out):.0%}")
 
 # %% [markdown]
-# So export, save, load, and compare the values. If somebody will differentiate the program, compare
-# the gradients, too. Why does one implementation survive and the other does not?
+# So export, save and load the model, and compare the values. If anyone will differentiate the
+# program, also compare the gradients. Why does only one of the two implementations keep its
+# gradient?
 
 # %% [markdown]
 # ## What the graph holds
 #
 # `torch.export` runs the model once on *fake tensors*, which have a shape and a dtype but no
-# numbers (lesson 12). It records each operation of ATen, the library below `torch`. The result is a
-# list:
+# numbers. It records each operation of ATen, the library below `torch`, in a list:
 
 
 # %%
@@ -279,19 +279,17 @@ print("with the Function: ", *operations(export(net)))
 print("in plain autograd: ", *operations(export(plain_net)))
 
 # %% [markdown]
-# Export executed the forward of the Function, so its operations are in the list. They even include
-# the mask (`ge le __and__`), which the program never uses. But `ctx` and `backward` are Python code
-# and not operations, so they are not in the list. If you differentiate the loaded program, autograd
-# applies its own rules to the operations, and the derivative of the rounding is 0. `detach` is an
-# operation, so the second list contains it, and it works in the program as in eager mode. (It is
-# the *stop-gradient* of JAX.)
+# Export ran the Function's forward pass, so its operations are in the list, even the mask
+# (`ge le __and__`) that the program never uses. But `ctx` and `backward` are Python code, not
+# operations, so they are missing. If you differentiate the loaded program, autograd applies its own
+# rules to the operations, and the derivative of the rounding is 0. `detach` is an operation, so the
+# second list contains it. (JAX calls it *stop-gradient*.)
 #
-# A hook is Python code as well, so export also drops hooks on tensors. A hook on a parameter still
-# works in `program.module()`, which shares the parameters of your model. It is lost when you save
-# the program.
+# Hooks are also Python code, so export drops hooks on tensors. A hook on a parameter is lost only
+# when you save the program.
 #
-# The next picture shows both graphs for the loss $(\text{levels}(x) \cdot w)^2$. Step through them
-# with → and ←.
+# The next picture shows the eager graph and the exported graph for the loss
+# $(\text{levels}(x) \cdot w)^2$. Step through them with → and ←.
 
 
 # %%
@@ -307,7 +305,7 @@ with quiet():
 compare_flows({"eager": Loss(), "exported": exported_loss}, x, w)
 
 # %% [markdown]
-# With `strict=True`, the compiler's front end reads the Python code of the model, and it knows
+# With `strict=True`, the compiler's front end reads the model's Python code, and it knows
 # `autograd.Function`.
 
 # %%
@@ -322,8 +320,8 @@ for strict in (False, True):
     print(f"strict={strict!s:6} gradient of x: {found.item():.0f}")
 
 # %% [markdown]
-# Strict mode drops `backward`, too. Does this matter if your `backward` is not a surrogate but the
-# true gradient? Here is a norm with the gradient 0 at the origin:
+# Strict mode also drops `backward`. Does this matter if your `backward` returns the true gradient
+# instead of a surrogate? Here is a norm whose gradient at the origin is set to 0:
 
 
 # %%
@@ -361,15 +359,15 @@ for name, length in (("eager", Length()), ("exported", exported_length)):
     print(f"{name:9} {[[round(v, 1) for v in row] for row in found.tolist()]}")
 
 # %% [markdown]
-# In exact arithmetic, both gradients are the same. But here a single point at the origin is enough:
-# after the next optimizer step, all weights before the norm are `nan`. The page [The gradient at a
-# kink](../docs/kinks.md) explains this case.
+# In exact arithmetic, both gradients are the same. But here, a single point at the origin is
+# enough: after the next optimizer step, all weights before the norm are `nan`. The page [The
+# gradient at a kink](../docs/kinks.md) explains why.
 #
 # ### Checkpoint 1
 #
-# A gradient reversal returns $x$ unchanged in `forward` and $-g$ in `backward`. It is in front of a
-# domain classifier in an exported model. The gradient at the input of the classifier is 3. Which
-# gradient arrives in front of the exported reversal?
+# A gradient reversal returns $x$ unchanged in `forward` and $-g$ in `backward`. In an exported
+# model, it precedes a domain classifier. The gradient at the classifier's input is 3. What gradient
+# arrives at the input of the exported reversal?
 
 
 # %%
@@ -387,17 +385,17 @@ predict(..., grad(exported_reversal(leaf), leaf)[0])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# 3. The program contains a copy and a product with the derivative 3. The sign was in `backward` and
-# is lost. The features now learn to *help* the domain classifier.
+# The gradient is 3. The program contains only a copy and a multiplication by 3. The minus sign was
+# in `backward` and is lost. The features now learn to *help* the domain classifier.
 #
 # </details>
 
 # %% [markdown]
 # ## Three ways to carry a gradient
 #
-# The third way is for code that no list of operations can express, such as a library of the chip
-# vendor. NumPy plays this library here. You register such code as a *custom operator* (lesson 12):
-# its implementation, its shapes (`register_fake`) and its gradient (`register_autograd`).
+# The third way is a *custom operator* (lesson 12). It can call code that export cannot record, such
+# as the chip vendor's library. Here, NumPy plays that role. You register the operator's
+# implementation, the shape of its output (`register_fake`) and its gradient (`register_autograd`).
 
 
 # %%
@@ -425,14 +423,14 @@ for name, spelling in spellings.items():
     print(f"{name:15} {size:.2f} |", *after[: after.index("linear")])
 
 # %% [markdown]
-# The custom operator is a single node with a name. We load this last file in a new Python process
-# that has not run the cell above.
+# The custom operator is a single node with a name. The next cell loads the last file in a new
+# Python process.
 
 # %%
 vote("15", "operator-elsewhere")
 
 # %%
-path = folder / "net.pt2"  # the last file, with the custom operator
+path = folder / "net.pt2"
 code = f"""
 import torch
 from autograd_course.lesson import show_error
@@ -444,17 +442,16 @@ print(elsewhere.stdout)
 print("in the log:", *re.findall(r"failed to resolve \S+", elsewhere.stderr)[:1])
 
 # %% [markdown]
-# If a program is used only for *inference*, the Function is the simplest choice, and it is right.
-# If somebody will train the program, use plain autograd or a custom operator. With an operator, the
-# user also needs its registration or a translation. The page [What
-# survives](../docs/what_survives.md) shows what export, `torch.compile`, DDP and other tools do
-# with each kind of Function.
+# For *inference*, a Function is the simplest choice, and it is right. If anyone will train the
+# program, use plain autograd or a custom operator. The page [What
+# survives](../docs/what_survives.md) shows what export and other tools do with each kind of
+# Function.
 #
 # ### Exercise 1: a reversal that travels
 #
 # Write a gradient reversal that works in eager mode and after export. The value is $x$, and the
-# gradient is $-\lambda g$, where $\lambda$ is `strength`. Use only operations that export records.
-# If you are stuck, run `hint("reversal-that-travels")` in a new cell.
+# gradient is $-\lambda g$, where $\lambda$ is `strength`. Use only operations that `torch.export`
+# can record. If you are stuck, run `hint("reversal-that-travels")` in a new cell.
 
 
 # %%
@@ -469,8 +466,8 @@ grade("reversal-that-travels", reverse)
 # %% [markdown]
 # ## What export refuses
 #
-# The list of operations contains no `if` and no NumPy. The camera delivers gray values from 0 to
-# 255, so the sorter scales the images, unless they are scaled already. The next cell exports this
+# An exported program contains no `if` and no NumPy. The camera delivers gray values from 0 to 255,
+# so the sorter scales the images unless they are already scaled. The next cell tries to export this
 # model, and then a net whose Function calls NumPy:
 
 
@@ -498,12 +495,12 @@ with show_error(150):
     export(Net(NumPyLevels.apply).double())
 
 # %% [markdown]
-# In both cases export would need a number that a fake tensor does not have. The error is useful. An
-# older tool, `torch.jit.trace`, takes the branch of the example instead and keeps it for all
-# inputs.
+# In both cases, export would need a number that a fake tensor does not have. The error is useful:
+# an older tool, `torch.jit.trace`, records only the branch that the example takes, and uses it for
+# all inputs.
 #
-# What about the size of the example? The next program was exported with eight images and without
-# `dynamic_shapes`. We call it with nine.
+# The next program was exported with eight images and without `dynamic_shapes`. We call it with
+# nine.
 
 # %%
 vote("15", "batch-of-nine")
@@ -517,8 +514,8 @@ with show_error():
 # %% [markdown]
 # ### Checkpoint 2
 #
-# Write the sorter without an `if`. `torch.where(condition, yes, no)` accepts a condition without
-# dims. Change `forward` and run the cell again. Both numbers should be 96%.
+# Write `forward` without an `if`, and run the cell again. `torch.where(condition, yes, no)` accepts
+# a 0-dim condition. Both numbers should be 96%.
 
 
 # %%
@@ -539,18 +536,18 @@ with show_error(150):
 # <details><summary>Why</summary>
 #
 # `images = torch.where(images.max() > 1, images / 127.5 - 1, images)`. The program computes both
-# sides and chooses one. If one side is expensive, `torch.cond` runs only the branch that is needed.
+# sides and chooses one. `torch.cond` runs only one side.
 #
 # </details>
 
 # %% [markdown]
 # ## ONNX
 #
-# ONNX is a standard list of operators that runtimes for phones, browsers and microcontrollers
-# understand. `torch.onnx.export` takes an exported program and translates each ATen operation. The
-# *opset* is the version of the standard. From here on we need only inference, in float32.
-# `check_onnx` calls `onnx.checker`, and `run_onnx` runs the file in ONNX Runtime, which shares no
-# code with PyTorch.
+# ONNX is a standard set of operators that runtimes for phones, browsers and microcontrollers
+# understand. `torch.onnx.export` translates each ATen operation of an exported program. The *opset*
+# is the version of the standard. From here on, we need only inference in float32. `check_onnx`
+# calls `onnx.checker`, and `run_onnx` runs the file in ONNX Runtime, which shares no code with
+# PyTorch.
 
 
 # %%
@@ -573,10 +570,10 @@ for n in (1, 400):
     print(f"{n:>3} images: at least 99% agree: {share >= 0.99}")
 
 # %% [markdown]
-# `Gemm` is the matrix product with its bias. The Function appears as the operations of its forward.
-# Why do we not require that all 400 images agree? The last digit of a sum depends on the order of
-# its terms, and a *rounding* follows each sum. If a hidden value is on the boundary between two
-# levels, its last digit decides:
+# `Gemm` is a matrix product with a bias. The Function appears as the operations of its `forward`.
+# Why do we not require that all 400 images agree? A sum's last digit depends on the order of its
+# terms. If a hidden value is on the boundary between two levels, the last digit decides how it is
+# *rounded*:
 
 # %%
 h = torch.tensor([0.5, 0.5 - 2**-25, 0.5 + 2**-23])
@@ -584,15 +581,14 @@ print("before:", [f"{v:.7f}" for v in h.tolist()])
 print("after: ", [f"{v:.2f}" for v in Levels.apply(h, 4).tolist()])
 
 # %% [markdown]
-# So compare a share of the images or the predicted classes, and not the largest difference.
+# So count the images that agree, or compare the predicted classes.
 
 # %% [markdown]
 # ## An operator of your own in ONNX
 #
-# *Extra: you need this section for exercise 4. It converts a custom operator, and shows what the
-# checker does not check.*
+# *Extra: you need this section for exercise 4.*
 #
-# The custom operator is one node of the exported program, and ONNX does not know its name:
+# In the exported program, the custom operator is one node, and ONNX does not know its name:
 
 # %%
 operator_net = copy.deepcopy(small_net)
@@ -605,9 +601,9 @@ except torch.onnx.OnnxExporterError as error:
 
 # %% [markdown]
 # **Translate it** if ONNX's own operators can express it. A translation is a function that takes
-# the arguments of the node and creates ONNX nodes with `onnxscript`. It is a second implementation,
-# so compare it with the first. For example, ONNX's `Round` rounds halves to even like PyTorch, but
-# `round` in C does not.
+# the node's arguments and creates ONNX nodes with `onnxscript`. It is a second implementation, so
+# compare the two. For example, `Round` in ONNX rounds halves to even, as PyTorch does, but `round`
+# in C does not.
 
 # %%
 from onnxscript import opset18 as op
@@ -625,8 +621,8 @@ share = agreement(run_onnx(translated, images), small_net(images).detach())
 print(f"at least 99% agree: {share >= 0.99}")
 
 # %% [markdown]
-# **Name it** if the chip has an instruction for it. Then it should stay one node, in a *domain* of
-# your own. You declare its signature (a schema), and the translation creates the node.
+# **Name it** if the chip has an instruction for it. Then it should remain one node, in your own
+# *domain*. You declare its signature (a schema), and the translation creates the node.
 
 # %%
 import onnx
@@ -663,8 +659,8 @@ with show_error():
     run_onnx(named, images)
 
 # %% [markdown]
-# The checker knows only the operators of the standard. The runtime needs a C++ kernel with this
-# name, or a *definition* in the file, which is an ONNX function:
+# The checker knows only standard operators. The runtime needs a C++ kernel with this name, or a
+# *definition* in the file, written as an ONNX function:
 
 # %%
 definition = onnx.parser.parse_function("""
@@ -688,23 +684,24 @@ print(f"at least 99% agree: {share >= 0.99}")
 # %% [markdown]
 # ## Fewer bits
 #
-# To store weights as integers, you choose a *scale* $s$ for each row of a matrix, and store
+# To store weights as integers, you choose a *scale* $s$ and a *zero point* $z$ for each row of a
+# matrix, and store
 #
 # $$q = \operatorname{clamp}\!\bigl(\operatorname{round}(x / s) + z,\; q_{\min},\; q_{\max}\bigr),
 # \qquad x \approx s\,(q - z) .$$
 #
-# Lesson 05 computed the same values as fake quantization, but here we store the integers. The
+# Fake quantization in lesson 05 computed the same values, but here we store the integers. The
 # methods differ in how they choose the scales of the *activations*:
 #
-# | | scales of the weights | scales of the activations |
-# | --- | --- | --- |
-# | weights only | from the weights | none, because they stay floats |
-# | dynamic | from the weights | from each input, at run time |
-# | static | from the weights | from sample inputs, in advance (*calibration*) |
-# | quantization-aware training (QAT) | learned with fake quantization | learned, too |
+# | quantize | scales of the activations |
+# | --- | --- |
+# | weights only | none, because activations stay floats |
+# | dynamically | from each input, at run time |
+# | statically | from sample inputs, in advance (*calibration*) |
+# | with quantization-aware training (QAT) | learned, like the scales of the weights |
 #
-# For a module, the current tool is `quantize_` of torchao. It replaces the weights of linear layers
-# by tensors of integers and scales.
+# For modules, use torchao's `quantize_`. It replaces the weights of linear layers with integers and
+# scales.
 
 # %%
 with quiet():
@@ -729,14 +726,14 @@ for name, config in configs.items():
     print(f"{name:21} {stored_bytes(model):>6} bytes, {accuracy(model, images, labels):.0%} right")
 
 # %% [markdown]
-# The model is still Python, so the Function works as before. Eight bits take less than a third of
-# the memory and cost no accuracy here. Four bits and two bits take no less than eight, because an
-# unpacked value occupies a whole byte. Measure the time as well: fewer bits are faster only with a
+# The model is still Python, so the Function works as before. Here, eight bits take less than a
+# third of the memory and cost no accuracy. Four and two bits take as much memory as eight, because
+# an unpacked value occupies a whole byte. Also measure the time: fewer bits are faster only with a
 # backend that computes in integers.
 #
-# For an exported program, the tool is *pt2e* ("PyTorch 2 export", now in torchao). `prepare_pt2e`
-# and `convert_pt2e` quantize statically. `prepare_qat_pt2e` trains the *exported* program, and you
-# know what this means for a Function:
+# For exported programs, use torchao's *pt2e* ("PyTorch 2 export"). `prepare_pt2e` and
+# `convert_pt2e` quantize statically. With `prepare_qat_pt2e`, you train the *exported* program, and
+# you know what this means for a Function:
 
 # %%
 with quiet():
@@ -757,12 +754,12 @@ for name in ("Function", "plain autograd"):
     print(f"{name:15} norm of the gradient, first layer: {size:.1f}")
 
 # %% [markdown]
-# With the Function, the first layer gets no gradient, and this tool does not warn you either.
+# With the Function, the first layer gets no gradient, and again nothing warns you.
 
 # %% [markdown]
 # ## Names and versions
 #
-# *Reference: look here when you find one of these names, or when your version behaves differently.*
+# *Reference: older names, and differences between versions.*
 #
 # | older name | today |
 # | --- | --- |
@@ -772,23 +769,21 @@ for name in ("Function", "plain autograd"):
 # | `prepare_qat`, `prepare_qat_fx` | `quantize_` with `QATConfig`, or `prepare_qat_pt2e` |
 # | `torch.jit.trace`, `torch.jit.script` | `torch.export` |
 #
-# | version | what is different |
-# | --- | --- |
-# | PyTorch 2.11 | `backward` raises an error after a strict export with a hook on a tensor |
-# | PyTorch 2.11 | `convert_pt2e` of torchao 0.18 quantizes nothing and gives no message |
-# | PyTorch 2.14 | `torch.jit.script` raises an error for a Function; before, it calls Python |
+# - In PyTorch 2.11, `backward` raises an error after a strict export with a hook on a tensor, and
+#   `convert_pt2e` from torchao 0.18 silently quantizes nothing.
+# - Since PyTorch 2.14, `torch.jit.script` raises an error for a Function. Before, it calls Python.
 
 # %% [markdown]
 # ## Without Python
 #
-# *Reference: look here when you want to run a model from C++.*
+# *Reference: how to run a model from C++.*
 #
-# *AOTInductor* compiles an exported program in advance, with the compiler of `torch.compile`. Call
-# `torch._inductor.aoti_compile_and_package(program, package_path="net.pt2")`. A C++ program loads
-# the result and needs `libtorch`, but no Python.
+# *AOTInductor* compiles an exported program in advance. Call
+# `torch._inductor.aoti_compile_and_package(program, package_path="net.pt2")`. A C++ program that
+# loads the result needs `libtorch`, but no Python.
 #
-# The library contains the operations of a Function's forward, and no backward. It calls the kernel
-# of a custom operator, so you must write this kernel in C++ (lesson 14).
+# The result has no backward pass. It calls the kernel of a custom operator, so you must write this
+# kernel in C++ (lesson 14).
 
 # %% [markdown]
 # ## Do you know it?
@@ -845,7 +840,7 @@ knowledge_check("15")
 #
 # *Extra: for readers who have finished all lessons.*
 #
-# These questions are about all lessons. Try to answer them without looking anything up.
+# Try to answer these questions without looking anything up.
 
 # %%
 knowledge_check("course")

@@ -1,4 +1,4 @@
-"""The decayed running sum as a Triton kernel, which scans each row in one program."""
+"""The decayed running sum as a Triton kernel. One program scans each row."""
 
 # mypy: ignore-errors
 # (Triton compiles the kernels, and it may not be installed)
@@ -14,13 +14,13 @@ from torch import Tensor
 
 @triton.jit
 def joined(decay, total, next_decay, next_total):
-    """Join two stretches of time: the sum of the first decays through the second."""
+    """Join two stretches of time. The first total decays during the second stretch."""
     return decay * next_decay, total * next_decay + next_total
 
 
 @triton.jit
 def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
-    """Compute y[t] = x[t] + a · y[t-1] for one row, or with y[t+1] if ``REVERSE``."""
+    """Compute y[t] = x[t] + a · y[t-1] for one row; if ``REVERSE``, with y[t+1] instead."""
     row = tl.program_id(0).to(tl.int64) * length
     t = tl.arange(0, WIDTH)
     inside = t < length
@@ -31,11 +31,12 @@ def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
 
 
 def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
-    """Return ``y`` with ``y[t] = x[t] + a · y[t-1]`` along the last dim, or with ``y[t+1]``.
+    """Return ``y`` with ``y[t] = x[t] + a · y[t-1]`` along the last dim.
 
-    ``x`` is float32 or float64 on a CUDA GPU, and its last dim has at most 16384 elements. With
-    ``TRITON_INTERPRET=1`` it may be on the CPU. The kernel reads the decay from a tensor with the
-    dtype of ``x``, because Triton passes a float as float32.
+    If ``reverse`` is true, each step uses ``y[t+1]`` instead of ``y[t-1]``. ``x`` is a float32 or
+    float64 tensor on a CUDA GPU, and its last dim has at most 16384 elements. With
+    ``TRITON_INTERPRET=1``, ``x`` can also be on the CPU. The kernel reads ``a`` from a tensor with
+    the dtype of ``x``, because Triton would pass a Python float as float32.
     """
     x = x.contiguous()
     length = x.shape[-1]
@@ -51,7 +52,7 @@ def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
 
 
 def _on(device: torch.device) -> Any:
-    """Make a GPU the current one. Triton launches on its current stream."""
+    """Make ``device`` the current GPU. Triton launches kernels on its current stream."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 

@@ -217,7 +217,7 @@ STATED: dict[str, dict[str, str]] = {
         "does not change `x`": "writes into x",
     },
     "soft-threshold-function": {
-        "it gets a gradient, too": "threshold gets nothing",
+        "it also gets a gradient": "threshold gets nothing",
         "supports double backward": "once differentiable",
         "Save nothing but the output": "saves the input",
     },
@@ -228,9 +228,9 @@ STATED: dict[str, dict[str, str]] = {
         "the model keeps the mode": "leaves eval on",
     },
     "lost-gradients": {
-        "It finds gradients of zeros": "compares outputs",
-        "gradients that arrive and are wrong": "zeros only",
-        "a softmax for example": "a g of ones",
+        "It finds gradients that are zero": "compares outputs",
+        "gradients that are wrong": "zeros only",
+        "for example a softmax": "a g of ones",
         "The last digits may differ": "to the last bit",
         "A parameter that neither model uses": "None",
         "does not fill or change any `.grad`": "by backward",
@@ -241,7 +241,7 @@ STATED: dict[str, dict[str, str]] = {
     "round-away-in-onnx": {
         "no function of `torch` accepts it": "torch",
         "`onnx.checker` accepts the file": "no such operator",
-        "halves of both signs included": "half up",
+        "including halves of both signs": "half up",
     },
     "eight-bits": {
         "a row of zeros": "no eps",
@@ -253,7 +253,7 @@ STATED: dict[str, dict[str, str]] = {
         "at least 90% of 400 held-out digits": "untrained",
         "at most four different values": "no levels",
         "takes any batch size": "one batch",
-        "a gradient that is not zero arrives": "a Function",
+        "gets a gradient that is not zero": "a Function",
     },
 }
 # Sentences after **Constraint** that ask for nothing: they give a reason, or say how it is graded.

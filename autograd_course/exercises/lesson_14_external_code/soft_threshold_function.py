@@ -1,9 +1,9 @@
 """Soft threshold in C++: the Function
 
 1. The operator takes a number, but the threshold is a tensor with one element. Backward needs to
-   know which elements of x became 0, and it needs the sign of the others. Which tensor contains
+   know which elements of x became 0, and it needs the signs of the others. Which tensor tells you
    both?
-2. The output contains both. Where y is not 0, the slope is 1 for x and -sign(y) for the threshold.
+2. The output tells you both. Where y is not 0, the slope is 1 for x and -sign(y) for the threshold.
    Where y is 0, both slopes are 0. All elements share one threshold, so how do you combine their
    contributions?
 3. forward returns soft_threshold(x, threshold.item()), and setup_context saves the output.

@@ -1,12 +1,12 @@
 """Soft threshold in C++: the operator
 
-1. Start from MODEL. Change its name everywhere, and change its loop. Call build(source()) after
-   each change: if the compiler fails, the message names the line. Which input that you must accept
-   does MODEL reject, and what does it assume about memory?
+1. Start from MODEL. Rename the operator everywhere, and change its loop. Call build(source()) after
+   each change: if the compiler fails, the message names the line. Your operator must accept an
+   input that MODEL rejects: which one? And what does MODEL assume about memory?
 2. MODEL assumes that the elements are next to each other in memory. Write const Tensor x =
    torch::stable::contiguous(given). MODEL also rejects float32. Turn the loop into a template,
-   template <typename T> void run(const T* x, T t, T* y, int64_t n), and choose T by
-   x.scalar_type().
+   template <typename T> void run(const T* x, T t, T* y, int64_t n), and let x.scalar_type()
+   determine T.
 3. y[i] = x[i] > t ? x[i] - t : x[i] < -t ? x[i] + t : 0; with x contiguous and y = empty_like(x).
    if (x.scalar_type() == ScalarType::Float) run<float>(…); else {
    STD_TORCH_CHECK(x.scalar_type() == ScalarType::Double, "…"); run<double>(…); }

@@ -1,9 +1,10 @@
 """A program for any batch
 
-1. The program keeps three things as they are during the export: the weights, the mode of the model,
-   and each size of the example that you do not declare as dynamic.
-2. dynamic_shapes is a tuple with one entry for each input. An entry is a dictionary from the number
-   of a dim to a torch.export.Dim. You can change the mode of a copy without changing the model.
+1. The program keeps three things as they were at the time of the export: the weights, the model's
+   mode, and each size of the example that you did not declare as dynamic.
+2. dynamic_shapes is a tuple with one entry for each input. Each entry is a dictionary that maps the
+   index of a dim to a torch.export.Dim. You can change the mode of a copy without changing the
+   model.
 3. torch.export.export(copy.deepcopy(model).eval(), (example,), dynamic_shapes=({0:
    Dim("batch")},)).
 """

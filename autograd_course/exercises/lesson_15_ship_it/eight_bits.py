@@ -2,10 +2,10 @@
 
 1. Compute one scale for each row: which dim do you reduce, and how do you keep it for the division?
    Then compute the rounded weight. How did the lesson return the value of one tensor with the
-   gradient of another one?
+   gradient of another?
 2. The scale is the largest magnitude of the row divided by 127.5, but at least eps. Divide, round,
-   clamp, and multiply by the scale. The result must have this value, and the gradient of the weight
-   itself.
+   clamp, and multiply by the scale. The result must have this value, but it must pass its gradient
+   to the weight unchanged.
 3. s = (weight.abs().amax(1, keepdim=True) / 127.5).clamp(min=torch.finfo(weight.dtype).eps), then
    rounded = s * (weight / s).round().clamp(-128, 127), then (rounded - weight).detach() + weight.
 """

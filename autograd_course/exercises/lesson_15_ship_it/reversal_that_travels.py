@@ -3,7 +3,7 @@
 1. detach is an operation of the graph, but backward is not. Write the result as a sum of two parts:
    a part that autograd treats as a constant, and a part that it differentiates.
 2. The second part is -strength · x, because it has the right derivative. But it has the wrong
-   value. What must the constant part be, so that the sum is x?
+   value. What must the constant part be so that the sum is x?
 3. Let r = -strength * x. The result is r + (x - r).detach().
 """
 

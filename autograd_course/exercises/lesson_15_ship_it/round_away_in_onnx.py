@@ -1,7 +1,7 @@
 """A rounding, translated
 
-1. Write the formula of the operator as operations on whole tensors, and look up the ONNX operator
-   for each. One candidate rounds halves differently.
+1. Write the operator's formula as operations on whole tensors, and look up the ONNX operator for
+   each operation. One candidate rounds halves differently.
 2. Round the magnitude, and then multiply by the sign. For a magnitude v, floor(v + ½) rounds every
    half up, which is away from zero.
 3. op.Abs(x) / step, then op.Floor(… + 0.5), then times op.Sign(x), then times step. You can use +,
@@ -153,7 +153,7 @@ EXERCISE = RoutineExercise(
     minutes=9,
     section="An operator of your own in ONNX",
     constraints="onnx.checker accepts the file, and ONNX Runtime computes the same values as the "
-    "operator, halves of both signs included",
+    "operator, including halves of both signs",
     reference=translate,
     trials=(is_translated,),
     seconds=120.0,

@@ -4,7 +4,7 @@
    gradients of zero. Which implementation of the levels keeps its gradient?
 2. Write an nn.Module with two or three linear layers and levels between them, and a training loop
    with Adam and cross entropy. Then call the function of exercise 1. If the accuracy is too low,
-   use more steps or a larger learning rate.
+   train for more steps or with a larger learning rate.
 3. four_levels(x): h = x.clamp(0, 1); q = (h * 3).round() / 3; return (q - h).detach() + h. The net:
    Linear(64, 32), levels, Linear(32, 32), levels, Linear(32, 10). Train it with Adam, a learning
    rate of 0.005, for 100 steps on all images at once.
