@@ -1,4 +1,4 @@
-"""The folders with the code of the course and of the doctor, which no learner wrote."""
+"""The folders that contain the course's and the doctor's code, and no code of a learner."""
 
 from pathlib import Path
 

@@ -14,13 +14,13 @@ from torch import Tensor
 
 @triton.jit
 def joined(decay, total, next_decay, next_total):
-    """Join two stretches of time: the sum of the first decays through the second."""
+    """Join two stretches of time. The sum of the first one decays through the second one."""
     return decay * next_decay, total * next_decay + next_total
 
 
 @triton.jit
 def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
-    """Compute y[t] = x[t] + a · y[t-1] for one row, or with y[t+1] if ``REVERSE``."""
+    """Compute y[t] = x[t] + a · y[t-1] for one row. With ``REVERSE``, y[t+1] replaces y[t-1]."""
     row = tl.program_id(0).to(tl.int64) * length
     t = tl.arange(0, WIDTH)
     inside = t < length
@@ -31,11 +31,11 @@ def scan_kernel(x, a, y, length, REVERSE: tl.constexpr, WIDTH: tl.constexpr):
 
 
 def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
-    """Return ``y`` with ``y[t] = x[t] + a · y[t-1]`` along the last dim, or with ``y[t+1]``.
+    """Return ``y[t] = x[t] + a · y[t-1]`` along the last dim. If ``reverse``, use ``y[t+1]``.
 
     ``x`` is float32 or float64 on a CUDA GPU, and its last dim has at most 16384 elements. With
-    ``TRITON_INTERPRET=1`` it may be on the CPU. The kernel reads the decay from a tensor with the
-    dtype of ``x``, because Triton passes a float as float32.
+    ``TRITON_INTERPRET=1``, it may also be on the CPU. The kernel reads the decay from a tensor with
+    the dtype of ``x``, because Triton passes a float as float32.
     """
     x = x.contiguous()
     length = x.shape[-1]
@@ -51,7 +51,7 @@ def triton_decayed_sum(x: Tensor, a: float | Tensor, reverse: bool) -> Tensor:
 
 
 def _on(device: torch.device) -> Any:
-    """Make a GPU the current one. Triton launches on its current stream."""
+    """Make a GPU the current device, because Triton launches kernels on its current stream."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 

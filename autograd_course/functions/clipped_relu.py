@@ -14,7 +14,7 @@ class ClippedReLU(torch.autograd.Function):
 
     At the kinks ``x = 0`` and ``x = ceiling`` no derivative exists. The gradient there is 0, as in
     ``torch.nn.functional.relu6``. (``torch.clamp`` returns 1 there in PyTorch 2.13.) The Function
-    saves a boolean mask, which takes one byte for each element. Twice differentiable: the second
+    saves a boolean mask, which takes one byte per element. Twice differentiable: the second
     derivative is 0.
 
     Args:
@@ -22,7 +22,7 @@ class ClippedReLU(torch.autograd.Function):
         ceiling: A positive Python number. It has no gradient.
 
     Returns:
-        The clipped tensor, with the shape and the dtype of ``x``.
+        The clipped tensor, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -26,11 +26,11 @@ class FakeQuantize(torch.autograd.Function):
         x: Any shape, real floating dtype.
         step: A positive tensor with one element. All elements of ``x`` share it, so its gradient is
             a sum over all of them.
-        low: The lowest level, a Python integer that is not positive.
-        high: The highest level, a Python integer that is not negative.
+        low: The lowest level, a Python integer that is at most 0.
+        high: The highest level, a Python integer that is at least 0.
 
     Returns:
-        The quantized tensor, with the shape and the dtype of ``x``.
+        The quantized tensor, with the same shape and dtype as ``x``.
 
     Raises:
         ValueError: ``step`` does not have exactly one element.

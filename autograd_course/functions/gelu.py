@@ -19,7 +19,7 @@ class GELU(torch.autograd.Function):
         x: Any shape, real floating dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -16,8 +16,8 @@ class Linear(torch.autograd.Function):
 
     Args:
         x: ``(..., in)``, real floating dtype.
-        weight: ``(out, in)``, with the dtype of ``x``.
-        bias: ``(out,)``, with the dtype of ``x``, or None.
+        weight: ``(out, in)``, with the same dtype as ``x``.
+        bias: ``(out,)``, with the same dtype as ``x``, or None.
 
     Returns:
         ``(..., out)``.

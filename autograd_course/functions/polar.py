@@ -19,10 +19,10 @@ class ToPolar(torch.autograd.Function):
 
     Args:
         x: Any shape, real floating dtype.
-        y: The shape of ``x``. The Function does not broadcast.
+        y: The same shape as ``x``. The Function does not broadcast.
 
     Returns:
-        The radius ``r`` and the angle ``θ`` in radians, each with the shape of ``x``.
+        The radius ``r`` and the angle ``θ`` in radians, each with the same shape as ``x``.
 
     Example:
         >>> import torch
@@ -32,7 +32,7 @@ class ToPolar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return radius and angle, and save both."""
+        """Return the radius and the angle, and save both."""
         r, theta = torch.hypot(x, y), torch.atan2(y, x)
         ctx.save_for_backward(r, theta)
         return r, theta

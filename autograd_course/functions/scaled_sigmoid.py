@@ -1,4 +1,4 @@
-"""A sigmoid with gain and slope, whose backward needs only the output."""
+"""A sigmoid with a gain and a slope. Its backward needs only the output."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ class ScaledSigmoid(torch.autograd.Function):
 
     Args:
         x: Any shape, floating dtype.
-        gain: A Python number other than 0. It has no gradient.
+        gain: A nonzero Python number. It has no gradient.
         slope: A Python number. It has no gradient.
 
     Returns:
-        The sigmoid, with the shape and the dtype of ``x``.
+        The sigmoid, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -19,7 +19,7 @@ class SignSTE(torch.autograd.Function):
         x: Any shape, real floating dtype.
 
     Returns:
-        The signs, with the shape and the dtype of ``x``.
+        The signs, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

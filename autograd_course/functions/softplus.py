@@ -14,13 +14,13 @@ class Softplus(torch.autograd.Function):
 
     If ``forward`` saved ``σ(x)``, it would be an intermediate and so a constant for backward, and
     the second derivative would be incomplete. The output has a graph, so derivatives of every order
-    are right: differentiating ``backward`` leads through this Function again.
+    are correct: differentiating ``backward`` leads through this Function again.
 
     Args:
         x: Any shape, real floating dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

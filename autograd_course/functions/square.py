@@ -19,7 +19,7 @@ class Square(torch.autograd.Function):
         x: Any shape, floating or complex.
 
     Returns:
-        The squares, with the shape and the dtype of ``x``.
+        The squares, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

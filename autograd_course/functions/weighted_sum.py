@@ -16,8 +16,8 @@ class WeightedSum(torch.autograd.Function):
 
     Args:
         x: Any shape, real floating dtype.
-        y: The shape of ``x``.
-        w: The shape of ``x``. The Function does not broadcast.
+        y: The same shape as ``x``.
+        w: The same shape as ``x``. The Function does not broadcast.
 
     Returns:
         ``z``, with the shape of the inputs.

@@ -40,10 +40,10 @@ _OF_FORWARD = ("forward-mismatch", "forward-raises")
 
 
 def section_to_read(exercise: Exercise, rule: str = "") -> Section | None:
-    """Return the section to reread: the last section about the rule up to the exercise's lesson.
+    """Return the section to reread: the last one about the rule in or before the exercise's lesson.
 
     If only later lessons cover the rule, return the first of their sections. If no lesson covers
-    the rule, return the section that the exercise names. But after a wrong forward, do not return a
+    the rule, return the section that the exercise names. If forward is wrong, do not return a
     section about backward.
     """
     if rule in _OF_FORWARD and exercise.section_is_on_backward:

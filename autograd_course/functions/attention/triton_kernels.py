@@ -3,9 +3,9 @@
 Every kernel has one program for each block of queries (or keys) of each head. All tensors are
 contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and a tensor with one
 number for each row is ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded
-up to powers of 2, because tiles have no other sizes. Elements beyond the end are loaded as 0. Sums
-are computed in float32. ``TiledAttention`` explains the letters. This module needs the package
-triton, which comes with PyTorch for CUDA.
+up to powers of 2, because Triton's tiles cannot have any other size. Elements beyond the end are
+loaded as 0. Sums are computed in float32. ``TiledAttention`` explains the letters. This module
+needs the ``triton`` package, which comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
