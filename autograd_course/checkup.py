@@ -14,7 +14,7 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: what was found, and how to fix it if there is a problem.
+    """The result of one check: a finding and, if there is a problem, its repair.
 
     The course works without the ``optional`` parts. The repair names the lessons that need them.
     """

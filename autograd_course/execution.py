@@ -74,7 +74,7 @@ class Raised:
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
-    """Return a description of an exception from a method of an answer."""
+    """Describe an exception that an answer's method raised."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
     return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
@@ -123,7 +123,7 @@ def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def raised_by(error: BaseException, answer: Callable[..., Any]) -> Raised:
-    """Return a description of an exception from an answer that is a plain function."""
+    """Describe an exception that a plain function raised."""
     if not is_unfinished(error, answer):
         return Raised(told(error, answer))
     is_named = hasattr(answer, "__name__")  # an operator has none: its stub is one of its functions
@@ -273,7 +273,7 @@ def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str
 
 
 def _built(error: BuildError) -> str:
-    """Return the message of a failed build, with the line of the learner's C++ code."""
+    """Return the message of a failed build and the affected line of the learner's C++ code."""
     sentence, _, line = str(error).partition("\n")
     return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 

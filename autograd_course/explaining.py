@@ -22,7 +22,7 @@ def explain(what: str | BaseException = "") -> Explanation:
     """Explain a rule of ``diagnose`` or a PyTorch error message, and how to repair the cause.
 
     Args:
-        what: The name of a rule or of a page, the text of an error or of a whole traceback, or the
+        what: The name of a rule or page, the text of an error or a whole traceback, or the
             exception itself. In a name, capitals, spaces and underscores make no difference. If you
             omit it, two tables list all rules and all messages.
 

@@ -1,4 +1,4 @@
-"""The folders that contain the course's and the doctor's code, and no code of a learner."""
+"""The folders that contain the code of the course and the doctor, but no code of learners."""
 
 from pathlib import Path
 

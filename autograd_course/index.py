@@ -58,12 +58,12 @@ INDEX: Mapping[str, Entry] = MappingProxyType(
 
 
 def exercises_of(lesson: str) -> list[Entry]:
-    """Return the exercises of a lesson in order, or none if there is no such lesson."""
+    """Return the exercises of a lesson in order. An unknown lesson has none."""
     return [entry for entry in INDEX.values() if entry.lesson == lesson]
 
 
 def lesson_with(exercise_id: str) -> str:
-    """Return the lesson of an exercise, or an empty string if there is no such exercise."""
+    """Return the lesson of an exercise, or an empty string if the exercise is unknown."""
     return INDEX[exercise_id].lesson if exercise_id in INDEX else ""
 
 

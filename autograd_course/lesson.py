@@ -1,7 +1,7 @@
-"""Helpers for the lessons that are not part of the package itself.
+"""Helpers that only the lessons use.
 
-A lesson imports from four modules. ``autograd_course`` contains what you use in your own projects,
-such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
+A lesson imports from four modules. ``autograd_course`` contains the functions for your own
+projects, such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
 ``autograd_course.visualize`` contains the live pictures. This module contains the rest. Every name
 has a docstring: ``help(predict)`` shows it.
 

@@ -134,7 +134,7 @@ def _after_compiling(log: str) -> BuildError:
 
 SOURCES = Path(__file__).parent / "sources"  # the folder of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
-WAIT_SECONDS = 300.0  # time to wait for another process that builds the same source
+WAIT_SECONDS = 300.0  # how long to wait for another process that builds the same source
 
 # The stable interface of torch 2.11. Code that is built for it runs on every later version, and its
 # headers compile in two or three seconds. `torch/extension.h` takes most of a minute.

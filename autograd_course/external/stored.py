@@ -16,8 +16,9 @@ def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
 
     Args:
         name: The name of the benchmark, such as ``"decayed_sum"``.
-        folders: The folders that contain the files. A file contains ``{"name": …, "device": …,
-            "torch": …, "rows": [{"what": …, "milliseconds": …}]}``; other files are ignored.
+        folders: The folders that contain the files. A file contains
+            ``{"name": …, "device": …, "torch": …, "rows": [{"what": …, "milliseconds": …}]}``. All
+            other files are ignored.
 
     Returns:
         A table as text, or a sentence saying that there are no timings.

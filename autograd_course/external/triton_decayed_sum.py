@@ -1,7 +1,7 @@
 """The decayed running sum as a Triton kernel, which scans each row in one program."""
 
 # mypy: ignore-errors
-# (Triton compiles the kernels, and it may not be installed)
+# (Triton compiles the kernels, and might not be installed)
 
 from contextlib import nullcontext
 from typing import Any

@@ -1,4 +1,4 @@
-"""Checkpointing: save only the inputs of a part of the network, and recompute it in backward."""
+"""Checkpointing: save only the inputs of a part of the network, and rerun the part in backward."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def checkpoint(
     the same result when it runs again. State other than PyTorch's random numbers and buffers is not
     restored.
 
-    An output is differentiable if it has a floating dtype and any input requires a gradient.
+    An output is differentiable if it has a floating-point dtype and any input requires a gradient.
     Gradients reach the inputs as usual: in ``.grad``, from ``torch.autograd.grad``, and through
     hooks. Twice differentiable: with ``create_graph``, the graph of the recomputation starts at the
     inputs themselves.

@@ -19,7 +19,7 @@ class ClippedSTE(torch.autograd.Function):
     second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         bound: A positive Python number. It has no gradient.
 
     Returns:
@@ -36,7 +36,7 @@ class ClippedSTE(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bound: float = 1.0) -> Tensor:
-        """Return the sign of each element, and save which elements are inside the window."""
+        """Return the sign of each element, and save a mask of the elements inside the window."""
         ctx.save_for_backward(x.abs() <= bound)
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 

@@ -18,7 +18,7 @@ class Conv1d(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: ``(N, C, L)``, real floating dtype.
+        x: ``(N, C, L)``, real floating-point dtype.
         weight: ``(O, C / groups, K)``, with the same dtype as ``x``.
         stride: The distance between neighboring windows.
         padding: The number of zeros on each side.

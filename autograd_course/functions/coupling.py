@@ -37,7 +37,7 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
     Args:
         blocks: Pairs ``(f, g)`` of callables that preserve the shape. If a callable is a module,
             its parameters get gradients. Other tensors that a callable uses get no gradient.
-        x1: The first half, real floating dtype.
+        x1: The first half, real floating-point dtype.
         x2: The second half, with the same shape as ``x1``.
 
     Returns:

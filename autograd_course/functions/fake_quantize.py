@@ -18,12 +18,12 @@ class FakeQuantize(torch.autograd.Function):
     ``∂L/∂x := ∂L/∂y`` inside, and 0 outside;
     ``∂L/∂step := Σ ∂L/∂y · s``, with ``s = n - v`` inside and ``s = n`` outside.
 
-    At ``v = low`` and ``v = high`` the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
+    At ``v = low`` and ``v = high``, the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
     The Function saves its inputs. Twice differentiable: the second derivative follows from these
     formulas.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         step: A positive tensor with one element. All elements of ``x`` share it, so its gradient is
             a sum over all of them.
         low: The lowest level, a Python integer that is at most 0.

@@ -12,7 +12,7 @@ class LinearReLU(torch.autograd.Function):
     """Compute a linear layer and its ReLU in one Function.
 
     Forward: ``y = max(x Wᵀ + b, 0)``. Backward, with ``g = ∂L/∂y ∘ [y > 0]`` and the leading dims
-    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink the
+    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink, the
     gradient is 0.
 
     Backward needs to know only where ``x Wᵀ + b`` is positive, and ``y`` also shows this. So
@@ -20,7 +20,7 @@ class LinearReLU(torch.autograd.Function):
     Twice differentiable.
 
     Args:
-        x: ``(..., in)``, real floating dtype.
+        x: ``(..., in)``, real floating-point dtype.
         weight: ``(out, in)``, with the same dtype as ``x``.
         bias: ``(out,)``, with the same dtype as ``x``, or None.
         keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
@@ -77,7 +77,7 @@ class AddReLU(torch.autograd.Function):
     tensor instead of two. Twice differentiable: the second derivative is 0.
 
     Args:
-        a: Real floating dtype.
+        a: Real floating-point dtype.
         b: The same dtype as ``a``, and a shape that broadcasts with the shape of ``a``.
 
     Returns:

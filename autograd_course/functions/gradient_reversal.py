@@ -17,7 +17,7 @@ class GradientReversal(torch.autograd.Function):
     Twice differentiable: the second derivative differentiates ``backward``.
 
     Args:
-        x: Any shape, floating or complex.
+        x: Any shape, floating-point or complex.
         strength: The factor ``λ``, a Python number. It has no gradient.
 
     Returns:

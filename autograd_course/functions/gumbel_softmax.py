@@ -29,7 +29,7 @@ class GumbelSoftmax(torch.autograd.Function):
     differentiable.
 
     Args:
-        logits: ``(..., K)``, floating dtype.
+        logits: ``(..., K)``, floating-point dtype.
         noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the same shape
             as ``logits``.
         temperature: ``τ``, a positive Python number. It has no gradient.

@@ -52,7 +52,7 @@ def linear_cross_entropy(
     operations that autograd can follow, and their graph holds all logits.
 
     Args:
-        input: ``(..., D)``, real floating dtype.
+        input: ``(..., D)``, real floating-point dtype.
         weight: ``(V, D)``, with the same dtype as ``input``.
         target: ``(...)``, the class of each row as an integer.
         bias: ``(V,)``, with the same dtype as ``input``, or None.

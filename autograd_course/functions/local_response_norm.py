@@ -24,7 +24,7 @@ class LocalResponseNorm(Function):
     often as you like.
 
     Args:
-        x: ``(N, C, …)``, real floating dtype.
+        x: ``(N, C, …)``, real floating-point dtype.
         n: The size of the window.
         alpha: ``α``.
         beta: ``β``.

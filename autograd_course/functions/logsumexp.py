@@ -26,7 +26,7 @@ class LogSumExp(torch.autograd.Function):
     an error.
 
     Args:
-        x: Real floating dtype.
+        x: Real floating-point dtype.
         dim: One or more dims, but not an empty tuple.
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 

@@ -16,7 +16,7 @@ class Lookup(torch.autograd.Function):
     computes the same result for two-dimensional tables.
 
     Args:
-        table: ``(R, ...)``, floating or complex.
+        table: ``(R, ...)``, floating-point or complex.
         index: Integers from 0 to ``R - 1``, any shape.
 
     Returns:

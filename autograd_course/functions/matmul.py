@@ -18,7 +18,7 @@ class MatMul(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        a: ``(..., n, k)``, floating or complex.
+        a: ``(..., n, k)``, floating-point or complex.
         b: ``(..., k, m)``, with the same dtype as ``a``. The leading dims broadcast.
 
     Returns:

@@ -19,7 +19,7 @@ class Max(torch.autograd.Function):
     Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Real floating dtype.
+        x: Real floating-point dtype.
         dim: One or more dims, but not an empty tuple. A negative dim counts from the end.
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 
@@ -37,7 +37,7 @@ class Max(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return the maximum over ``dim``, and save which elements are equal to it."""
+        """Return the maximum over ``dim``, and save a mask of the elements equal to it."""
         largest = x.amax(dim, keepdim=True)
         ctx.save_for_backward(x == largest)
         ctx.dim = dim

@@ -18,7 +18,7 @@ class Multiply(torch.autograd.Function):
     is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        a: A tensor, floating or complex.
+        a: A tensor, floating-point or complex.
         b: A tensor of the same dtype, whose shape broadcasts with the shape of ``a``.
 
     Returns:

@@ -78,14 +78,14 @@ class PackedReLU(torch.autograd.Function):
     """Compute a ReLU that saves one bit per element.
 
     Forward: ``y = max(x, 0)``. Backward: ``∂L/∂x = ∂L/∂y`` where ``x > 0``, and 0 elsewhere. At the
-    kink the gradient is 0, as in ``torch.relu``.
+    kink, the gradient is 0, as in ``torch.relu``.
 
     This saves memory only if no other operation saves ``x`` or ``y``. ``torch.relu`` saves its
     output, which costs nothing if the next operation saves its input. The Function saves
     ``⌈n / 8⌉`` bytes. Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
         The activation, with the same shape and dtype as ``x``.
@@ -120,7 +120,7 @@ class PackedDropout(torch.autograd.Function):
     differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         p: A Python number in ``[0, 1]``. If ``p`` is 1, the output is 0.
 
     Returns:

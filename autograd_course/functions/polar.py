@@ -13,12 +13,12 @@ class ToPolar(torch.autograd.Function):
     from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    At the origin no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
+    At the origin, no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
     so the gradient stays finite. A gradient is computed only for an input that requires one. The
     Function saves its two outputs. Twice differentiable, because saved outputs have a graph.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         y: The same shape as ``x``. The Function does not broadcast.
 
     Returns:

@@ -14,7 +14,7 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 
     In an ordinary backward pass, the result is detached from the earlier graph. Under
     ``create_graph``, where grad mode is on, it stays connected, because the gradient itself must be
-    differentiable. It is a view, so that a gradient with respect to it comes from this run alone.
+    differentiable. It is a view, so that a gradient with respect to it comes only from this run.
     """
     if not needs_gradient:
         return value

@@ -26,7 +26,7 @@ class ReinMax(torch.autograd.Function):
     from this formula, for the same sample.
 
     Args:
-        logits: ``(..., K)``, floating dtype.
+        logits: ``(..., K)``, floating-point dtype.
         noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the same shape
             as ``logits``. It determines the sampled class and has no gradient.
 

@@ -15,7 +15,7 @@ class RoundSTE(torch.autograd.Function):
     The Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
         The rounded tensor, with the same shape and dtype as ``x``.

@@ -15,7 +15,7 @@ class ScaledSigmoid(torch.autograd.Function):
     be freed. Twice differentiable, because a saved output has a graph.
 
     Args:
-        x: Any shape, floating dtype.
+        x: Any shape, floating-point dtype.
         gain: A nonzero Python number. It has no gradient.
         slope: A Python number. It has no gradient.
 

@@ -17,7 +17,7 @@ class Sinh(torch.autograd.Function):
     computes the root without overflow in ``y²``.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
         The hyperbolic sine, with the same shape and dtype as ``x``.

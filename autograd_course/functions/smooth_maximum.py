@@ -19,7 +19,7 @@ class SmoothMaximum(torch.autograd.Function):
     also in forward-over-reverse mode.
 
     Args:
-        x: At least one dim, real floating dtype.
+        x: At least one dim, real floating-point dtype.
         temperature: ``t``, a positive 0-dim tensor with the same dtype as ``x``.
 
     Returns:

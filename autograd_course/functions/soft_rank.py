@@ -17,7 +17,7 @@ class SoftRank(torch.autograd.Function):
     Each row needs memory proportional to n². Twice differentiable.
 
     Args:
-        x: ``(..., n)``, real floating dtype.
+        x: ``(..., n)``, real floating-point dtype.
         temperature: ``τ``, a positive Python number. It has no gradient.
 
     Returns:

@@ -19,7 +19,7 @@ class SoftThreshold(torch.autograd.Function):
     requires one. Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         threshold: A nonnegative tensor with the same dtype as ``x`` and a shape that broadcasts to
             ``x``.
 

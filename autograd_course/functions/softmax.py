@@ -17,7 +17,7 @@ class Softmax(torch.autograd.Function):
     output, not the input. Twice differentiable, because a saved output has a graph.
 
     Args:
-        x: Real floating dtype.
+        x: Real floating-point dtype.
         dim: The dim along which the weights sum to 1.
 
     Returns:

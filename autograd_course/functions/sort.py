@@ -18,7 +18,7 @@ class Sort(torch.autograd.Function):
     not depend on the values of ``x``.
 
     Args:
-        x: At least one dim, real floating dtype.
+        x: At least one dim, real floating-point dtype.
         descending: Whether the largest value comes first.
 
     Returns:

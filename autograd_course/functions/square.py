@@ -16,7 +16,7 @@ class Square(torch.autograd.Function):
     differentiable operations to a saved input.
 
     Args:
-        x: Any shape, floating or complex.
+        x: Any shape, floating-point or complex.
 
     Returns:
         The squares, with the same shape and dtype as ``x``.

@@ -13,13 +13,13 @@ class Standardize(torch.autograd.Function):
     ``dim``. Backward, with ``g = ∂L/∂y`` and means over ``dim``:
     ``∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + ε)``.
 
-    For ``ε = 0`` the bracket is a projection. It removes from ``g`` the component along a vector of
-    ones, because adding a constant to ``x`` changes nothing. It also removes the component along
+    For ``ε = 0``, the bracket is a projection. It removes from ``g`` the component along a vector
+    of ones, because adding a constant to ``x`` changes nothing. It also removes the component along
     ``y``, because scaling ``x`` changes nothing. Twice differentiable: ``y`` is an output, and
     backward recomputes the deviation.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         dim: One or more dims. The default is the batch dim 0.
         eps: ``ε``, a small positive number.
 

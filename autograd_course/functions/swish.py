@@ -17,7 +17,7 @@ class Swish(torch.autograd.Function):
     the Function saves ``x``. Twice differentiable, because backward recomputes the sigmoid.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
         The activation, with the same shape and dtype as ``x``.
@@ -55,7 +55,7 @@ class LearnedSwish(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         beta: The slope, with the same dtype as ``x`` and a shape that broadcasts to ``x``: a 0-dim
             tensor for one slope, or ``(C,)`` for one slope for each channel in the last dim.
 

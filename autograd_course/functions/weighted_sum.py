@@ -15,7 +15,7 @@ class WeightedSum(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         y: The same shape as ``x``.
         w: The same shape as ``x``. The Function does not broadcast.
 

@@ -12,7 +12,7 @@ from autograd_course.index import INDEX, known
 
 
 class Catalogue(Mapping[str, Exercise]):
-    """The exercises by their ids, in the order of the course."""
+    """The exercises by id, in the order of the course."""
 
     def __getitem__(self, exercise_id: str) -> Exercise:
         return _loaded(exercise_id)

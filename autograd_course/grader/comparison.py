@@ -32,7 +32,7 @@ def agrees(guess: float, outcome: float) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """What a message calls the results, and a verb in the singular or the plural to match."""
+    """A message's name for the results, and a verb whose number agrees with the name."""
 
     name: str
     verb: Literal["returns", "has"]

@@ -74,8 +74,8 @@ class Exercise:
     lists the other sections that the exercise needs, in its lesson or in an earlier one. An
     exercise that needs an extra section gets a star. An ``optional`` exercise is for more practice
     and is not part of the core path. ``constraints`` is one sentence, without its period, that
-    describes the requirements besides right values. ``needs`` returns a sentence that names what
-    this machine lacks, or ``None`` if it can grade an answer.
+    describes the requirements besides right values. ``needs`` returns a sentence that names a tool
+    that this machine lacks, or ``None`` if the machine can grade an answer.
     """
 
     id: str = ""

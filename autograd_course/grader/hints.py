@@ -47,7 +47,7 @@ def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
     The progress file remembers how many hints you have seen. After the last hint, the function
-    returns the last one again.
+    returns the last hint again.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.

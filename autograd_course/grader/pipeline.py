@@ -93,7 +93,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     Returns:
         A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id
         and a missing argument also give a result. After the second wrong answer, the result names
-        the line to change. After the third, it also explains what is wrong in that line. After the
+        the line to change. After the third, it also explains the mistake in that line. After the
         third hint, it shows the change that repairs the answer.
 
     Example:

@@ -100,7 +100,7 @@ def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | N
         constraint = order.checked()
         if constraint is None or constraint.message != fault.message:
             return None
-        repair = replace(repair, kinds=())  # the author may not have meant this change
+        repair = replace(repair, kinds=())  # the author possibly did not intend this change
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 

@@ -49,7 +49,7 @@ def missed_rules(state: State) -> list[Missed]:
 
 
 def open_questions(state: State) -> dict[str, list[Question]]:
-    """Return the questions whose last answer was wrong, by the number of their lesson."""
+    """Return the questions whose last answer was wrong, grouped by the number of their lesson."""
     found: dict[str, list[Question]] = {}
     for quiz in (*map(load_quiz, QUIZZES), bank()):
         for question in quiz.choices:

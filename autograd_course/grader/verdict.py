@@ -1,6 +1,6 @@
 """The verdict on one answer: a status, its reason, and the evidence.
 
-A :class:`Reason` is data. The grader decides by its type and never by its text. At the end,
+A :class:`Reason` is data. The grader looks at a reason's type and never at its text. At the end,
 :func:`describe` writes the sentence. No code depends on its wording.
 """
 

@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """The answers of a file in the order of the course, and a sentence for each invalid cell."""
+    """The answers in a file, in the order of the course, and a sentence about each invalid cell."""
 
     path: Path
     tasks: tuple[Task, ...]

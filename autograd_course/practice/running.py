@@ -51,7 +51,7 @@ _LONGEST = 2_000  # the maximum number of characters kept from the end of the pr
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of an exercise as a notebook shows it, and the output of the cell."""
+    """The result of an exercise in the form that a notebook shows, and the output of the cell."""
 
     exercise: str
     status: Status

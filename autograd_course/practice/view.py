@@ -12,7 +12,7 @@ from autograd_course.practice.running import Graded
 
 @dataclass(frozen=True)
 class View:
-    """The answers of the file, their results with the hash of the answer, and the display.
+    """The answers in the file, their results (each with the hash of its answer), and the display.
 
     ``pinned`` is the exercise that is shown. If it is empty, the first exercise that has not passed
     is shown. ``notice`` describes a problem with the file. ``first`` holds the hashes of the

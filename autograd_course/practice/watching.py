@@ -150,7 +150,7 @@ class Watch:
             self._grading = Grading(due)
 
     def _key(self, key: str) -> bool:
-        """Do what a key requests, and return whether to continue."""
+        """Execute the command of a key, and return whether to continue."""
         match key:
             case "q":
                 return False

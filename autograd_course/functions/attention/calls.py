@@ -31,8 +31,8 @@ def attention(
         q: The queries, ``(..., H, N, E)``.
         k: The keys, ``(..., G, M, E)``.
         v: The values, ``(..., G, M, F)``.
-        mask: A boolean mask is True where a query attends to a key. A floating mask is added to the
-            scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
+        mask: A boolean mask is True where a query attends to a key. A floating-point mask is added
+            to the scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
@@ -80,7 +80,7 @@ def tiled_attention(
         q: The queries. All arguments except ``block`` are the same as for :func:`attention`.
         k: The keys.
         v: The values.
-        mask: A boolean or a floating mask.
+        mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores.
         dropout_p: The probability of dropout.

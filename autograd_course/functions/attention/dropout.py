@@ -60,7 +60,7 @@ def column_words(columns: Tensor, seed: int) -> Tensor:
 
 def _words(numbers: Tensor, key: int) -> Tensor:
     words = _mixed(_mixed((numbers & WORD) ^ (key & WORD)) ^ (numbers >> 32 & WORD))
-    return words.to(torch.int32)  # all 32 bits; the highest is now the sign
+    return words.to(torch.int32)  # all 32 bits; the highest bit is now the sign
 
 
 def _mixed(word: Word) -> Word:

@@ -47,7 +47,7 @@ class TiledAttention(torch.autograd.Function):
             :class:`ScaledDotProductAttention`.
         k: The keys.
         v: The values.
-        mask: A boolean or a floating mask.
+        mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores.
         dropout_p: The probability of dropout.
@@ -305,7 +305,7 @@ def _by_tiles(saved: Sequence[Any], how: How, arrived: Sequence[Tensor | None]) 
 def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
-    """Differentiate the plain operations, in a graph that can be differentiated again."""
+    """Differentiate the plain operations in a graph that can be differentiated again."""
     # Use aliases, because each of the eight needs its own gradient, which must not include the path
     # from O and L to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]

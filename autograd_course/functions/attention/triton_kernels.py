@@ -9,7 +9,7 @@ needs the ``triton`` package, which comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
-# (kernels are not ordinary Python: they add numbers to pointers, and triton may not be installed)
+# (kernels are not ordinary Python: they add numbers to pointers, and triton may be missing)
 
 import triton
 import triton.language as tl
@@ -68,7 +68,7 @@ def forward_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``O`` and ``L`` of a block of queries by an online softmax."""
+    """Write ``O`` and ``L`` of a block of queries, using an online softmax."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)

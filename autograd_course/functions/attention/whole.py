@@ -49,12 +49,12 @@ class ScaledDotProductAttention(torch.autograd.Function):
     error.
 
     Args:
-        q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating dtype.
+        q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating-point dtype.
         k: The keys, ``(..., G, M, E)``. ``H`` is a multiple of ``G`` (grouped queries): head ``h``
             reads the keys of head ``h // (H/G)``, whose gradient is the sum over its group.
         v: The values, ``(..., G, M, F)``.
         mask: It broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query attends to a
-            key. A floating mask is added to the scores, and it has a gradient.
+            key. A floating-point mask is added to the scores, and it has a gradient.
         causal: Whether query ``i`` sees only the keys up to ``i``.
         scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0.

@@ -26,7 +26,7 @@ MOST = 2000  # the maximum number of objects on ctx that are inspected
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``save_for_backward`` keeps all tensors, and no attribute of ``ctx`` does.
+    """Require that ``save_for_backward`` keeps all tensors and that no attribute of ``ctx`` does.
 
     The search includes containers, objects and closures in attributes. An array with as many
     numbers as an input or an output counts as a copy of a tensor.
@@ -160,8 +160,8 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
     """Require that backward computes the gradient itself instead of letting autograd compute it.
 
     In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
-    backward records its own operations to differentiate them, the check sees what these operations
-    save.
+    backward records its own operations to differentiate them, the check sees the tensors that these
+    operations save.
     """
     _, outputs = applied(function, inputs)
     recorded: list[Tensor] = []
@@ -191,8 +191,8 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 def without(*operations: str, use: str) -> Check:
     """Return a check that neither forward nor backward runs any of these operations.
 
-    The check watches the operations that really run, so another name for a built-in does not help.
-    ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
+    The check watches the operations that really run, so a different name for a built-in does not
+    help. ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
     ``use`` names the replacement.
     """
 

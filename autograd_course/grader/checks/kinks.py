@@ -70,7 +70,7 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
-    """Return a check that equal elements of ``inputs`` get the same gradients as in the reference.
+    """Return a check that equal elements of ``inputs`` get the same gradients as the reference's.
 
     The first of ``inputs`` is a vector with ties or with nearly equal elements. The answer reduces
     it to one number. ``beside`` is a sentence about the right gradient or about the question.

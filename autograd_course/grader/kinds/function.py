@@ -1,7 +1,7 @@
 """Grade a Function: the questions about an answer, and their order.
 
-A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another class in the
-sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
+A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and a different class in
+the sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
 finds a mistake. So both graders judge by the same rules. The steps are listed below. Each step uses
 all samples unless it says otherwise:
 
@@ -9,8 +9,7 @@ all samples unless it says otherwise:
 2. Does forward run, and are its values right? Does backward run? If either one raises an error,
    ``diagnose`` may name the cause.
 3. Has the learner written the other methods that the exercise requires? (On the first sample.)
-4. What does ``diagnose`` find? An error fails the answer, and so does a warning of a rule that the
-   exercise requires.
+4. What does ``diagnose`` find? An error fails the answer, and so does a required rule's warning.
 5. Does the answer keep the constraints of this exercise? (On the first sample.)
 6. Does it give the same results in float32? (On the first sample.)
 """
@@ -143,7 +142,7 @@ class FunctionOrder:
         )
 
     def also(self, finding: Finding) -> tuple[str, ...]:
-        """Return the other rules that an answer breaks. :meth:`verdict` names only the first.
+        """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
         An empty name stands for a mistake without a rule. If a finding leaves the gradients
         unknown, no further rules are returned, because they were not examined.

@@ -70,7 +70,7 @@ class RoutineWitness(Protocol):
     """Runs an answer and returns the results."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return the result or the exception of the function for the inputs of a sample."""
+        """Call the function with the inputs of a sample, and return its result or its exception."""
 
     def tried(self) -> Verdict | Raised | None:
         """Return the verdict of the first trial that fails, or its exception."""
@@ -146,7 +146,7 @@ class LocalRoutine:
     printed: Printed = field(default_factory=Printed)
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return the result or the exception of the function for copies of the inputs."""
+        """Call the function with copies of the inputs, and return its result or its exception."""
         with self.printed.during(inputs):
             returned = run_routine(self.answer, inputs)
         if isinstance(returned, Raised):

@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names, which does not depend on the order of the statements."""
+    """Return the meaning of the names. It does not depend on the order of the statements."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):

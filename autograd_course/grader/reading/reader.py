@@ -40,8 +40,8 @@ class Reading:
     def held_against(self, verdict: Verdict) -> Verdict:
         """Return the verdict on an answer that has this source. A wrong answer stays wrong.
 
-        Forbidden code becomes the reason only if nothing else is wrong. The instructor sees it in
-        any case.
+        Forbidden code becomes the reason only if nothing else is wrong. The instructor always sees
+        it.
         """
         said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))

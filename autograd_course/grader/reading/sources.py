@@ -1,4 +1,4 @@
-"""The source of an answer in this process, as cells in the format of the classroom."""
+"""The source of an answer in this process, as cells in the classroom's format."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Card:
 
     @property
     def lines(self) -> tuple[str, str, str]:
-        """The lines on the card. A sign marks the gradient, and not only a color."""
+        """The lines on the card. The gradient has a sign, so that color alone does not mark it."""
         return self.title, self.value, f"∂ {self.gradient}"
 
 

@@ -22,7 +22,7 @@ def fold(trace: Trace) -> Trace:
     A chain lies inside one call of a module, or outside all modules.
 
     The joined node takes its value and its ``grad_output`` from the last node of the chain, and
-    sends on the gradient of the first node.
+    passes on the gradient of the first node.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
@@ -82,7 +82,7 @@ def _moved(edge: Edge, number: dict[int, int], owner: dict[int, int]) -> Edge:
     return replace(edge, source=number[edge.source], target=number[owner[edge.target]])
 
 
-# --- Which nodes belong together ------------------------------------------------------------------
+# --- The nodes that belong together ---------------------------------------------------------------
 
 Place = dict[int, int | None]  # the group of each node
 # If more than ``_MOST`` objects are side by side, they are grouped into runs of at least

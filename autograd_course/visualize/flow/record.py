@@ -230,9 +230,10 @@ def _divides(gradient: Tensor) -> bool:
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
 
 
-# --- Which module created which node --------------------------------------------------------------
-# Autograd numbers its nodes in the order of their creation. So a call of a module created the nodes
-# between the next number at the beginning of its forward and the next number at the end.
+# --- The module that created each node ------------------------------------------------------------
+# Autograd numbers its nodes in the order of their creation. So the nodes that a module call created
+# have numbers between the next number at the beginning of the module's forward and the next number
+# at its end.
 
 
 @dataclass

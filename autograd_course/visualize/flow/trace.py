@@ -144,7 +144,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Group:
-    """A call of a module, or a run of consecutive operations, that can be drawn as one card.
+    """A module call or a run of consecutive operations that can be drawn as one card.
 
     ``parent`` is the group around it. ``name`` is the path of the module, with a number from the
     second call on, and ``kind`` is the module's class.

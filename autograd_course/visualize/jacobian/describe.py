@@ -32,7 +32,7 @@ HOW_DECLARED = (
 
 
 def describe_finding(diagnosis: Diagnosis | None) -> str:
-    """Return the rule and the sentence of the first finding of a diagnosis, or ``""``."""
+    """Return the rule and the sentence of a diagnosis's first finding, or ``""``."""
     if diagnosis is None or not diagnosis.findings:
         return ""
     first = diagnosis.findings[0]
@@ -109,7 +109,7 @@ def _triangle(filled: Tensor) -> str:
 
 
 def _blocks(filled: Tensor) -> str:
-    """Describe the independent parts: no input of one part reaches an output of another."""
+    """Describe the independent parts. No input of one part reaches an output of another part."""
     parts = _parts(filled)
     if len(parts) < 2:
         return ""

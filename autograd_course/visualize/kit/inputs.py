@@ -76,7 +76,7 @@ def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> 
 
 
 def positional_parameters(fn: Any) -> list[inspect.Parameter]:
-    """Return the positional parameters of a call, without the ``ctx`` of a Function's forward.
+    """Return the positional parameters of a call, excluding ``ctx`` in a Function's forward.
 
     The list is empty for a built-in, which has no signature.
     """

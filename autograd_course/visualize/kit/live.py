@@ -62,7 +62,7 @@ def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dic
 def _box_bundle(box: Box) -> Any:
     """Return the bundle of an ipywidgets box, with the pictures of the widgets inside it.
 
-    The notebook saves only what the outermost widget displays.
+    The notebook saves only the output of the outermost widget.
     """
     own = box._repr_mimebundle_()
     parts = [widget.left() for widget in _inside(box)]

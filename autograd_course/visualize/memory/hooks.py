@@ -102,7 +102,7 @@ class SavedTensors:
         return Slot(tensor, self._hold(tensor, tensor, owner, frame), self.ledger.release)
 
     def _pass(self, hooks: Any, tensor: Tensor) -> Slot:
-        """Let other hooks pack a tensor, and record what they keep."""
+        """Let other hooks pack a tensor, and record the tensors that they keep."""
         frame = sys._getframe(1)
         owner, by = self._owner(frame), _called(hooks)
         if _current_graph_task_id() != _OUTSIDE:

@@ -22,7 +22,7 @@ _FAR = 8  # round and floor have infinitely many jumps, which are listed up to t
 
 @dataclass(frozen=True)
 class Quantizer:
-    """An elementwise staircase ``quantize``, for any shape and any real floating dtype.
+    """An elementwise staircase ``quantize``, for any shape and any real floating-point dtype.
 
     It jumps by ``step`` at each of ``jumps``. Outside ``reach``, the staircase saturates. ``round``
     and ``floor`` never saturate, and their reach is set to -2 … 2.
@@ -186,9 +186,9 @@ class Quantize(torch.autograd.Function):
     Forward: ``y = q(x)``. Backward: ``∂L/∂x := h′(x) · ∂L/∂y`` by design, where the true
     derivative ``q′`` is 0 almost everywhere.
 
-    ``x`` can have any shape and any real floating dtype. ``y`` and the gradient have the same shape
-    and dtype. The Function saves its input. Backward consists of differentiable operations, so the
-    second derivative is the second derivative of the surrogate. Source: Bengio, Léonard and
+    ``x`` can have any shape and any real floating-point dtype. ``y`` and the gradient have the same
+    shape and dtype. The Function saves its input. Backward consists of differentiable operations,
+    so the second derivative is the second derivative of the surrogate. Source: Bengio, Léonard and
     Courville 2013, arXiv:1308.3432.
     """
 
@@ -229,7 +229,7 @@ def by_surrogate(quantizer: Quantizer) -> tuple[Estimator, ...]:
 def own(given: Any) -> tuple[Estimator, ...]:
     """Return estimators for one Function class, or for several classes by name.
 
-    A value of a mapping may also be the name of a surrogate. This surrogate then uses the staircase
+    A value in a mapping may also be the name of a surrogate. This surrogate then uses the staircase
     of the first Function in the mapping, which must be one of :data:`QUANTIZERS`.
 
     Raises :class:`TraceError` for anything else.

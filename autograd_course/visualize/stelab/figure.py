@@ -34,7 +34,7 @@ _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#878f9a", "linestyle": (0, (2.5, 1.2))},
 )
 _OWN: dict[str, Any] = {"color": INK, "linestyle": (0, (3, 2)), "linewidth": 1.7}
-_LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # of the figure
+_LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # fractions of the figure
 
 
 def look(i: int) -> dict[str, Any]:

@@ -38,9 +38,9 @@ class STELab(Live):
     """The lab with its state. :func:`ste_lab` creates this widget.
 
     You can set ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed``. ``width`` is
-    half the width of the chord of the staircase. Set ``training`` to ``True`` to train the nets, a
-    few steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs,
-    the nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
+    half the width of the staircase's chord. Set ``training`` to ``True`` to train the nets, a few
+    steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs, the
+    nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
     contains the state of the training.
     """
 

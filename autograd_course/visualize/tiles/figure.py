@@ -204,7 +204,7 @@ class Layout:
         return float(min(wide / self.m, max(_TALL, wide) / self.n, _MOST))
 
     def block(self, name: str, start: int, stop: int) -> Box:
-        """Return the box of a block of a strip."""
+        """Return the box of a block in a strip."""
         long = (stop - start) * self.cell - 2
         side = {"grad_q": 1, "q": 1 + _STEP, "out": self.after, "grad_out": self.after + _STEP}
         if name in side:
