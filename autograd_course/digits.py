@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 _FILE = Path(__file__).with_suffix(".npz")
-HELD_OUT = 400  # of 1797
+HELD_OUT = 400  # of the 1,797 digits
 _SEED = 4
 
 

@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Import the modules that backward needs, which takes a second, before a time limit starts."""
+    """Import the modules for backward, which takes a second, before a time limit starts."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))

@@ -112,8 +112,8 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # torch.export and torch.onnx warn about a comparison in their own code.
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
-    # PyTorch compiles its own helpers with its deprecated torch.jit when they are first imported.
-    # This gives a DeprecationWarning, or a FutureWarning from PyTorch 2.14 on.
+    # When PyTorch's helpers are first imported, PyTorch compiles them with its deprecated
+    # torch.jit. This gives a DeprecationWarning, or a FutureWarning from PyTorch 2.14 on.
     (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
     # torch.export.load in PyTorch 2.11 warns about the bytes that it has just read from the file.
     ("The given buffer is not writable", UserWarning),

@@ -63,7 +63,7 @@ class Exercise:
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
     from a nudge to nearly the answer. The module does not declare the ``id``, the ``hints``, the
-    ``lesson`` and the ``title``. They come from its path and its docstring (:func:`declared`).
+    ``lesson`` or the ``title``. They come from its path and its docstring (:func:`declared`).
 
     ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
     is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own

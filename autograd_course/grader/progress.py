@@ -201,7 +201,7 @@ def progress() -> Progress:
     """Show the exercises that you have passed, your points, and the sections to reread.
 
     Returns:
-        The progress in the learner's progress file, which a notebook shows.
+        The progress from the learner's progress file. A notebook displays it.
 
     Example:
         >>> from autograd_course import progress

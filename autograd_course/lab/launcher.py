@@ -1,7 +1,7 @@
-"""Start JupyterLab for the course, on the loopback interface only and without network access.
+"""Start JupyterLab for the course, only on the loopback interface and without network access.
 
-JupyterLab runs in the process that calls :func:`serve`. Ctrl-C and SIGTERM therefore reach it, and
-its token does not appear in the list of processes.
+JupyterLab runs in the process that calls :func:`serve`. So Ctrl-C and SIGTERM reach it, and its
+token does not appear in the process list.
 
 Jupytext's server extension and menus stay off. They would rewrite the ``.py`` file next to a
 notebook every time it is saved, and a learner's answers would end up in the course's sources.

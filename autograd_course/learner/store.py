@@ -103,7 +103,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, state: State) -> None:
-    """Write a second file, flush it to the disk, then replace the progress file with it."""
+    """Write a second file, flush it to the disk, and then replace the progress file with it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -115,7 +115,7 @@ def _committed(root: Path, place: str) -> bytes:
     return shown.stdout if shown.returncode == 0 else b""
 
 
-KEPT = ".before-reset-"  # in the names of the files that a reset keeps
+KEPT = ".before-reset-"  # part of the names of the files that a reset keeps
 _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 

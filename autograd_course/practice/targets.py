@@ -41,7 +41,7 @@ class Target:
 def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
     """Return the target for ``03``, ``exercises/03_gradient_patterns.py`` or ``gelu``, for example.
 
-    ``exercises`` are further ids. Raises :class:`TargetError`.
+    ``exercises`` contains further ids. Raises :class:`TargetError`.
     """
     here = here or Path.cwd()
     only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())

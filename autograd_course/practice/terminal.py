@@ -84,7 +84,7 @@ class _Console:  # pragma: no cover - Windows alone
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """Read single keys inside a ``with`` block, then restore the terminal."""
+    """Read single keys inside a ``with`` block, and then restore the terminal."""
     if not sys.stdin.isatty():
         yield NoKeys()
     elif sys.platform == "win32":  # pragma: no cover

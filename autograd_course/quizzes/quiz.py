@@ -124,7 +124,7 @@ class Quiz:
         )
 
     def vote(self, vote_id: str) -> Vote:
-        """Return a vote of the lesson. Raises :class:`QuizError` if it has none with this id."""
+        """Return a vote of the lesson. Raises :class:`QuizError` if the id is unknown."""
         for vote in self.votes:
             if vote.id == vote_id:
                 return vote

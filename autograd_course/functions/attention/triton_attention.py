@@ -16,7 +16,7 @@ WIDEST = 128  # the most features for which a block still has the 16 rows that a
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels accept this call: a CUDA GPU, triton, at most 32 bits, no mask."""
+    """Whether the kernels accept this call: a CUDA GPU, Triton, at most 32 bits, and no mask."""
     return (
         q.is_cuda
         and mask is None

@@ -38,8 +38,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
     ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
-    budget in words. The check counts each storage that stays in memory until backward once: saved
-    inputs and outputs, and attributes of ``ctx``.
+    budget in words. The check counts the storages that stay in memory until backward: saved inputs
+    and outputs, and attributes of ``ctx``. Each storage counts once.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

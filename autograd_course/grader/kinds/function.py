@@ -181,7 +181,7 @@ class FunctionOrder:
         return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
-        """Run forward and backward, to find a missing method, an exception, or a wrong forward."""
+        """Run forward and backward to find a missing method, an exception or a wrong forward."""
         forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
@@ -250,7 +250,7 @@ def passed(exercise: FunctionExercise) -> Verdict:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """The answer itself, which is a Function class in this process, as a :class:`Witness`."""
+    """A :class:`Witness` of an answer that is a Function class in this process."""
 
     exercise: FunctionExercise
     answer: type[Function]

@@ -1,4 +1,4 @@
-"""Grade a routine, which is a plain function: run it, check its results, run the trials.
+"""Grade a routine, which is a plain function: run it, check its results, and run the trials.
 
 As with Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
 :class:`RoutineOrder` first asks the witness for the results on each sample and then for the
@@ -139,7 +139,7 @@ def passed(exercise: RoutineExercise) -> Verdict:
 
 @dataclass(frozen=True)
 class LocalRoutine:
-    """The answer itself, a function in this process, as a :class:`RoutineWitness`."""
+    """A :class:`RoutineWitness` of an answer that is a function in this process."""
 
     exercise: RoutineExercise
     answer: Routine

@@ -244,7 +244,7 @@ def rows(trace: Trace, node: Node) -> list[Row]:
 
 
 def facts(trace: Trace, node: Node) -> list[Row]:
-    """Describe facts that do not depend on numbers: hooks, folded operations, modules."""
+    """Describe facts that do not depend on numbers: hooks, folded operations and modules."""
     around = " in ".join(
         f"{trace.groups[group].name} ({trace.groups[group].kind})"
         for group in trace.around(node.group)

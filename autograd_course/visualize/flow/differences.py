@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script. The texts of the script may belong to other input values."""
+    """A flow and its script. The texts of the script may belong to different input values."""
 
     trace: Trace
     words: Script

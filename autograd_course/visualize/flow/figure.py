@@ -232,7 +232,7 @@ def _mixed(color: str, share: float) -> str:
 
 # --- The picture ----------------------------------------------------------------------------------
 
-_PIXELS = 72  # a pixel of the layout is a point
+_PIXELS = 72  # one pixel of the layout is one point
 _ALIKE = Different()
 # dots per inch; pictures with more pixels than the limit use the plain resolution
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5

@@ -519,7 +519,7 @@ def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) ->
     return tuple(order)
 
 
-# --- One real forward, one real backward ----------------------------------------------------------
+# --- One real forward and one real backward -------------------------------------------------------
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:

@@ -1,4 +1,4 @@
-"""The live picture: step, play, scrub, open nodes, unfold modules, move the inputs."""
+"""The live picture: step, play, scrub, open nodes, unfold modules, and move the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
@@ -219,7 +219,7 @@ def gradient_flow(
     step: int | None = None,
     depth: int | None = None,
 ) -> GradientFlow:
-    """Show how values flow forward through ``fn(*inputs)``, and gradients back.
+    """Show how values flow forward through ``fn(*inputs)``, and how gradients flow back.
 
     Values and gradients come from one real forward and one real backward pass on copies of the
     inputs.

@@ -321,7 +321,7 @@ def run(
 
 
 def _functions_inside(subject: Subject, values: Mapping[str, float]) -> tuple[type[Function], ...]:
-    """Return each custom Function that runs in a call once, in the order of the runs.
+    """Return the custom Functions that run in a call, without duplicates, in their order.
 
     Raises :class:`TraceError` if forward raises an error or does not return one number.
     """

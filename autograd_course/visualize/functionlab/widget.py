@@ -1,4 +1,4 @@
-"""The live Function lab: drag x, change parameters, step through the lines that ran."""
+"""The live Function lab: drag x, change parameters, and step through the lines that ran."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

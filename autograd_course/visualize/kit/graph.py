@@ -21,7 +21,7 @@ def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
 
 
 def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return each node behind ``roots`` once, after the nodes that it depends on.
+    """Return all nodes behind ``roots`` without duplicates, each after the nodes it depends on.
 
     Leaves come first, in the order of ``leaves``. The other nodes are in the order of forward.
     """

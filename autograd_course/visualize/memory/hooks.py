@@ -394,7 +394,7 @@ def _only_looks(func: Any) -> bool:
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
-    """Return each node of the graph once, in the order of forward."""
+    """Return all nodes of the graph without duplicates, in the order of forward."""
     found: set[GraphNode] = set()
     stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while stack:

@@ -1,4 +1,4 @@
-"""The live timeline: step through the events, select a variant, move the budget."""
+"""The live timeline: step through the events, select a variant, and move the budget."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
