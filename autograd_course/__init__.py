@@ -4,15 +4,15 @@ These are the public functions. Each one is imported on first use, so that ``imp
 autograd_course`` is fast:
 
 ``diagnose(fn, inputs)``
-    says what is wrong with a Function, by name.
+    names each mistake in a Function and explains it.
 ``assert_gradients(fn, inputs)``
-    the same in a test suite.
+    does the same in a test suite, where a mistake fails the test.
 ``grade(id, answer)``, ``hint(id)``, ``progress()``
-    the exercises of the course.
+    grade an answer to an exercise, show the next hint, and show your progress.
 ``explain(error)``
-    what a rule of the diagnosis, or a message of PyTorch, means and wants.
+    explains a rule of the diagnosis or an error message from PyTorch, and shows the repair.
 ``gradient_flow(fn, *inputs)``
-    the live picture of a backward pass.
+    shows a live picture of a backward pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The arguments and the result of a call of an answer."""
+"""The arguments and the result of a call to an answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_float(value: Any) -> bool:
 
 
 def takes_ctx(function: type[Function]) -> bool:
-    """Whether ``forward`` itself takes ctx, and there is no ``setup_context``."""
+    """Whether ``forward`` itself takes ctx, so that there is no ``setup_context``."""
     return function.setup_context is Function.setup_context
 
 

@@ -1,4 +1,4 @@
-"""The check of the installation in lesson 00."""
+"""The installation check in lesson 00."""
 
 import sys
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ IN_A_CELL = 'run  %pip install "{}"  in a cell'
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: what was found, and how to fix it if there is a problem.
+    """The result of one check: a finding and, if there is a problem, its repair.
 
-    The course works without ``optional`` parts; the repair says what needs them.
+    The course works without the ``optional`` parts. The repair names the lessons that need them.
     """
 
     what: str
@@ -26,7 +26,7 @@ class Check:
 
     @property
     def state(self) -> str:
-        """The word at the start of its line in the table."""
+        """The first word of this check's line in the table."""
         return "OK" if not self.repair else "OPTION" if self.optional else "REPAIR"
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ def checkup() -> Checkup:
     It checks Python, the packages that the course needs, the accelerator, doctor and grader.
 
     Returns:
-        A table with one line for each check. Below a ``REPAIR`` line is what to do.
+        A table with one line for each check. The text below a ``REPAIR`` line says what to do.
 
     Example:
         >>> checkup()  # doctest: +ELLIPSIS
@@ -81,7 +81,7 @@ def python() -> Check:
 
 
 def packages(repair: str = IN_A_CELL) -> Iterator[Check]:
-    """Yield the most important packages, and every other package with a wrong version.
+    """Yield a check of each main package, and of every other package that has a wrong version.
 
     ``repair`` says how to install a package, with ``{}`` for its name and version.
     """
@@ -123,7 +123,7 @@ def doctor() -> Check:
 
 
 def grader() -> Check:
-    """Read the list of exercises, and write the progress file without a change."""
+    """Read the list of exercises, and rewrite the progress file without changing it."""
     from autograd_course.index import INDEX
     from autograd_course.learner.store import update
 

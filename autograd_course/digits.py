@@ -1,8 +1,8 @@
 """1,797 handwritten digits of 8 × 8 pixels: a real dataset that needs no download.
 
-The data are the test set of "Optical Recognition of Handwritten Digits" by E. Alpaydin and
-C. Kaynak, UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, licensed under
-CC BY 4.0. ``digits.npz`` contains them unchanged, in the order of scikit-learn's ``load_digits``.
+The data is the test set of "Optical Recognition of Handwritten Digits" by E. Alpaydin and C.
+Kaynak, UCI Machine Learning Repository, https://doi.org/10.24432/C50P49, licensed under CC BY 4.0.
+``digits.npz`` contains it unchanged, in the order of scikit-learn's ``load_digits``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 _FILE = Path(__file__).with_suffix(".npz")
-HELD_OUT = 400  # of 1797
+HELD_OUT = 400  # of the 1,797 digits
 _SEED = 4
 
 
@@ -47,9 +47,9 @@ def load_digits() -> tuple[Tensor, Tensor]:
 
 
 def split_digits() -> tuple[Digits, Digits]:
-    """Shuffle the digits and hold 400 of them out, always the same ones.
+    """Shuffle the digits and hold out 400 of them. The split is always the same.
 
-    The grader trains and tests with the same split.
+    The grader uses this split to train and test.
 
     Returns:
         shown: 1,397 ``Digits`` to train with: ``images`` of dtype float32, and ``labels``.

@@ -1,4 +1,4 @@
-"""The checks of ``autograd-course doctor-self``, and its advice."""
+"""The checks and the advice of ``autograd-course doctor-self``."""
 
 from __future__ import annotations
 

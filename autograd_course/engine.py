@@ -16,7 +16,7 @@ def run_backward(
     allow_unused: bool = True,
     retain_graph: bool = False,
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``inputs``, or add those of all leaves to their ``.grad``.
+    """Return the gradients of ``inputs``, or add the gradient of each leaf to its ``.grad``.
 
     This function does the same as ``torch.autograd.grad``, or as ``torch.autograd.backward`` if
     ``inputs`` is ``None``. It does not check the shapes of ``grad_outputs``, because PyTorch's
@@ -24,17 +24,17 @@ def run_backward(
 
     Args:
         outputs: Tensors that have a graph.
-        grad_outputs: One for each output, in its shape.
-        inputs: The tensors whose gradients are returned. With ``None``, nothing is returned, and
-            every leaf gets its gradient in ``.grad``.
-        allow_unused: Whether an input may have no gradient, which is ``None`` then.
-        retain_graph: Whether the graph stays, for another backward pass.
+        grad_outputs: One gradient for each output, with the same shape.
+        inputs: The tensors whose gradients are returned. If this is ``None``, nothing is returned,
+            and every leaf gets its gradient in ``.grad``.
+        allow_unused: Whether an input may have no gradient. Its gradient is then ``None``.
+        retain_graph: Whether to keep the graph for another backward pass.
 
     Returns:
         One gradient for each input.
 
     Raises:
-        RuntimeError: ``inputs`` is empty, or what PyTorch raises in backward.
+        RuntimeError: ``inputs`` is empty, or PyTorch raises an error in backward.
 
     Example:
         >>> import torch

@@ -8,7 +8,7 @@ class CourseError(Exception):
 
 
 class OneSentenceError(CourseError):
-    """The user typed something unknown; the message contains all information."""
+    """The user typed an unknown name. The message says everything, so no traceback is needed."""
 
     def _render_traceback_(self) -> list[str]:
         """Return the text that IPython and notebooks print instead of a traceback."""

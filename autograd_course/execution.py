@@ -1,4 +1,4 @@
-"""Run forward or backward of an answer in isolation, and record what it prints and raises."""
+"""Run an answer's forward or backward in isolation, and record its output and its exception."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from autograd_course.external import BuildError
 
 Inputs = tuple[Any, ...]
 WHOLE = "<answer>"  # the name of the method if the answer is a plain function
-MOST_PRINTED = 2000  # characters of one pass that are kept
+MOST_PRINTED = 2000  # characters that are kept from the output of one pass
 
 
 # --------------------------------------------------------------------------------------------------
@@ -37,7 +37,7 @@ MOST_PRINTED = 2000  # characters of one pass that are kept
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """Run a block as in a new process, discard what it prints, and restore all global state."""
+    """Run a block as in a new process, discard its output, and restore all global state."""
     sink = Bounded(0)
     with (
         torch.inference_mode(False),
@@ -49,7 +49,7 @@ def isolated() -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Let PyTorch import what backward needs, which takes a second, before a time limit starts."""
+    """Import the modules for backward, which takes a second, before a time limit starts."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one, torch.ones(()))
@@ -64,8 +64,8 @@ def prepare() -> None:
 class Raised:
     """A call that raised an error.
 
-    ``told`` is a sentence with the reason. If a stub raised, ``unwritten`` is the name of the
-    method, or :data:`WHOLE`. ``separate`` says that ``setup_context`` is separate from forward.
+    ``told`` is a sentence with the reason. If a stub raised the error, ``unwritten`` is the name of
+    the method, or :data:`WHOLE`. ``separate`` says that the answer has a ``setup_context``.
     """
 
     told: str
@@ -74,13 +74,13 @@ class Raised:
 
 
 def raised(error: BaseException, answer: type[Function], method: str) -> Raised:
-    """Return a description of an exception from a method of an answer."""
+    """Describe an exception that an answer's method raised."""
     part = unfinished_part(error) if is_unfinished(error, answer) else ""
     return Raised(told(error, answer, method), part, separate=not takes_ctx(answer))
 
 
 def differentiable(inputs: Inputs) -> Inputs:
-    """Return ``inputs`` with a copy of each float or complex tensor that requires grad.
+    """Return ``inputs``, with each float or complex tensor replaced by a copy that requires grad.
 
     The copies are not leaves, so that a Function may modify them in place, like a hidden layer.
     """
@@ -90,12 +90,12 @@ def differentiable(inputs: Inputs) -> Inputs:
 
 
 def applied(function: type[Function], inputs: Inputs) -> Any:
-    """Return what the Function returns for ``inputs``."""
+    """Apply the Function to ``inputs``, and return its result."""
     return function.apply(*inputs)
 
 
 def run_forward(answer: type[Function], inputs: Inputs) -> Inputs | Raised:
-    """Run forward; return its result or its exception."""
+    """Run forward, and return its result or its exception."""
     try:
         return as_tuple(applied(answer, differentiable(inputs)))
     except (Exception, SystemExit) as error:
@@ -115,7 +115,7 @@ def run_backward(answer: type[Function], inputs: Inputs) -> Raised | None:
 
 
 def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
-    """Return what a plain function returns for copies of the inputs, or how it raised."""
+    """Call a plain function with copies of the inputs, and return its result or its exception."""
     try:
         return answer(*copied(inputs))
     except (Exception, SystemExit) as error:
@@ -123,15 +123,15 @@ def run_routine(answer: Callable[..., Any], inputs: Inputs) -> Any:
 
 
 def raised_by(error: BaseException, answer: Callable[..., Any]) -> Raised:
-    """Return a description of an exception from an answer that is a plain function."""
+    """Describe an exception that a plain function raised."""
     if not is_unfinished(error, answer):
         return Raised(told(error, answer))
-    is_named = hasattr(answer, "__name__")  # an operator is not: one of its functions is a stub
+    is_named = hasattr(answer, "__name__")  # an operator has none: its stub is one of its functions
     return Raised("", WHOLE if is_named else unfinished_part(error))
 
 
 def copied(inputs: Inputs) -> Inputs:
-    """Return the inputs with copies of their tensors, which require grad as before."""
+    """Return the inputs with each tensor copied. A copy requires grad if its original does."""
 
     def copy(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -143,9 +143,10 @@ def copied(inputs: Inputs) -> Inputs:
 
 
 def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
-    """Return the gradients of the inputs for a fixed random ``grad_output``, or none if it raises.
+    """Return the gradients for a fixed random ``grad_output``, or an empty tuple on an error.
 
-    The inputs are those that require grad, or all inputs if none does, as in ``diagnose``.
+    There is a gradient for each input that requires grad, or for all inputs if none does, as in
+    ``diagnose``.
     """
     given = [value.detach().clone() if is_float(value) else value for value in inputs]
     leaves = [given[place].requires_grad_() for place in differentiated(inputs)]
@@ -168,7 +169,7 @@ def gradients(call: Any, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 class Bounded(io.StringIO):
-    """A stream that keeps the first characters, and counts the others."""
+    """A stream that keeps the first characters and counts the rest."""
 
     def __init__(self, most: int = MOST_PRINTED) -> None:
         super().__init__()
@@ -183,7 +184,7 @@ class Bounded(io.StringIO):
 
     @property
     def text(self) -> str:
-        """The text, and how many characters are missing."""
+        """The text, followed by the number of missing characters."""
         rest = f"\n… ({self._left_out:,} more characters)\n" if self._left_out else ""
         return self.getvalue() + rest
 
@@ -204,7 +205,7 @@ class Printed:
 
     @property
     def latest(self) -> str:
-        """The output of the latest pass, even if the pass was stopped."""
+        """The output of the latest pass, even if it was interrupted."""
         return self._latest.text
 
     def on(self, inputs: Any) -> str:
@@ -272,7 +273,7 @@ def _last_line(error: BaseException, counts: Callable[[FrameType], bool]) -> str
 
 
 def _built(error: BuildError) -> str:
-    """Return the message of a failed build, with the line of the learner's C++ code."""
+    """Return the message of a failed build and the affected line of the learner's C++ code."""
     sentence, _, line = str(error).partition("\n")
     return f"{sentence}{f' (`{line.strip()}`)' if line else ''}."
 
@@ -296,9 +297,7 @@ def _is_base(frame: FrameType) -> bool:
 
 
 def _files(answer: Any) -> Iterator[str]:
-    """Yield the files, or notebook cells, that contain the answer: a function, or a class's
-    methods.
-    """
+    """Yield the file or notebook cell of the answer, or of each of its methods if it is a class."""
     for part in _parts(answer):
         code: Any = getattr(inspect.unwrap(getattr(part, "__func__", part)), "__code__", 0)
         if code:

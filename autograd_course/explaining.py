@@ -1,4 +1,4 @@
-"""``explain``: the page of a rule, or of an error message."""
+"""``explain``: show the page about a rule or an error message."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from autograd_course import messages
 from autograd_course.errors import OneSentenceError
 from autograd_course.index import id_typed, named
 
-LONGEST_NAME = 4  # words; a longer text is the text of an error
+LONGEST_NAME = 4  # words; a longer text is an error message
 
 
 class NothingToExplainError(OneSentenceError, LookupError):
-    """No page fits; the message is one sentence that names the closest rules and messages."""
+    """No page matches. The message is one sentence that names the closest rules and messages."""
 
 
 def explain(what: str | BaseException = "") -> Explanation:
-    """Explain a rule of ``diagnose`` or an error message of PyTorch, and how to repair the cause.
+    """Explain a rule of ``diagnose`` or a PyTorch error message, and how to repair the cause.
 
     Args:
-        what: The name of a rule or of a page, the text of an error or a whole traceback, or the
-            exception itself. In a name, capitals, spaces and underscores make no difference.
-            Without it, two tables list all rules and all messages.
+        what: The name of a rule or page, the text of an error or a whole traceback, or the
+            exception itself. In a name, capitals, spaces and underscores make no difference. If you
+            omit it, two tables list all rules and all messages.
 
     Returns:
         The page as Markdown.
 
     Raises:
-        NothingToExplainError: No page fits.
+        NothingToExplainError: No page matches.
 
     Example:
         >>> from autograd_course import explain

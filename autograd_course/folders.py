@@ -1,4 +1,4 @@
-"""The folders with the code of the course and of the doctor, which no learner wrote."""
+"""The folders that contain the code of the course and the doctor, but no code of learners."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""The index of exercises: what a command needs to know about them without importing them.
+"""The index of exercises, so that a command can describe them without importing them.
 
-``make notebooks`` builds ``exercises/index.json`` from the modules of the exercises. This module
-imports nothing large, so shell completion is fast.
+``make notebooks`` builds ``exercises/index.json`` from the exercise modules. This module imports
+nothing large, so shell completion is fast.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LAST_OF_THE_CORE_PATH = "08"  # lessons with higher numbers are electives
 
 
 class Entry(NamedTuple):
-    """The index entry of an exercise; ``answer`` is the name that is passed to ``grade``.
+    """The index entry of an exercise. ``answer`` is the name that learners pass to ``grade``.
 
-    ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is how long it takes a
-    learner who has just read the lesson. ``needs`` contains the extra sections that it needs. If
-    there is one, the exercise has a star. An ``optional`` exercise is for more practice.
+    ``difficulty`` is ``"easy"``, ``"medium"`` or ``"hard"``, and ``minutes`` is the time that a
+    learner needs after reading the lesson. ``needs`` contains the extra sections that the exercise
+    needs. If there are any, the exercise has a star. An ``optional`` exercise is for more practice.
     """
 
     id: str
@@ -58,12 +58,12 @@ INDEX: Mapping[str, Entry] = MappingProxyType(
 
 
 def exercises_of(lesson: str) -> list[Entry]:
-    """Return the exercises of a lesson in order, or none if there is no such lesson."""
+    """Return the exercises of a lesson in order. An unknown lesson has none."""
     return [entry for entry in INDEX.values() if entry.lesson == lesson]
 
 
 def lesson_with(exercise_id: str) -> str:
-    """Return the lesson of an exercise, or an empty string if there is no such exercise."""
+    """Return the lesson of an exercise, or an empty string if the exercise is unknown."""
     return INDEX[exercise_id].lesson if exercise_id in INDEX else ""
 
 
@@ -74,11 +74,11 @@ def shares_its_answer(exercise_id: str) -> bool:
 
 
 class UnknownExerciseError(OneSentenceError, LookupError):
-    """There is no exercise with this id; the message suggests the closest ids."""
+    """No exercise has this id. The message suggests the closest ids."""
 
 
 def known(exercise_id: Any) -> Entry:
-    """Return the index entry of an id, which may contain capitals, ``_``, ``-`` or spaces.
+    """Return the index entry for an id, which may contain capitals, ``_``, ``-`` or spaces.
 
     Raises :class:`UnknownExerciseError`.
     """
@@ -109,10 +109,10 @@ def id_typed(text: str) -> str:
 
 
 def named(typed: str, names: Iterable[str]) -> str:
-    """Return the only one of ``names`` that matches the typed text, or an empty text.
+    """Return the only one of ``names`` that matches the typed text, or an empty string.
 
-    Capitals, spaces, hyphens and underscores make no difference. For this reason, the name of a
-    class also identifies its exercise: ``ScaledSigmoid`` for ``scaled-sigmoid``.
+    Capitals, spaces, hyphens and underscores make no difference. So a class name also identifies
+    its exercise: ``ScaledSigmoid`` means ``scaled-sigmoid``.
     """
     meant = [name for name in names if _letters(name) == _letters(typed)]
     return meant[0] if len(meant) == 1 else ""

@@ -1,9 +1,9 @@
-"""Helpers for the lessons that are not part of the package itself.
+"""Helpers that only the lessons use.
 
-A lesson imports from four modules. ``autograd_course`` contains what you use in your own projects,
-such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
-``autograd_course.visualize`` the live pictures. This module contains the rest. Every name has a
-docstring: ``help(predict)`` shows it.
+A lesson imports from four modules. ``autograd_course`` contains the functions for your own
+projects, such as ``diagnose``. ``autograd_course.functions`` contains the reference Functions, and
+``autograd_course.visualize`` contains the live pictures. This module contains the rest. Every name
+has a docstring: ``help(predict)`` shows it.
 
 Start
     ``checkup`` checks the installation.
@@ -11,16 +11,16 @@ Predict
     ``predict`` compares the number that you expect with the number that a run gives. ``vote`` asks
     what the next cell will show.
 Show a message
-    ``show_error`` prints the error that a block raises, and ``show_warning`` its warnings.
+    ``show_error`` prints the error that a block raises, and ``show_warning`` prints its warnings.
 Draw
     ``figure`` and ``note`` draw in the style of the course. ``BLUE``, ``ORANGE``, ``GREEN`` and
     ``GRAY`` are its colors, which readers with a color deficiency can tell apart.
 Measure memory
-    ``kept_bytes`` and ``kept_tensors`` measure what a call keeps for backward, ``peak_bytes`` the
-    most memory in use at once, and ``stored_bytes`` the tensors of a module.
+    ``kept_bytes`` and ``kept_tensors`` measure the tensors that a call keeps for backward.
+    ``peak_bytes`` measures the peak memory, and ``stored_bytes`` measures a module's tensors.
 Check a gradient by hand (lesson 04)
-    ``five_steps`` takes all steps: ``compare_forward``, ``run_backward``, ``compare_magnitudes``,
-    ``check_element`` and ``run_gradcheck``.
+    ``five_steps`` runs all five steps: ``compare_forward``, ``run_backward``,
+    ``compare_magnitudes``, ``check_element`` and ``run_gradcheck``.
 Data and noise (lessons 05, 10 and 15)
     ``load_digits`` and ``split_digits`` return handwritten digits. ``gumbel_noise`` samples the
     noise of a Gumbel-softmax.
@@ -33,8 +33,8 @@ External code (lesson 14)
     ``build`` compiles the C++ and CUDA files in ``SOURCES`` and raises a ``BuildError`` if that
     fails. ``triton_decayed_sum`` is a GPU kernel. ``benchmark_results`` shows stored timings.
 Ship (lesson 15)
-    ``require_packages`` says which packages are missing. ``quiet`` suppresses warnings of the
-    exporters. ``check_onnx`` and ``run_onnx`` check and run an ONNX file.
+    ``require_packages`` says which packages are missing. ``quiet`` suppresses the exporters'
+    warnings. ``check_onnx`` and ``run_onnx`` check and run an ONNX file.
 
 Each name is imported when it is first used, so importing this module is fast.
 """

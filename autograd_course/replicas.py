@@ -1,7 +1,7 @@
 """A layer that several processes on this machine train with DistributedDataParallel.
 
-A process can only run code that it can import, and it cannot import the cells of a notebook. For
-this reason, this code is in a module.
+A process can run only code that it can import, and it cannot import the cells of a notebook. So
+this code is in a module.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOPBACK = {"linux": "lo", "darwin": "lo0"}  # the loopback network interface
 
 
 class Returned(nn.Module):
-    """y = (gain·x) wᵀ, with a Function that takes the weight and returns its gradient."""
+    """Compute y = (gain·x) wᵀ with a Function that takes the weight and returns its gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,15 +40,15 @@ class Returned(nn.Module):
 
 
 class Written(Returned):
-    """The same numbers, but backward accesses the weight and writes to its ``.grad`` itself."""
+    """Compute the same numbers, but backward reads the weight and writes its ``.grad`` directly."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``(gain·x) wᵀ``; autograd does not know about the weight."""
+        """Return ``(gain·x) wᵀ``. Autograd does not know about the weight."""
         return _Writing.apply(self.gain * x, self)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Writing(torch.autograd.Function):
-    """y = x wᵀ, wrong by design: ∂L/∂w does not go through autograd."""
+    """Compute y = x wᵀ. It is wrong by design: ∂L/∂w bypasses autograd."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, owner: Returned) -> Tensor:
@@ -66,10 +66,10 @@ class _Writing(torch.autograd.Function):
 def gradients(layers: list[type[nn.Module]], shards: list[Tensor]) -> list[list[Tensor]]:
     """For each layer, return the gradient of its weight in each process after one step.
 
-    There is one process for each shard of the batch, connected by DistributedDataParallel. The loss
-    is mean(y²) of the shard. A layer is an importable class with a parameter ``weight``. Raises
-    RuntimeError if a process fails, or if they have not finished after ``LIMIT``. No process
-    outlives the call.
+    Each shard of the batch has its own process, and DistributedDataParallel connects the processes.
+    The loss is the mean of y² over the shard. A layer is an importable class with a parameter
+    ``weight``. The function raises RuntimeError if a process fails or has not finished after
+    ``LIMIT``. No process outlives the call.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = (folder, layers, shards)

@@ -1,7 +1,7 @@
-"""What lesson 15 needs from packages that the rest of the course does not need.
+"""Helpers of lesson 15 that use packages which the rest of the course does not need.
 
-This module reports missing packages, checks and runs ONNX files, and suppresses warnings of
-exporters.
+This module reports missing packages, checks and runs ONNX files, and suppresses the exporters'
+warnings.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ INSTALL = 'pip install "autograd-course[ship]"'
 
 
 class MissingExtraError(CourseError, ImportError):
-    """A package of the extra ``ship`` is not installed; the message says how to install it."""
+    """A package of the extra ``ship`` is not installed. The message says how to install it."""
 
 
 def missing(*names: str) -> tuple[str, ...]:
-    """Return the packages that are not installed among ``names`` (by default, the whole extra)."""
+    """Return the missing packages among ``names``, which defaults to the whole extra."""
     return tuple(name for name in names or PACKAGES if find_spec(name) is None)
 
 
 def require_packages(*names: str) -> None:
-    """Raise an error that says what to install if one of the packages is missing.
+    """If a package is missing, raise an error that says what to install.
 
     Args:
-        names: Names of packages. Without names: all packages that only lesson 15 needs.
+        names: Names of packages. Without names, the function checks all packages that only lesson
+            15 needs.
 
     Returns:
         Nothing.
@@ -55,16 +56,16 @@ def require_packages(*names: str) -> None:
 
 
 def check_onnx(model: Any) -> Any:
-    """Check a model with ``onnx.checker``, including the shapes that it infers.
+    """Check a model with ``onnx.checker``, including its inferred shapes.
 
     Args:
-        model: What ``torch.onnx.export`` returns, an ``onnx.ModelProto``, or the path of a file.
+        model: The result of ``torch.onnx.export``, an ``onnx.ModelProto``, or the path to a file.
 
     Returns:
         The model as an ``onnx.ModelProto``.
 
     Raises:
-        onnx.checker.ValidationError: The model breaks a rule of ONNX.
+        onnx.checker.ValidationError: The model violates an ONNX rule.
         onnx.shape_inference.InferenceError: Its shapes contradict each other.
         MissingExtraError: onnx is not installed.
 
@@ -81,14 +82,14 @@ def check_onnx(model: Any) -> Any:
 
 
 def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """Check a model as :func:`check_onnx` does, and run it in ONNX Runtime on the CPU.
+    """Check a model like :func:`check_onnx`, and run it in ONNX Runtime on the CPU.
 
     Args:
-        model: As for :func:`check_onnx`.
+        model: The model, in any form that :func:`check_onnx` accepts.
         inputs: The inputs, in the order of the model.
 
     Returns:
-        The output of the model, or a tuple if it has several.
+        The model's output, or a tuple if it has several outputs.
 
     Raises:
         MissingExtraError: onnx or onnxruntime is not installed.
@@ -109,23 +110,23 @@ def run_onnx(model: Any, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
 
 # Message (a regular expression, from its beginning), category, and why users can ignore it.
 _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
-    # torch.export and torch.onnx, about a comparison in their own code
+    # torch.export and torch.onnx warn about a comparison in their own code.
     (r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning),
-    # PyTorch compiles its own helpers with its deprecated torch.jit when they are first imported.
-    # This gives a DeprecationWarning, or from PyTorch 2.14 on a FutureWarning.
+    # When PyTorch's helpers are first imported, PyTorch compiles them with its deprecated
+    # torch.jit. This gives a DeprecationWarning, or a FutureWarning from PyTorch 2.14 on.
     (r"`torch\.jit\.script(_method)?` is deprecated", Warning),
-    # torch.export.load in PyTorch 2.11, about the bytes that it has just read from the file
+    # torch.export.load in PyTorch 2.11 warns about the bytes that it has just read from the file.
     ("The given buffer is not writable", UserWarning),
-    # the compiler's front end, about a cache that only Python 3.13.0 lacks
+    # The compiler's front end warns about a cache that only Python 3.13.0 lacks.
     (r"Guards may run slower on Python 3\.13\.0", RuntimeWarning),
-    # the compiler's front end, which creates one to read a Function's code (strict=True)
+    # The compiler's front end creates an instance to read a Function's code (strict=True).
     (r"<class 'torch\.autograd\.function\.Function'> should not be inst", DeprecationWarning),
 )
 _LOGGERS = (
-    "torchao",  # a library for other GPUs and Pythons, which names each file that does not fit
+    "torchao",  # it reports each of its files that is for a different GPU or Python
     "torch.utils._pytree",  # torchao registers enums in a way that torch no longer needs
     "torch.onnx._internal.exporter._registration",  # torchvision's operators are missing
-    "torch.fx.experimental.symbolic_shapes",  # says the same as the error that follows
+    "torch.fx.experimental.symbolic_shapes",  # repeats the message of the error that follows
 )
 
 
@@ -133,8 +134,8 @@ _LOGGERS = (
 def quiet() -> Iterator[None]:
     """Suppress warnings about PyTorch's and torchao's own code inside a ``with`` block.
 
-    The source of this function lists each suppressed warning with the reason. You see every other
-    warning, and every error.
+    The source of this function lists each suppressed warning with the reason. All other warnings
+    and all errors are still shown.
 
     Yields:
         Nothing.

@@ -1,4 +1,4 @@
-"""Show an error or a warning as Python prints it, the same on every machine."""
+"""Show an error or a warning as Python prints it, with the same text on every machine."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 def show_error(characters: int = 300) -> Iterator[None]:
     """Print the error that a block raises, and continue.
 
-    A long message ends in ``[…]``. Addresses and folders are left out, because they differ between
+    A long message ends in ``[…]``. Addresses and folders are omitted, because they differ between
     machines. Only an ``Exception`` is caught, so you can still interrupt the cell.
 
     Args:
-        characters: The longest message that is printed in full.
+        characters: The length of the longest message that is printed in full.
 
     Returns:
         A context manager for a ``with`` block.
@@ -57,10 +57,10 @@ def show_error(characters: int = 300) -> Iterator[None]:
 def show_warning(characters: int = 300) -> Iterator[None]:
     """Print the warnings from a block in the same form as :func:`show_error` prints an error.
 
-    If the block raises an error, it is not caught.
+    An error that the block raises is not caught.
 
     Args:
-        characters: The longest message that is printed in full.
+        characters: The length of the longest message that is printed in full.
 
     Returns:
         A context manager for a ``with`` block.

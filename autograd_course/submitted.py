@@ -1,8 +1,8 @@
-"""A description of a learner's answer as data: its kind, its arguments, and missing parts.
+"""Describe a learner's answer as data: its kind, its arguments and its missing parts.
 
 The grader calls this module for an answer in its own process, and the classroom's judge calls it
-through the worker in the sandbox. For this reason, this module knows no exercise and writes no
-sentence.
+through the worker in the sandbox. So this module knows nothing about any exercise and writes no
+sentences.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.autograd import Function, forward_ad
 from autograd_course.calls import is_float, takes_ctx
 from autograd_course.execution import Inputs, is_unfinished
 
-# Other kinds of answers than the requested one.
+# The kinds of answers that are not the requested kind.
 WrongThing = Literal[
     "apply",
     "Function instance",
@@ -88,21 +88,21 @@ def submitted_routine(answer: Any) -> Submitted:
 
 
 # --------------------------------------------------------------------------------------------------
-# Does it accept the arguments?
+# Does the answer accept the arguments?
 # --------------------------------------------------------------------------------------------------
 
 
 def forward_takes(answer: type[Function], inputs: Inputs) -> bool:
-    """Whether forward takes these arguments.
+    """Whether forward accepts these arguments.
 
-    The doctor judges an instance method, because its report explains the arguments better.
+    The result is True for an instance method, because the doctor's report explains it better.
     """
     if inspect.isfunction(inspect.getattr_static(answer, "forward")):
         return True
     ctx = (None,) if takes_ctx(answer) else ()
     try:
         inspect.signature(answer.forward).bind(*ctx, *inputs)
-    except ValueError:  # a C function, whose arguments PyTorch cannot find either
+    except ValueError:  # a C function, whose arguments PyTorch cannot inspect either
         return True
     except TypeError:
         return False
@@ -113,7 +113,7 @@ def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
     """Whether a plain function accepts each of these numbers of arguments."""
     try:
         signature = inspect.signature(answer)
-    except ValueError:  # a C function, such as apply from PyTorch 2.14 on: the call will tell
+    except ValueError:  # a C function, such as apply from PyTorch 2.14 on: the call decides
         return True
     try:
         for count in counts:
@@ -124,13 +124,13 @@ def routine_takes(answer: Callable[..., Any], counts: Sequence[int]) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is an additional method missing, or unwritten?
+# Is an additional method missing or unwritten?
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """An additional method of a Function that is missing, or is a stub."""
+    """An additional method that a Function lacks or contains only as a stub."""
 
     method: str
     is_stub: bool
@@ -141,7 +141,7 @@ def lacking_method(
 ) -> Lacking | None:
     """Return the first method that is missing or a stub.
 
-    The doctor judges everything else in a method.
+    The doctor judges everything else about a method.
     """
     for name in methods:
         if _MISSING[name](answer):
@@ -174,14 +174,14 @@ def _pushed(answer: type[Function], inputs: Inputs) -> None:
 
 
 _CALLS: Mapping[str, Callable[[type[Function], Inputs], Any]] = {
-    "setup_context": lambda answer, inputs: None,  # each call has run it
+    "setup_context": lambda answer, inputs: None,  # each earlier call has run it
     "vmap": _vmapped,
     "jvp": _pushed,
 }
 
 
 def other_container(returned: Any, container: str) -> str:
-    """Return the name of the container of several results, if it is not the expected one."""
+    """Return the type name of a collection of results if it is not the expected type, else ""."""
     if not container or isinstance(returned, Tensor) or not isinstance(returned, Collection):
         return ""
     return "" if isinstance(returned, _CONTAINERS[container]) else type(returned).__name__
@@ -196,15 +196,15 @@ _CONTAINERS: Mapping[str, type] = {"tuple": tuple, "list": list, "dict": dict}
 
 
 def numbers(answer: Any) -> list[float | None] | None:
-    """Return the numbers of an answer, ``None`` for each ``...``, or ``None`` for other values."""
+    """Return an answer's numbers, with ``None`` for ``...``, or ``None`` for any other answer."""
     try:
         return [*_numbers(answer)]
-    except (RuntimeError, TypeError, ValueError):  # the first: a tensor of several dims
+    except (RuntimeError, TypeError, ValueError):  # a tensor with several dims raises the first one
         return None
 
 
 def _numbers(answer: Any) -> Iterator[float | None]:
-    """Yield the numbers of an answer, ``None`` for a missing number."""
+    """Yield the numbers in an answer, with ``None`` for each missing number."""
     match answer:
         case None | EllipsisType():
             yield None

@@ -1,4 +1,4 @@
-"""Compile C++ when a lesson runs, and report errors in the author's own source."""
+"""Compile C++ when a lesson runs, and report errors at the lines of the author's source."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def compiler_missing() -> str | None:
 
 
 def compiler() -> str:
-    """Return the C++ compiler: the one in ``CXX``, else the system's."""
+    """Return the C++ compiler: the value of ``CXX``, or else the system's compiler."""
     usual = "cl" if sys.platform == "win32" else "c++"
     return (shlex.split(os.environ.get("CXX", "")) or [usual])[0]
 
 
 def with_tools() -> dict[str, str]:
-    """Return the environment, with the programs that pip installed for this Python on the path.
+    """Return the environment variables, with this Python's pip-installed programs on the path.
 
     Without this, a notebook's kernel finds programs such as ninja only if the environment was
     activated.
@@ -72,7 +72,7 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 
 
 class BuildError(CourseError, RuntimeError):
-    """C++ that cannot be built: no compiler, or a source that does not compile.
+    """C++ cannot be built: there is no compiler, or the source does not compile.
 
     ``message`` describes the problem in one line. ``line`` is the affected line of the author's
     source, or ``None``. ``log`` is the complete output of the compiler.
@@ -102,7 +102,7 @@ def explained(log: str, sources: list[Path]) -> BuildError:
 
 
 def _first_error(lines: list[str], own: dict[str, Path]) -> tuple[Path, int, str] | None:
-    """Return file, line and message of the first error, assigned to one of the files ``own``."""
+    """Return the file, line and message of the first error. The file is one of ``own``."""
     led_here: tuple[Path, int] | None = None
     elsewhere: str | None = None
     for text in lines:
@@ -134,7 +134,7 @@ def _after_compiling(log: str) -> BuildError:
 
 SOURCES = Path(__file__).parent / "sources"  # the folder of the operators that lesson 14 builds
 VARIABLE = "AUTOGRAD_COURSE_BUILDS"
-WAIT_SECONDS = 300.0  # time to wait for another process that builds the same source
+WAIT_SECONDS = 300.0  # how long to wait for another process that builds the same source
 
 # The stable interface of torch 2.11. Code that is built for it runs on every later version, and its
 # headers compile in two or three seconds. `torch/extension.h` takes most of a minute.
@@ -154,10 +154,11 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
         STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) { m.def("f(Tensor x) -> Tensor"); }
         STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU, m) { m.impl("f", TORCH_BOX(&f)); }
 
-    If you edit a source and build again, you get another namespace, so that nothing is registered
-    twice in one process. The result is kept in your cache folder, under a hash of sources, PyTorch,
-    compiler and machine. The variable ``AUTOGRAD_COURSE_BUILDS`` names another folder. Two
-    processes never build at once. Source: ``torch.utils.cpp_extension.load``.
+    If you edit a source and build again, you get a new namespace, so that no operator is registered
+    twice in one process. The result is kept in your cache folder, under a hash of the sources, the
+    PyTorch version, the compiler and the machine. To use a different folder, set the variable
+    ``AUTOGRAD_COURSE_BUILDS``. Two processes never build at the same time. Source:
+    ``torch.utils.cpp_extension.load``.
 
     Args:
         sources: Paths of ``.cpp`` or ``.cu`` files (the folder ``SOURCES`` contains the files of
@@ -185,7 +186,7 @@ def build(*sources: str | Path, name: str = "extension") -> Any:
 
 
 def _as_file(source: str | Path) -> tuple[str, str]:
-    """Return a file name and the text for this file."""
+    """Return a file name and the file's text."""
     if isinstance(source, Path):
         return source.name, source.read_text(encoding="utf-8")
     return "source.cpp", source
@@ -201,7 +202,7 @@ def _digest(texts: list[tuple[str, str]]) -> str:
 def _load(key: str, texts: list[tuple[str, str]]) -> None:
     folder = _builds() / key
     folder.mkdir(parents=True, exist_ok=True)
-    # A lock of the operating system, which ends with the process that holds it.
+    # The operating system releases this lock when the process that holds it ends.
     with FileLock(folder.with_suffix(".lock"), timeout=WAIT_SECONDS):
         finished = folder / "finished"
         if not finished.exists():
@@ -222,7 +223,7 @@ def _compile(key: str, folder: Path, texts: list[tuple[str, str]]) -> None:
     paths = [folder / name for name, _ in texts]
     for path, (_, text) in zip(paths, texts, strict=True):
         path.write_text(text, encoding="utf-8")
-    # a killed build leaves this file, and PyTorch would wait for it forever
+    # A killed build leaves this file behind, and PyTorch would wait forever for its removal.
     (folder / "lock").unlink(missing_ok=True)
     arguments = {
         "name": key,

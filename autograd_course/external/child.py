@@ -1,7 +1,7 @@
-"""Builds and loads C++ in a separate process, so that a crash does not end the notebook.
+"""Build and load C++ in a separate process, so that a crash does not end the notebook.
 
-It takes the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an operator's
-schema raises a C++ exception while the library is loaded, where nothing can catch it.
+The process takes the arguments of ``torch.utils.cpp_extension.load`` as JSON. A mistake in an
+operator's schema raises a C++ exception while the library is loaded, where nothing can catch it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Timings from other machines, stored with the device of each."""
+"""Timings from other machines, each stored with its device."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ FOLDERS = (_PACKAGE.parent / "benchmarks" / "results", _PACKAGE / "benchmarks" /
 
 
 def benchmark_results(name: str, folders: tuple[Path, ...] = FOLDERS) -> str:
-    """Return the timings that a benchmark stored, with the device of each.
+    """Return the timings that a benchmark stored, each with its device.
 
     Args:
         name: The name of the benchmark, such as ``"decayed_sum"``.
-        folders: The folders that contain the files. A file contains ``{"name": …, "device": …,
-            "torch": …, "rows": [{"what": …, "milliseconds": …}]}``; other files are ignored.
+        folders: The folders that contain the files. A file contains
+            ``{"name": …, "device": …, "torch": …, "rows": [{"what": …, "milliseconds": …}]}``. All
+            other files are ignored.
 
     Returns:
-        A table as text, or a sentence that says that there are no timings.
+        A table as text, or a sentence saying that there are no timings.
 
     Example:
         >>> benchmark_results("nothing")

@@ -1,4 +1,4 @@
-"""Checkpointing: save only the inputs of a part of the network, and recompute it in backward."""
+"""Checkpointing: save only the inputs of a part of the network, and rerun the part in backward."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,26 +22,27 @@ def checkpoint(
     """Return ``fn(*args, **kwargs)``, and save only its arguments for backward.
 
     With ``y = f(x, θ)`` and ``g = ∂L/∂y``, backward recomputes ``y`` with a graph and returns
-    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between the two passes the graph of ``fn`` does
-    not exist. You pay for the saved memory with a second forward pass.
+    ``∂L/∂x = gᵀ ∂f/∂x`` and ``∂L/∂θ = gᵀ ∂f/∂θ``. Between the two passes, the graph of ``fn`` does
+    not exist. The price is a second forward pass.
 
-    The recomputation draws the same random numbers on CPU and CUDA, runs under the same autocast,
-    and restores buffers, so that a batch norm counts each batch once. ``fn`` must compute the same
-    result when it runs again. State other than PyTorch's random numbers and buffers is not
+    The recomputation draws the same random numbers on CPU and CUDA, runs under the same autocast
+    settings, and restores buffers, so that batch norm counts each batch once. ``fn`` must compute
+    the same result when it runs again. State other than PyTorch's random numbers and buffers is not
     restored.
 
-    An output is differentiable if it has a floating dtype and any input requires a gradient.
+    An output is differentiable if it has a floating-point dtype and any input requires a gradient.
     Gradients reach the inputs as usual: in ``.grad``, from ``torch.autograd.grad``, and through
-    hooks. Twice differentiable: with ``create_graph`` the recomputation is recorded on the inputs
-    themselves.
+    hooks. Twice differentiable: with ``create_graph``, the graph of the recomputation starts at the
+    inputs themselves.
 
-    In practice use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It needs no
+    In practice, use ``torch.utils.checkpoint.checkpoint(..., use_reentrant=False)``. It needs no
     ``uses``, because it keeps the graph and drops only the saved tensors.
 
     Args:
-        fn: The callable. If it is a module, or a method of a module, its parameters are found.
+        fn: The callable. If it is a module or a method of a module, its parameters are found
+            automatically.
         args: Its arguments: tensors, other values, and lists, tuples and dictionaries of these.
-        uses: The modules whose parameters any other callable uses.
+        uses: If ``fn`` is any other callable, the modules whose parameters it uses.
         kwargs: Its keyword arguments, like ``args``.
 
     Returns:
@@ -71,7 +72,7 @@ def checkpoint(
 
 
 class _Call:
-    """A call as one flat list of arguments, and its result as one flat tuple."""
+    """A call that takes its arguments as one flat list and returns its result as one flat tuple."""
 
     result: TreeSpec
 
@@ -83,7 +84,7 @@ class _Call:
         self.parameters = [p for p in dict.fromkeys(own) if p.requires_grad]
 
     def run(self, how: Callable[..., Any], flat: Sequence[Any]) -> tuple[Any, ...]:
-        """Make the call with ``how``, which is the replay's first run or a repeated one."""
+        """Make the call through ``how``, which is the replay's ``first`` or its ``again``."""
         args, kwargs = tree_unflatten(flat[: self.number], self.arguments)
         leaves, self.result = tree_flatten(how(*args, **kwargs))
         return tuple(leaves)

@@ -12,17 +12,17 @@ class ClippedReLU(torch.autograd.Function):
     Forward: ``y = min(max(x, 0), ceiling)``. Backward: ``∂L/∂x = ∂L/∂y`` where
     ``0 < x < ceiling``, and 0 elsewhere.
 
-    At the kinks ``x = 0`` and ``x = ceiling`` no derivative exists. The gradient there is 0, as in
+    At the kinks ``x = 0`` and ``x = ceiling``, no derivative exists. The gradient there is 0, as in
     ``torch.nn.functional.relu6``. (``torch.clamp`` returns 1 there in PyTorch 2.13.) The Function
-    saves a boolean mask, which takes one byte for each element. Twice differentiable: the second
+    saves a boolean mask, which takes one byte per element. Twice differentiable: the second
     derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         ceiling: A positive Python number. It has no gradient.
 
     Returns:
-        The clipped tensor, with the shape and the dtype of ``x``.
+        The clipped tensor, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

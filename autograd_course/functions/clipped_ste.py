@@ -13,17 +13,17 @@ class ClippedSTE(torch.autograd.Function):
     ``h(x) = min(max(x, -bound), bound)``, so ``∂L/∂x := ∂L/∂y`` where ``|x| ≤ bound``, and 0
     elsewhere.
 
-    The gradient passes at the bounds, because a weight that was clamped to ``±bound`` must be able
-    to come back. (``hardtanh`` returns 0 there, and so does ``torch.clamp`` from PyTorch 2.14 on.)
-    The Function saves a boolean mask, which takes one byte for each element. Twice differentiable:
-    the second derivative is 0.
+    The gradient also passes at the bounds, so that a weight clamped to ``±bound`` can move back
+    inside. (``hardtanh`` returns 0 there, and so does ``torch.clamp`` from PyTorch 2.14 on.) The
+    Function saves a boolean mask, which takes one byte per element. Twice differentiable: the
+    second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         bound: A positive Python number. It has no gradient.
 
     Returns:
-        The signs, with the shape and the dtype of ``x``.
+        The signs, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -36,7 +36,7 @@ class ClippedSTE(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bound: float = 1.0) -> Tensor:
-        """Return the sign of each element, and save which elements are inside the window."""
+        """Return the sign of each element, and save a mask of the elements inside the window."""
         ctx.save_for_backward(x.abs() <= bound)
         return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 

@@ -10,19 +10,19 @@ from torch.nn.functional import pad
 class Conv1d(torch.autograd.Function):
     """Slide a kernel along the last dim (a cross-correlation, as in ``torch.nn.Conv1d``).
 
-    Forward: ``y[o, t] = Σ_{c,k} w[o, c, k] · x[c, s·t + k - p]``, with the stride ``s`` and ``p``
-    zeros on both sides. The output channels of a group use only the input channels of this group.
+    Forward: ``y[o, t] = Σ_{c,k} w[o, c, k] · x[c, s·t + k - p]``, with stride ``s`` and ``p`` zeros
+    on each side. The output channels of each group use only the input channels of the same group.
     Backward: each product in the sum adds ``g[o, t] · x`` to the gradient of its weight and
     ``g[o, t] · w`` to the gradient of its input.
 
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: ``(N, C, L)``, real floating dtype.
-        weight: ``(O, C / groups, K)``, with the dtype of ``x``.
-        stride: The distance between two windows.
+        x: ``(N, C, L)``, real floating-point dtype.
+        weight: ``(O, C / groups, K)``, with the same dtype as ``x``.
+        stride: The distance between neighboring windows.
         padding: The number of zeros on each side.
-        groups: The number of groups of channels.
+        groups: The number of channel groups.
 
     Returns:
         ``(N, O, T)`` with ``T = ⌊(L + 2p - K) / s⌋ + 1``.
@@ -42,7 +42,7 @@ class Conv1d(torch.autograd.Function):
         ctx.stride, ctx.padding, ctx.groups = stride, padding, groups
         seen = windows(x, weight.shape[-1], stride, padding, groups)
         y = torch.einsum("ngctk,gock->ngot", seen, weight.unflatten(0, (groups, -1)))
-        return y.flatten(1, 2).clone()  # not a view, so that relu_() may follow
+        return y.flatten(1, 2).clone()  # not a view, so that relu_() can follow
 
     @staticmethod
     def backward(

@@ -29,16 +29,16 @@ def coupled(blocks: Sequence[Block], x1: Tensor, x2: Tensor) -> tuple[Tensor, Te
     Function for each block would save the outputs of every block.
 
     The recomputed values differ from the original ones by rounding, and the difference grows from
-    block to block (``test_coupling.py`` shows how much). In half precision it soon matters. Random
+    block to block (``test_coupling.py`` shows how much). In half precision, it soon matters. Random
     numbers and autocast are the same as in forward, and only forward writes buffers. But if a
     *later* forward pass changes a running statistic that a block reads, backward reads the new
-    value. Twice differentiable. Under ``create_graph`` the graphs of all blocks are kept.
+    value. Twice differentiable. Under ``create_graph``, the graphs of all blocks are kept.
 
     Args:
-        blocks: Pairs ``(f, g)`` of callables that keep the shape. Parameters of modules are found.
-            Other tensors that they use get no gradient.
-        x1: The first half, real floating dtype.
-        x2: The second half, with the shape of ``x1``.
+        blocks: Pairs ``(f, g)`` of callables that preserve the shape. If a callable is a module,
+            its parameters get gradients. Other tensors that a callable uses get no gradient.
+        x1: The first half, real floating-point dtype.
+        x2: The second half, with the same shape as ``x1``.
 
     Returns:
         The two halves after all blocks.
@@ -102,7 +102,7 @@ class AdditiveCoupling(torch.autograd.Function):
         for f, g in chain.halves:
             x1 = x1 + f.replay.first(x2)
             x2 = x2 + g.replay.first(x1)
-        # The parameters are saved so that a change before backward is noticed.
+        # Save the parameters, so that autograd detects a change before backward.
         ctx.save_for_backward(x1, x2, *parameters)
         return x1, x2
 

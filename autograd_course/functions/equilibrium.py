@@ -1,4 +1,4 @@
-"""A layer that is repeated until it reaches its fixed point, and the gradient of this point."""
+"""A layer that is repeated until it reaches a fixed point, and the gradient of that fixed point."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ class Equilibrium(torch.autograd.Function):
     ``u (I - diag(s) W) = g`` for each row. With ``v = u∘s``, ``∂L/∂x = v`` and ``∂L/∂W = vᵀ z``.
 
     The Function saves only ``W`` and the fixed point, however many rounds it needs. Backward solves
-    the system by ``torch.linalg.solve`` from a saved input and the output, so derivatives of every
-    order are right. For this it temporarily needs ``rows · n²`` numbers.
+    the system with ``torch.linalg.solve`` from the saved weight and output, so derivatives of every
+    order are correct. The solve temporarily needs memory for ``rows · n²`` numbers.
 
     Args:
         x: ``(rows, n)``, float32 or float64.
-        weight: ``(n, n)``, with the dtype of ``x``.
+        weight: ``(n, n)``, with the same dtype as ``x``.
 
     Returns:
         The fixed point, ``(rows, n)``.
@@ -58,7 +58,7 @@ class Equilibrium(torch.autograd.Function):
 
 
 def settled(x: Tensor, weight: Tensor) -> Tensor:
-    """Return ``z`` with ``z = tanh(z Wᵀ + x)`` to the precision of the dtype, or raise an error."""
+    """Solve ``z = tanh(z Wᵀ + x)`` for ``z`` to the precision of the dtype, or raise an error."""
     z = torch.tanh(x)
     near = 4 * torch.finfo(x.dtype).eps
     for _ in range(ROUNDS):

@@ -18,19 +18,19 @@ class FakeQuantize(torch.autograd.Function):
     ``∂L/∂x := ∂L/∂y`` inside, and 0 outside;
     ``∂L/∂step := Σ ∂L/∂y · s``, with ``s = n - v`` inside and ``s = n`` outside.
 
-    At ``v = low`` and ``v = high`` the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
+    At ``v = low`` and ``v = high``, the gradient passes, as in ``torch.clamp`` up to PyTorch 2.13.
     The Function saves its inputs. Twice differentiable: the second derivative follows from these
     formulas.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         step: A positive tensor with one element. All elements of ``x`` share it, so its gradient is
             a sum over all of them.
-        low: The lowest level, a Python integer that is not positive.
-        high: The highest level, a Python integer that is not negative.
+        low: The lowest level, a Python integer that is at most 0.
+        high: The highest level, a Python integer that is at least 0.
 
     Returns:
-        The quantized tensor, with the shape and the dtype of ``x``.
+        The quantized tensor, with the same shape and dtype as ``x``.
 
     Raises:
         ValueError: ``step`` does not have exactly one element.

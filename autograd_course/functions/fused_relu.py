@@ -1,4 +1,4 @@
-"""Layers fused with the ReLU that follows, because its backward needs only signs."""
+"""Layers fused with the ReLU that follows them, because the ReLU's backward needs only signs."""
 
 from typing import Any
 
@@ -12,26 +12,26 @@ class LinearReLU(torch.autograd.Function):
     """Compute a linear layer and its ReLU in one Function.
 
     Forward: ``y = max(x Wᵀ + b, 0)``. Backward, with ``g = ∂L/∂y ∘ [y > 0]`` and the leading dims
-    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink the
+    flattened to rows: ``∂L/∂x = g W``, ``∂L/∂W = gᵀ x``, ``∂L/∂b = Σ_rows g``. At the kink, the
     gradient is 0.
 
-    Backward needs to know only where ``x Wᵀ + b`` is positive, and ``y`` shows this too. So forward
-    clamps it in place. A gradient is computed only for an input that requires one. Twice
-    differentiable.
+    Backward needs to know only where ``x Wᵀ + b`` is positive, and ``y`` also shows this. So
+    forward clamps the sum in place. A gradient is computed only for an input that requires one.
+    Twice differentiable.
 
     Args:
-        x: ``(..., in)``, real floating dtype.
-        weight: ``(out, in)``, with the dtype of ``x``.
-        bias: ``(out,)``, with the dtype of ``x``, or None.
+        x: ``(..., in)``, real floating-point dtype.
+        weight: ``(out, in)``, with the same dtype as ``x``.
+        bias: ``(out,)``, with the same dtype as ``x``, or None.
         keep: ``"output"`` saves ``y``, which costs nothing if the next layer saves its input.
-            ``"sign"`` saves one bit for each element, for a next operation that does not save its
-            input. Both also save ``x`` and ``weight``.
+            ``"sign"`` saves one bit per element. Use it if the next layer does not save its input.
+            Both choices also save ``x`` and ``weight``.
 
     Returns:
         ``(..., out)``.
 
     Raises:
-        ValueError: ``keep`` has another value.
+        ValueError: ``keep`` is neither ``"output"`` nor ``"sign"``.
 
     Example:
         >>> import torch
@@ -77,8 +77,8 @@ class AddReLU(torch.autograd.Function):
     tensor instead of two. Twice differentiable: the second derivative is 0.
 
     Args:
-        a: Real floating dtype.
-        b: The dtype of ``a``, and a shape that broadcasts with the shape of ``a``.
+        a: Real floating-point dtype.
+        b: The same dtype as ``a``, and a shape that broadcasts with the shape of ``a``.
 
     Returns:
         The result, in the common shape.
@@ -99,7 +99,7 @@ class AddReLU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of ``a`` and ``b``, each in the shape of its input."""
+        """Return the gradients of ``a`` and ``b``, each with the shape of its input."""
         (packed,) = ctx.saved_tensors
         g = _where_positive(packed, grad_output)
         needs = zip(ctx.shapes, ctx.needs_input_grad, strict=True)
@@ -107,7 +107,7 @@ class AddReLU(torch.autograd.Function):
 
 
 def _where_positive(kept: Tensor, grad_output: Tensor) -> Tensor:
-    """Return ``g ∘ [y > 0]``, from ``y`` or from its packed signs."""
+    """Return ``g ∘ [y > 0]``, computed from ``y`` or from its packed signs."""
     packed = kept.dtype == torch.uint8
     positive = unpack_bits(kept, grad_output.shape) if packed else kept > 0
     return torch.where(positive, grad_output, 0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class GELU(torch.autograd.Function):
-    """Multiply each element by the probability that a standard normal variable is smaller than it.
+    """Multiply each element by the probability that a standard normal variable is smaller.
 
     Forward: ``y = x · Φ(x)`` with ``Φ(x) = (1 + erf(x / √2)) / 2``. Backward:
     ``∂L/∂x = (Φ(x) + x · φ(x)) · ∂L/∂y``, with the density ``φ(x) = exp(-x² / 2) / √(2π)``.
@@ -16,10 +16,10 @@ class GELU(torch.autograd.Function):
     The Function saves only ``x``. Twice differentiable. ``torch.nn.functional.gelu`` is faster.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""Gradient reversal: the identity forward, the negative gradient backward."""
+"""Gradient reversal: the identity in forward, and the negated gradient in backward."""
 
 from typing import Any
 
@@ -11,14 +11,13 @@ class GradientReversal(torch.autograd.Function):
 
     Forward: ``y = x``. Backward: ``∂L/∂x = -λ · ∂L/∂y``, with ``λ = strength``.
 
-    Layers after this Function decrease the loss, and layers before it increase it. By design, the
-    gradient is not the gradient of ``forward``, so pass
-    ``surrogate=lambda x, strength: -strength * x`` to ``diagnose``. The output is a copy, because
-    PyTorch would return the input itself as a view. Twice differentiable: the second derivative
-    differentiates ``backward``.
+    Layers after this Function decrease the loss, and layers before it increase it. By design, this
+    is not the gradient of ``forward``, so pass ``surrogate=lambda x, strength: -strength * x`` to
+    ``diagnose``. The output is a copy, because PyTorch would return the input itself as a view.
+    Twice differentiable: the second derivative differentiates ``backward``.
 
     Args:
-        x: Any shape, floating or complex.
+        x: Any shape, floating-point or complex.
         strength: The factor ``λ``, a Python number. It has no gradient.
 
     Returns:

@@ -13,30 +13,30 @@ def softmax_vjp(p: Tensor, g: Tensor) -> Tensor:
 
 
 class GumbelSoftmax(torch.autograd.Function):
-    """Sample from ``softmax(logits)`` along the last dim, with noise from the caller.
+    """Sample from ``softmax(logits)`` along the last dim, using noise that the caller passes.
 
     Forward: ``p = softmax((logits + noise) / τ)``. A soft sample is ``y = p``. A hard sample is
-    one-hot at the largest ``p``. By the Gumbel-max trick this is an exact sample for every ``τ``.
+    one-hot at the largest ``p``. By the Gumbel-max trick, this is an exact sample for every ``τ``.
     Backward, in both cases:
 
     ``∂L/∂logits = ∂L/∂noise = p ⊙ (g - Σ g·p) / τ``, with ``g = ∂L/∂y``.
 
-    For a soft sample this is the gradient. For a hard sample it is the declared surrogate
-    ``h = p``, because the true derivative of the one-hot vector is 0 wherever it exists.
+    For a soft sample, this is the gradient. For a hard sample, it is the gradient of the declared
+    surrogate ``h = p``, because the true derivative of the one-hot vector is 0 wherever it exists.
 
     The noise is an argument, so that you can repeat a sample and test its gradient. The Function
     saves its inputs and recomputes ``p``, because a saved intermediate would have no graph. Twice
     differentiable.
 
     Args:
-        logits: ``(..., K)``, floating dtype.
-        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the shape of
-            ``logits``.
+        logits: ``(..., K)``, floating-point dtype.
+        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the same shape
+            as ``logits``.
         temperature: ``τ``, a positive Python number. It has no gradient.
         hard: Whether the sample is one-hot.
 
     Returns:
-        The sample, with the shape of ``logits``.
+        The sample, with the same shape as ``logits``.
 
     Example:
         >>> import torch

@@ -9,21 +9,21 @@ from torch import Tensor
 
 
 class LambertW(torch.autograd.Function):
-    """Compute Lambert's W function, the ``w`` with ``w·exp(w) = x``, for each element.
+    """Compute Lambert's W function, the solution ``w`` of ``w·exp(w) = x``, for each element.
 
-    Forward: ``w = W(x)``, the principal branch, by SciPy. Backward: differentiating the equation
-    gives ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (The formula
+    Forward: SciPy computes ``w = W(x)``, the principal branch. Backward: differentiating the
+    equation gives ``(1 + w)·exp(w) dw = dx``, so ``∂L/∂x = exp(-w)/(1 + w) · ∂L/∂w``. (The formula
     ``w/(x·(1 + w))`` in many tables is 0/0 at ``x = 0``.)
 
     Backward uses PyTorch operations on the saved output, which has a graph, so derivatives of every
-    order are right. SciPy computes on the CPU.
+    order are correct. SciPy runs on the CPU.
 
     Args:
         x: Any shape, float32 or float64. ``W`` is nan below ``-1/e``, and its slope is infinite
             there.
 
     Returns:
-        ``w``, with the shape, the dtype and the device of ``x``.
+        ``w``, with the same shape, dtype and device as ``x``.
 
     Example:
         >>> import torch
@@ -36,7 +36,7 @@ class LambertW(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         """Return ``W(x)`` and save it."""
-        found = scipy.special.lambertw(x.numpy(force=True))  # complex, because of x below -1/e
+        found = scipy.special.lambertw(x.numpy(force=True))  # complex, because x may be below -1/e
         real = numpy.where(found.imag == 0, found.real, numpy.nan)
         w = torch.as_tensor(real, dtype=x.dtype, device=x.device)
         ctx.save_for_backward(w)

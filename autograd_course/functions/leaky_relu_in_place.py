@@ -14,14 +14,14 @@ class LeakyReLUInPlace(torch.autograd.Function):
     elsewhere.
 
     The slope is positive, so ``y`` has the sign of the original ``x``, and the Function saves only
-    the output. At 0 it uses the gradient of the negative side, as in
+    the output. At 0, it uses the gradient of the negative side, as in
     ``torch.nn.functional.leaky_relu``. Twice differentiable.
 
     As with every in-place operation, PyTorch raises an error if ``x`` is a leaf that requires a
     gradient, or if another node still needs the old values of ``x``.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
         slope: A positive Python number. It has no gradient.
 
     Returns:

@@ -15,9 +15,9 @@ class Linear(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: ``(..., in)``, real floating dtype.
-        weight: ``(out, in)``, with the dtype of ``x``.
-        bias: ``(out,)``, with the dtype of ``x``, or None.
+        x: ``(..., in)``, real floating-point dtype.
+        weight: ``(out, in)``, with the same dtype as ``x``.
+        bias: ``(out,)``, with the same dtype as ``x``, or None.
 
     Returns:
         ``(..., out)``.
@@ -41,7 +41,7 @@ class Linear(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return the gradients of ``x``, ``weight`` and ``bias``."""
         x, weight = ctx.saved_tensors
-        # One flag for each argument of the call, so there are two if the bias was omitted.
+        # There is one flag for each argument of the call, so there are two if the bias was omitted.
         needs_x, needs_weight, *needs_bias = ctx.needs_input_grad
         rows = grad_output.reshape(-1, weight.shape[0])
         return (

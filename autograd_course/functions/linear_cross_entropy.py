@@ -33,8 +33,8 @@ def linear_cross_entropy(
     ``ℓᵢ = Lᵢ - (1 - ε)·Zᵢₜ - ε/V·Σᵥ Zᵢᵥ``, and 0 where ``tᵢ`` is ``ignore_index``.
 
     The result is the losses, their sum, or their mean over the rows that are not ignored (nan if
-    there are none). Backward, where ``gᵢ`` is the gradient for row ``i`` (for a mean, ``g`` divided
-    by the number of rows):
+    all rows are ignored). Backward, where ``gᵢ`` is the gradient for row ``i`` (for a mean, ``g``
+    divided by the number of rows):
 
     ``dZᵢ = gᵢ·(softmax Zᵢ - (1 - ε)·onehot tᵢ - ε/V)``, ``∂L/∂X = dZ W``, ``∂L/∂W = dZᵀ X``,
     ``∂L/∂b = Σᵢ dZᵢ``.
@@ -42,31 +42,31 @@ def linear_cross_entropy(
     Only ``chunk`` rows of logits exist at a time, which takes ``O(chunk·V)`` bytes instead of
     ``O(N·V)``. For a mean or a sum, a single number ``g`` scales all gradients. So forward computes
     them while the logits of a chunk exist, and backward multiplies them by ``g``. It does so out of
-    place, because backward may be called twice. With ``reduction="none"`` each row has its own
+    place, because you may call backward twice. With ``reduction="none"``, each row has its own
     ``gᵢ``, which forward does not know, and ``dZᵀ X`` mixes the rows. So backward recomputes the
     logits.
 
     Gradients have the dtype of the inputs, and sums of 16-bit values are computed in float32. Under
     autocast, the matrix products use its dtype. Nothing is computed for an input that needs no
-    gradient. Twice differentiable: under ``create_graph``, backward recomputes the gradients by
+    gradient. Twice differentiable: under ``create_graph``, backward recomputes the gradients with
     operations that autograd can follow, and their graph holds all logits.
 
     Args:
-        input: ``(..., D)``, real floating dtype.
-        weight: ``(V, D)``, with the dtype of ``input``.
+        input: ``(..., D)``, real floating-point dtype.
+        weight: ``(V, D)``, with the same dtype as ``input``.
         target: ``(...)``, the class of each row as an integer.
-        bias: ``(V,)``, with the dtype of ``input``, or None.
+        bias: ``(V,)``, with the same dtype as ``input``, or None.
         ignore_index: Rows with this target do not count.
         label_smoothing: ``ε``, from 0 to 1.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         chunk: The number of rows in a chunk. It need not divide the number of rows.
 
     Returns:
-        A scalar, or the losses of the rows in the shape of ``target``.
+        A scalar, or the loss of each row, with the same shape as ``target``.
 
     Raises:
-        ValueError: Shapes do not fit, ``reduction`` is unknown, ``label_smoothing`` is not in
-            ``[0, 1]``, or ``chunk`` is not positive.
+        ValueError: The shapes do not fit together, ``reduction`` is unknown, ``label_smoothing`` is
+            not in ``[0, 1]``, or ``chunk`` is not positive.
 
     Example:
         >>> import torch
@@ -113,7 +113,7 @@ class LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients: those for ``g = 1`` times ``g`` if forward computed them."""
+        """Return the gradients. If forward computed them for ``g = 1``, multiply them by ``g``."""
         x, weight, bias, target, *ones = ctx.saved_tensors
         needs = ctx.needs_input_grad[:3]
         with torch.autocast(x.device.type, enabled=False):

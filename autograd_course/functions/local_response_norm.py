@@ -1,4 +1,4 @@
-"""Local response normalization: the neighboring channels damp each channel."""
+"""Local response normalization: each channel is damped by its neighboring channels."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ class LocalResponseNorm(Function):
 
     ``∂L/∂x_j = s_j^-β · g_j - (2αβ/n) · x_j · Σ_{c: j ∈ W(c)} g_c · y_c / s_c``.
 
-    The sum in backward covers all channels whose window contains ``j``. For an even ``n`` this is
-    the mirror image of the window of forward. A window ends where the channels end. The Function
-    saves only ``x`` and recomputes ``s``, so you can differentiate it as often as you like.
+    The sum in backward covers all channels whose window contains ``j``. For an even ``n``, these
+    channels form the mirror image of forward's window. Windows are cut off at the first and the
+    last channel. The Function saves only ``x`` and recomputes ``s``, so you can differentiate it as
+    often as you like.
 
     Args:
-        x: ``(N, C, …)``, real floating dtype.
+        x: ``(N, C, …)``, real floating-point dtype.
         n: The size of the window.
         alpha: ``α``.
         beta: ``β``.
         k: ``k``.
 
     Returns:
-        The normalized tensor, with the shape and the dtype of ``x``.
+        The normalized tensor, with the same shape and dtype as ``x``.
 
     Raises:
         ValueError: ``x`` has no channels, or ``n`` is below 1.
@@ -82,7 +83,7 @@ def _scale(x: Tensor, n: int, alpha: float, k: float) -> Tensor:
 
 
 def _window_sum(x: Tensor, before: int, after: int) -> Tensor:
-    """Sum over each channel (dim 1), ``before`` channels in front of it and ``after`` behind it."""
+    """Sum each channel (dim 1) with ``before`` channels before it and ``after`` after it."""
     if not x.shape[1]:
         return torch.zeros_like(x)
     windows = pad(x.movedim(1, -1), (before, after)).unfold(-1, before + 1 + after, 1)

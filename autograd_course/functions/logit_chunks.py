@@ -20,16 +20,16 @@ class Loss:
     chunk: int
 
     def reduced(self, losses: Tensor, target: Tensor) -> Tensor:
-        """Return the mean over the rows that count, the sum, or the losses of the rows."""
+        """Return the mean over the rows that are not ignored, the sum, or each row's loss."""
         if self.reduction == "none":
             return losses
         total = losses.sum()
         return total / self._number(target) if self.reduction == "mean" else total
 
     def factors(self, grad_output: Tensor, target: Tensor) -> Tensor:
-        """Return the gradient for each row's loss. A mean divides ``g`` by the number of rows."""
+        """Return the gradient of each row's loss. A mean divides ``g`` by the number of rows."""
         if self.reduction == "mean":
-            # If no row counts, all gradients are 0.
+            # If all rows are ignored, all gradients are 0.
             grad_output = grad_output / self._number(target).clamp(min=1)
         return grad_output.expand(target.shape)
 
@@ -56,7 +56,7 @@ class Precision:
 
 
 class Layer:
-    """``Z = X Wᵀ + b``, and the gradients of ``X``, ``W`` and ``b`` that are needed."""
+    """The layer ``Z = X Wᵀ + b``, and the required gradients of ``X``, ``W`` and ``b``."""
 
     def __init__(
         self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Sequence[bool], how: Precision
@@ -92,7 +92,7 @@ class Layer:
 
 
 def swept(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None) -> Tensor:
-    """Return the losses of the rows. With ``factors``, also add up the gradients of the layer."""
+    """Return the loss of each row. With ``factors``, also add up the gradients of the layer."""
     losses = target.new_zeros(len(target), dtype=layer.how.sums)
     for start in range(0, len(target), loss.chunk):
         part = slice(start, start + loss.chunk)
@@ -109,7 +109,7 @@ def _chunk(loss: Loss, layer: Layer, target: Tensor, factors: Tensor | None, par
 
 
 def _opened(logits: Tensor, target: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Return the losses of the rows, and overwrite the logits with the loss's derivatives."""
+    """Return the loss of each row, and overwrite the logits with the derivatives of the loss."""
     smoothing = loss.smoothing
     ignored = target == loss.ignore_index
     classes = target.masked_fill(ignored, 0)[:, None]
@@ -129,7 +129,7 @@ def differentiable_gradients(
     loss: Loss, how: Precision, x: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor,
     grad_output: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the three gradients, by operations on all rows that autograd can follow."""
+    """Return the three gradients, computed for all rows at once by differentiable operations."""
     own = None if bias is None else bias.to(how.products)
     logits = linear(x.to(how.products), weight.to(how.products), own)
     ignored = target == loss.ignore_index

@@ -26,8 +26,8 @@ class LogSumExp(torch.autograd.Function):
     an error.
 
     Args:
-        x: Real floating dtype.
-        dim: One dim or several, but not an empty tuple.
+        x: Real floating-point dtype.
+        dim: One or more dims, but not an empty tuple.
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 
     Returns:
@@ -43,7 +43,7 @@ class LogSumExp(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return ``log Σ exp(x)``, and save input and output."""
+        """Return ``log Σ exp(x)``, and save the input and the output."""
         m = x.amax(dim, keepdim=True)
         m = torch.where(m.isinf(), 0, m)
         total = torch.exp(x - m).sum(dim, keepdim=keepdim)

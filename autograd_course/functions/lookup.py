@@ -13,10 +13,10 @@ class Lookup(torch.autograd.Function):
     ``∂L/∂table[r] = Σ_{i: index[i] = r} g[i]``. The gradients of all reads of a row add up.
 
     The Function saves only the index. Twice differentiable. ``torch.nn.functional.embedding``
-    computes the same for tables with two dims.
+    computes the same result for two-dimensional tables.
 
     Args:
-        table: ``(R, ...)``, floating or complex.
+        table: ``(R, ...)``, floating-point or complex.
         index: Integers from 0 to ``R - 1``, any shape.
 
     Returns:

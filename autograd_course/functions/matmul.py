@@ -1,4 +1,4 @@
-"""The matrix product, with batches that broadcast."""
+"""The matrix product, with batch dims that broadcast."""
 
 from typing import Any
 
@@ -9,17 +9,17 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class MatMul(torch.autograd.Function):
-    """Multiply matrices, for each entry of a batch.
+    """Multiply the two matrices of each batch entry.
 
     Forward: ``Y = A B``. Backward, with ``G = ∂L/∂Y``: ``∂L/∂A = G Bᴴ`` and ``∂L/∂B = Aᴴ G``,
     summed over the batch dims that broadcasting has added or expanded. ``ᴴ`` transposes the last
-    two dims and conjugates. For real matrices it is the transpose.
+    two dims and conjugates. For real matrices, it is the transpose.
 
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        a: ``(..., n, k)``, floating or complex.
-        b: ``(..., k, m)``, with the dtype of ``a``. The leading dims broadcast.
+        a: ``(..., n, k)``, floating-point or complex.
+        b: ``(..., k, m)``, with the same dtype as ``a``. The leading dims broadcast.
 
     Returns:
         ``(..., n, m)``.
@@ -35,7 +35,7 @@ class MatMul(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``A B`` and save both."""
+        """Return ``A B`` and save both inputs."""
         if min(a.dim(), b.dim()) < 2:
             raise ValueError(
                 f"MatMul needs two matrices or batches of them, "

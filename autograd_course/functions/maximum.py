@@ -1,4 +1,4 @@
-"""The maximum along dims, whose gradient is shared among ties."""
+"""The maximum along one or more dims. Tied elements share its gradient."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from autograd_course.functions.shapes import kept_shape
 
 
 class Max(torch.autograd.Function):
-    """Take the maximum over one dim or several.
+    """Take the maximum over one or more dims.
 
     Forward: ``y = max x`` over ``dim``. Backward: with ``M = 1`` where ``x`` equals the maximum and
     0 elsewhere, ``∂L/∂x = M / Σ_dim M · ∂L/∂y``.
 
-    If several elements are the largest, no derivative exists. They share the gradient equally, as
-    in ``torch.amax``. (``torch.max`` with a ``dim`` passes the whole gradient to one of them.)
+    If several elements tie for the maximum, no derivative exists. They share the gradient equally,
+    as in ``torch.amax``. (``torch.max`` with a ``dim`` passes the whole gradient to one of them.)
     Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Real floating dtype.
-        dim: One dim or several, but not an empty tuple. A negative dim counts from the end.
+        x: Real floating-point dtype.
+        dim: One or more dims, but not an empty tuple. A negative dim counts from the end.
         keepdim: Whether ``y`` keeps each reduced dim with size 1.
 
     Returns:
@@ -37,7 +37,7 @@ class Max(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, dim: int | tuple[int, ...] = -1, keepdim: bool = False
     ) -> Tensor:
-        """Return the maximum over ``dim``, and save which elements are equal to it."""
+        """Return the maximum over ``dim``, and save a mask of the elements equal to it."""
         largest = x.amax(dim, keepdim=True)
         ctx.save_for_backward(x == largest)
         ctx.dim = dim
@@ -45,7 +45,7 @@ class Max(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None, None]:
-        """Return ``grad_output`` at the maximum, in equal shares if there are several."""
+        """Return ``grad_output`` at the maximum. Tied elements get equal shares of it."""
         (attained,) = ctx.saved_tensors
         shares = attained.to(grad_output.dtype) / attained.sum(ctx.dim, keepdim=True)
         return shares * grad_output.reshape(kept_shape(attained.shape, ctx.dim)), None, None

@@ -18,7 +18,7 @@ class Multiply(torch.autograd.Function):
     is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        a: A tensor, floating or complex.
+        a: A tensor, floating-point or complex.
         b: A tensor of the same dtype, whose shape broadcasts with the shape of ``a``.
 
     Returns:
@@ -32,13 +32,13 @@ class Multiply(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        """Return ``a·b`` and save both."""
+        """Return ``a·b`` and save both inputs."""
         ctx.save_for_backward(a, b)
         return a * b
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the gradients of ``a`` and ``b``, each in the shape of its input."""
+        """Return the gradients of ``a`` and ``b``, each with the shape of its input."""
         a, b = ctx.saved_tensors
         needs_a, needs_b = ctx.needs_input_grad
         return (

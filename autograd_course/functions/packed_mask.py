@@ -1,4 +1,4 @@
-"""Masks that take one bit for each element."""
+"""Masks that take one bit per element."""
 
 import math
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ def pack_bits(mask: Tensor) -> Tensor:
     """Pack a boolean mask into bytes.
 
     Element ``8i + k``, in row-major order, becomes bit ``k`` of byte ``i``. The bits after the last
-    element are 0. ``torch.bool`` takes a byte for each element, so the result is an eighth as
-    large. No intermediate result is larger than the mask.
+    element are 0. ``torch.bool`` takes one byte per element, so the result is one eighth as large.
+    No intermediate result is larger than the mask.
 
     Args:
         mask: Boolean, any shape.
@@ -75,20 +75,20 @@ def unpack_bits(packed: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 class PackedReLU(torch.autograd.Function):
-    """Compute a ReLU that saves one bit for each element.
+    """Compute a ReLU that saves one bit per element.
 
     Forward: ``y = max(x, 0)``. Backward: ``∂L/∂x = ∂L/∂y`` where ``x > 0``, and 0 elsewhere. At the
-    kink the gradient is 0, as in ``torch.relu``.
+    kink, the gradient is 0, as in ``torch.relu``.
 
     This saves memory only if no other operation saves ``x`` or ``y``. ``torch.relu`` saves its
     output, which costs nothing if the next operation saves its input. The Function saves
     ``⌈n / 8⌉`` bytes. Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -110,21 +110,21 @@ class PackedReLU(torch.autograd.Function):
 
 
 class PackedDropout(torch.autograd.Function):
-    """Compute dropout, and save one bit for each element.
+    """Compute dropout, and save one bit per element.
 
     Forward: ``y = m ∘ x / (1 - p)``, where an element of ``m`` is 0 with probability ``p``, and 1
     otherwise. Backward: ``∂L/∂x = m ∘ ∂L/∂y / (1 - p)``, with the same ``m``.
 
-    The mask uses the random state of the device of ``x``, but differs from the mask that
+    The mask is drawn from the random state of the device of ``x``, but differs from the mask that
     ``torch.dropout`` draws from the same state. The Function saves ``⌈n / 8⌉`` bytes. Twice
     differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
-        p: A Python number in ``[0, 1]``. With 1, the output is 0.
+        x: Any shape, real floating-point dtype.
+        p: A Python number in ``[0, 1]``. If ``p`` is 1, the output is 0.
 
     Returns:
-        The result, with the shape and the dtype of ``x``.
+        The result, with the same shape and dtype as ``x``.
 
     Raises:
         ValueError: ``p`` is not in ``[0, 1]``.

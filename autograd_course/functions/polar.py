@@ -13,16 +13,16 @@ class ToPolar(torch.autograd.Function):
     from both outputs: ``∂L/∂x = cos θ · g_r - (sin θ / r) · g_θ`` and
     ``∂L/∂y = sin θ · g_r + (cos θ / r) · g_θ``.
 
-    At the origin no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
+    At the origin, no derivative exists. There ``∂L/∂x`` is ``g_r`` and ``g_θ`` contributes nothing,
     so the gradient stays finite. A gradient is computed only for an input that requires one. The
     Function saves its two outputs. Twice differentiable, because saved outputs have a graph.
 
     Args:
-        x: Any shape, real floating dtype.
-        y: The shape of ``x``. The Function does not broadcast.
+        x: Any shape, real floating-point dtype.
+        y: The same shape as ``x``. The Function does not broadcast.
 
     Returns:
-        The radius ``r`` and the angle ``θ`` in radians, each with the shape of ``x``.
+        The radius ``r`` and the angle ``θ`` in radians, each with the same shape as ``x``.
 
     Example:
         >>> import torch
@@ -32,7 +32,7 @@ class ToPolar(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return radius and angle, and save both."""
+        """Return the radius and the angle, and save both."""
         r, theta = torch.hypot(x, y), torch.atan2(y, x)
         ctx.save_for_backward(r, theta)
         return r, theta

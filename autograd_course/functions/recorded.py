@@ -14,7 +14,7 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 
     In an ordinary backward pass, the result is detached from the earlier graph. Under
     ``create_graph``, where grad mode is on, it stays connected, because the gradient itself must be
-    differentiable. It is a view, so that a gradient with respect to it comes from this run alone.
+    differentiable. It is a view, so that a gradient with respect to it comes only from this run.
     """
     if not needs_gradient:
         return value
@@ -27,12 +27,12 @@ def entered(value: Any, needs_gradient: bool) -> Any:
 def own_parameters(
     modules: Iterable[nn.Module], parameters: Iterable[Tensor]
 ) -> Iterator[list[Tensor]]:
-    """Give modules parameters for a second run, so that autograd can compute their gradients.
+    """Provide the parameters for a second run, so that autograd can compute their gradients.
 
-    In an ordinary backward pass, these are the parameters themselves. Under ``create_graph``, the
-    graph before the arguments may contain the same parameters, and a gradient with respect to them
-    would include that part of the graph. So the modules get views of their parameters for the
-    second run.
+    In an ordinary backward pass, these are the modules' parameters themselves. Under
+    ``create_graph``, the graph before the arguments may contain the same parameters, and a gradient
+    with respect to them would include that part of the graph. So the modules get views of their
+    parameters for the second run.
     """
     if not torch.is_grad_enabled():
         yield list(parameters)
@@ -54,7 +54,7 @@ def vector_jacobian_product(
 ) -> tuple[Tensor | None, ...]:
     """Return ``Σ gᵀ ∂output/∂input`` for each input, or None if no output depends on it.
 
-    Outputs without a graph, and outputs whose ``g`` is None, do not count.
+    Outputs without a graph and outputs whose ``g`` is None are skipped.
     """
     pairs = [
         (output, g)
@@ -69,8 +69,8 @@ def vector_jacobian_product(
 
 
 def not_given(outputs: Iterable[Any], inputs: Iterable[Tensor]) -> Tensor | None:
-    """Return a leaf that the outputs depend on by a path without any of ``inputs``, or None."""
-    # Compare nodes and not tensors, because saved-tensor hooks may return another tensor.
+    """Return a leaf that the outputs depend on through a path around all ``inputs``, or None."""
+    # Compare nodes and not tensors, because saved-tensor hooks may return a different tensor.
     seen = {get_gradient_edge(it).node for it in inputs}
     nodes = [it.grad_fn for it in outputs if isinstance(it, Tensor) and it.grad_fn is not None]
     while nodes:

@@ -26,12 +26,12 @@ class ReinMax(torch.autograd.Function):
     from this formula, for the same sample.
 
     Args:
-        logits: ``(..., K)``, floating dtype.
-        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the
-            shape of ``logits``. It determines the sampled class and has no gradient.
+        logits: ``(..., K)``, floating-point dtype.
+        noise: Noise from :func:`~autograd_course.functions.noise.gumbel_noise`, with the same shape
+            as ``logits``. It determines the sampled class and has no gradient.
 
     Returns:
-        The one-hot sample, with the shape of ``logits``.
+        The one-hot sample, with the same shape as ``logits``.
 
     Example:
         >>> import torch
@@ -51,7 +51,7 @@ class ReinMax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, None]:
-        """Return the second-order estimate for ``logits``."""
+        """Return the second-order estimate of the gradient of ``logits``."""
         if not ctx.needs_input_grad[0]:
             return None, None
         logits, y = ctx.saved_tensors

@@ -14,7 +14,7 @@ class Replay:
 
     ``first`` runs it and stores the state that a second run would find changed. It stores the
     random states of the CPU and of the arguments' GPUs, if ``fn`` drew random numbers. It also
-    stores autocast with its dtypes, and the buffers of ``modules`` that ``fn`` wrote, such as the
+    stores the autocast settings, and the buffers of ``modules`` that ``fn`` wrote, such as the
     running mean of a batch norm. ``again`` runs it under the same conditions. Afterwards it
     restores the caller's random states and the modules' buffers, so that each batch counts once.
 
@@ -78,7 +78,7 @@ def _random_state(device: torch.device) -> Tensor:
 
 @contextmanager
 def _randomness(states: Sequence[tuple[torch.device, Tensor]]) -> Iterator[None]:
-    """Use these random states inside a block."""
+    """Use these random states inside the ``with`` block."""
     gpus = [device for device, _ in states if device.type == "cuda"]
     with torch.random.fork_rng(devices=gpus, enabled=bool(states)):
         for device, state in states:
@@ -98,7 +98,7 @@ def _buffer(slot: tuple[nn.Module, str]) -> Tensor:
 
 @contextmanager
 def _lent(buffers: Sequence[tuple[nn.Module, str, Tensor]]) -> Iterator[None]:
-    """Give modules copies of earlier buffers inside a block, and then restore their own buffers."""
+    """Give modules copies of earlier buffers inside the block, and then restore their own."""
     own = [_buffer((module, name)) for module, name, _ in buffers]
     for module, name, value in buffers:
         module._buffers[name] = value.clone()

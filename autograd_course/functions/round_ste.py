@@ -9,17 +9,16 @@ from torch import Tensor
 class RoundSTE(torch.autograd.Function):
     """Round each element to the nearest integer, with a straight-through gradient.
 
-    Forward: ``y = round(x)``, where a half is rounded to the nearest even integer. Declared
-    surrogate: ``h(x) = x``, so ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it
-    exists.
+    Forward: ``y = round(x)``, which rounds halves to the nearest even integer. Declared surrogate:
+    ``h(x) = x``, so ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it exists.
 
     The Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The rounded tensor, with the shape and the dtype of ``x``.
+        The rounded tensor, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""A sigmoid with gain and slope, whose backward needs only the output."""
+"""A sigmoid with a gain and a slope. Its backward needs only the output."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ class ScaledSigmoid(torch.autograd.Function):
     be freed. Twice differentiable, because a saved output has a graph.
 
     Args:
-        x: Any shape, floating dtype.
-        gain: A Python number other than 0. It has no gradient.
+        x: Any shape, floating-point dtype.
+        gain: A nonzero Python number. It has no gradient.
         slope: A Python number. It has no gradient.
 
     Returns:
-        The sigmoid, with the shape and the dtype of ``x``.
+        The sigmoid, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -30,8 +30,8 @@ def sum_to_shape(gradient: Tensor, shape: Iterable[int]) -> Tensor:
 def kept_shape(shape: Iterable[int], dim: int | tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of the result of a reduction over ``dim`` with ``keepdim=True``.
 
-    A reduced tensor that you reshape to this shape broadcasts against the input, whether the
-    reduction used ``keepdim`` or not. ``dim`` is one dim or several. Negative dims count from the
+    If you reshape the result of a reduction to this shape, it broadcasts against the input, whether
+    or not the reduction used ``keepdim``. ``dim`` is one or more dims. Negative dims count from the
     end.
     """
     lengths = tuple(shape)

@@ -12,14 +12,14 @@ class SignSTE(torch.autograd.Function):
     Forward: ``y = +1`` where ``x ≥ 0``, and ``-1`` elsewhere. Declared surrogate: ``h(x) = x``, so
     ``∂L/∂x := ∂L/∂y`` by design. The true derivative is 0 wherever it exists.
 
-    At 0 the value is +1, so that there are only two values. ``torch.sign`` returns 0 there. The
+    At 0, the value is +1, so that there are only two values. ``torch.sign`` returns 0 there. The
     Function saves nothing. Twice differentiable: the second derivative of the surrogate is 0.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The signs, with the shape and the dtype of ``x``.
+        The signs, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -13,14 +13,14 @@ class Sinh(torch.autograd.Function):
     ``cosh(x) · ∂L/∂y`` because ``cosh² - sinh² = 1``.
 
     If ``forward`` saved ``cosh(x)``, it would be a constant for backward, and the second derivative
-    would be 0. The output has a graph, so derivatives of every order are right. ``torch.hypot``
-    computes the root without an overflow of ``y²``.
+    would be 0. The output has a graph, so derivatives of every order are correct. ``torch.hypot``
+    computes the root without overflow in ``y²``.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The hyperbolic sine, with the shape and the dtype of ``x``.
+        The hyperbolic sine, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

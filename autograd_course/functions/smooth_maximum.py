@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class SmoothMaximum(torch.autograd.Function):
-    """Compute a maximum over the last dim that a temperature makes smooth.
+    """Compute a maximum over the last dim, smoothed by a temperature.
 
     Forward: ``y = t · log Σ exp(x / t)``, which tends to ``max x`` as ``t → 0``. Backward, with
     ``p = softmax(x / t)`` and ``g = ∂L/∂y``: ``∂L/∂x = p · g`` and
@@ -16,11 +16,11 @@ class SmoothMaximum(torch.autograd.Function):
     For the transforms of ``torch.func``, ``forward`` and ``setup_context`` are separate, the vmap
     rule is generated, and there is a ``jvp``. Because of the ``jvp``, ``torch.compile`` breaks the
     graph here. A gradient is computed only for an input that requires one. Twice differentiable,
-    also by forward over reverse mode.
+    also in forward-over-reverse mode.
 
     Args:
-        x: At least one dim, real floating dtype.
-        temperature: ``t``, a positive 0-dim tensor with the dtype of ``x``.
+        x: At least one dim, real floating-point dtype.
+        temperature: ``t``, a positive 0-dim tensor with the same dtype as ``x``.
 
     Returns:
         The smooth maximum, without the last dim.
@@ -40,7 +40,7 @@ class SmoothMaximum(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Save inputs and output, for backward and for forward mode."""
+        """Save the inputs and the output, for backward and for forward mode."""
         ctx.save_for_backward(*inputs, output)
         ctx.save_for_forward(*inputs, output)
 

@@ -14,14 +14,14 @@ class SoftRank(torch.autograd.Function):
     ``S_ij = σ'((x_i - x_j) / τ) / τ``, which is symmetric, and ``g = ∂L/∂r``:
     ``∂L/∂x_k = g_k Σ_j S_kj - Σ_i g_i S_ik``. ``x_k`` changes its own rank and all other ranks.
 
-    A row needs memory of order n². Twice differentiable.
+    Each row needs memory proportional to n². Twice differentiable.
 
     Args:
-        x: ``(..., n)``, real floating dtype.
+        x: ``(..., n)``, real floating-point dtype.
         temperature: ``τ``, a positive Python number. It has no gradient.
 
     Returns:
-        The ranks, with the shape and the dtype of ``x``.
+        The ranks, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -41,7 +41,7 @@ class SoftRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
-        """Return the term of an element's own rank minus the term of the other ranks."""
+        """Return the term for an element's own rank minus the term for the other ranks."""
         (x,) = ctx.saved_tensors
         s = above(x, ctx.temperature)
         slope = s * (1 - s) / ctx.temperature

@@ -9,21 +9,22 @@ from autograd_course.functions.shapes import sum_to_shape
 
 
 class SoftThreshold(torch.autograd.Function):
-    """Shrink each element by a threshold, and set smaller elements to 0.
+    """Shrink each element toward 0 by a threshold, and set the elements below the threshold to 0.
 
     Forward: ``y = sign(x) · max(|x| - t, 0)``. Backward, with ``g = ∂L/∂y``: where ``|x| > t``,
-    ``∂L/∂x = g``, and ``-sign(x) · g`` is added to ``∂L/∂t``. Elsewhere both are 0. This includes
+    ``∂L/∂x = g``, and ``-sign(x) · g`` is added to ``∂L/∂t``. Elsewhere, both are 0. This includes
     the kinks ``|x| = t``, as in ``torch.nn.functional.softshrink``.
 
     The Function saves the sign of the output. A gradient is computed only for an input that
     requires one. Twice differentiable: the second derivative is 0.
 
     Args:
-        x: Any shape, real floating dtype.
-        threshold: Not negative, with the dtype of ``x`` and a shape that broadcasts to ``x``.
+        x: Any shape, real floating-point dtype.
+        threshold: A nonnegative tensor with the same dtype as ``x`` and a shape that broadcasts to
+            ``x``.
 
     Returns:
-        The shrunken tensor, with the shape and the dtype of ``x``.
+        The shrunken tensor, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -13,15 +13,15 @@ class Softmax(torch.autograd.Function):
     ``∂L/∂x = y ∘ (g - Σ_j g_j y_j)``.
 
     The Jacobian ``diag(y) - y yᵀ`` is a diagonal minus an outer product. So its product with ``g``
-    needs one inner product for each row, and never the matrix. The Function saves the output, not
-    the input. Twice differentiable, because a saved output has a graph.
+    needs only one inner product for each row, and never the full matrix. The Function saves the
+    output, not the input. Twice differentiable, because a saved output has a graph.
 
     Args:
-        x: Real floating dtype.
+        x: Real floating-point dtype.
         dim: The dim along which the weights sum to 1.
 
     Returns:
-        The weights, with the shape and the dtype of ``x``.
+        The weights, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

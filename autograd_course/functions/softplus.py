@@ -12,15 +12,15 @@ class Softplus(torch.autograd.Function):
     Forward: ``y = log(1 + exp(x))``. Backward: ``∂L/∂x = σ(x) · ∂L/∂y``, where
     ``σ(x) = 1 - exp(-y)``.
 
-    If ``forward`` saved ``σ(x)``, it would be an intermediate and so a constant for backward, and
-    the second derivative would be incomplete. The output has a graph, so derivatives of every order
-    are right: differentiating ``backward`` leads through this Function again.
+    If ``forward`` saved ``σ(x)``, the saved tensor would be a constant for backward, and the second
+    derivative would be incomplete. The output has a graph, so derivatives of every order are
+    correct: differentiating ``backward`` leads through this Function again.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -18,11 +18,11 @@ class Sort(torch.autograd.Function):
     not depend on the values of ``x``.
 
     Args:
-        x: At least one dim, real floating dtype.
+        x: At least one dim, real floating-point dtype.
         descending: Whether the largest value comes first.
 
     Returns:
-        The sorted values and their indices (int64), both with the shape of ``x``.
+        The sorted values and their indices (int64), both with the same shape as ``x``.
 
     Example:
         >>> import torch
@@ -32,7 +32,7 @@ class Sort(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, descending: bool = False) -> tuple[Tensor, Tensor]:
-        """Return sorted values and indices, and save the indices."""
+        """Return the sorted values and their indices, and save the indices."""
         values, indices = torch.sort(x, dim=-1, descending=descending, stable=True)
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices)

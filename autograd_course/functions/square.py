@@ -16,10 +16,10 @@ class Square(torch.autograd.Function):
     differentiable operations to a saved input.
 
     Args:
-        x: Any shape, floating or complex.
+        x: Any shape, floating-point or complex.
 
     Returns:
-        The squares, with the shape and the dtype of ``x``.
+        The squares, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch

@@ -7,24 +7,24 @@ from torch import Tensor
 
 
 class Standardize(torch.autograd.Function):
-    """Subtract the mean and divide by the standard deviation, along one dim or several.
+    """Subtract the mean and divide by the standard deviation, along one or more dims.
 
     Forward: ``y = (x - μ) / √(v + ε)``, with the mean ``μ`` and the biased variance ``v`` over
     ``dim``. Backward, with ``g = ∂L/∂y`` and means over ``dim``:
     ``∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + ε)``.
 
-    For ``ε = 0`` the bracket is a projection. It removes from ``g`` the component along a vector of
-    ones, because adding a constant to ``x`` changes nothing. It also removes the component along
+    For ``ε = 0``, the bracket is a projection. It removes from ``g`` the component along a vector
+    of ones, because adding a constant to ``x`` changes nothing. It also removes the component along
     ``y``, because scaling ``x`` changes nothing. Twice differentiable: ``y`` is an output, and
     backward recomputes the deviation.
 
     Args:
-        x: Any shape, real floating dtype.
-        dim: One dim or several. The default is the batch dim 0.
+        x: Any shape, real floating-point dtype.
+        dim: One or more dims. The default is the batch dim 0.
         eps: ``ε``, a small positive number.
 
     Returns:
-        The normalized tensor, with the shape and the dtype of ``x``.
+        The normalized tensor, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -36,7 +36,7 @@ class Standardize(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int | tuple[int, ...] = 0, eps: float = 1e-5) -> Tensor:
-        """Return ``x`` with mean 0 and variance 1 along ``dim``, and save input and output."""
+        """Normalize ``x`` to mean 0 and variance 1 along ``dim``. Save the input and the output."""
         y = (x - x.mean(dim, keepdim=True)) / deviation(x, dim, eps)
         ctx.save_for_backward(x, y)
         ctx.dim, ctx.eps = dim, eps

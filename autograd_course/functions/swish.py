@@ -17,10 +17,10 @@ class Swish(torch.autograd.Function):
     the Function saves ``x``. Twice differentiable, because backward recomputes the sigmoid.
 
     Args:
-        x: Any shape, real floating dtype.
+        x: Any shape, real floating-point dtype.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -55,12 +55,12 @@ class LearnedSwish(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
-        beta: The slope, with the dtype of ``x`` and a shape that broadcasts to ``x``: a 0-dim
+        x: Any shape, real floating-point dtype.
+        beta: The slope, with the same dtype as ``x`` and a shape that broadcasts to ``x``: a 0-dim
             tensor for one slope, or ``(C,)`` for one slope for each channel in the last dim.
 
     Returns:
-        The activation, with the shape and the dtype of ``x``.
+        The activation, with the same shape and dtype as ``x``.
 
     Example:
         >>> import torch
@@ -72,7 +72,7 @@ class LearnedSwish(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, beta: Tensor) -> Tensor:
-        """Return ``x · σ(βx)`` and save both."""
+        """Return ``x · σ(βx)`` and save both inputs."""
         ctx.save_for_backward(x, beta)
         return x * torch.sigmoid(beta * x)
 

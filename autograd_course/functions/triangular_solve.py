@@ -12,14 +12,14 @@ class TriangularSolve(torch.autograd.Function):
 
     Forward: SciPy solves the system. Backward, with ``G = ∂L/∂X``: solve ``Tᵀ U = G``. Then
     ``∂L/∂B = U`` and ``∂L/∂T = -U Xᵀ``, with zeros in the triangle that forward does not read.
-    ``Tᵀ`` is triangular, too, so backward calls this Function, and derivatives of every order are
-    right.
+    ``Tᵀ`` is also triangular, so backward calls this Function again, and derivatives of every order
+    are correct.
 
-    The Function saves ``T`` and ``X``. SciPy computes on the CPU.
+    The Function saves ``T`` and ``X``. SciPy runs on the CPU.
 
     Args:
         T: ``(n, n)``, float32 or float64. Forward reads only one triangle.
-        B: ``(n, k)``, with the dtype of ``T``. Each column is a right-hand side.
+        B: ``(n, k)``, with the same dtype as ``T``. Each column is a right-hand side.
         lower: Whether ``T`` is lower triangular.
 
     Returns:

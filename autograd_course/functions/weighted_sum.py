@@ -15,9 +15,9 @@ class WeightedSum(torch.autograd.Function):
     A gradient is computed only for an input that requires one. Twice differentiable.
 
     Args:
-        x: Any shape, real floating dtype.
-        y: The shape of ``x``.
-        w: The shape of ``x``. The Function does not broadcast.
+        x: Any shape, real floating-point dtype.
+        y: The same shape as ``x``.
+        w: The same shape as ``x``. The Function does not broadcast.
 
     Returns:
         ``z``, with the shape of the inputs.

@@ -1,4 +1,4 @@
-"""Compare results with the results of a reference: number, type, shape, dtype, then values."""
+"""Compare results with a reference's results: number, type, shape, dtype, and finally values."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BY_HAND = "Compute `forward`'s formula by hand for one element and compare."
 SINGLE = (
     "The value has only float32 precision. Which step casts, or creates a tensor in a fixed dtype?"
 )
-MOST_ORDERED = 4  # the most outputs for which all orders are tried
-RTOL, ATOL = 1e-7, 1e-9  # in float64; another order of the same operations differs by far less
+MOST_ORDERED = 4  # the maximum number of outputs for which all orders are tried
+RTOL, ATOL = 1e-7, 1e-9  # in float64; reordering the same operations changes much less
 
 
 def agrees(guess: float, outcome: float) -> bool:
@@ -32,7 +32,7 @@ def agrees(guess: float, outcome: float) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """The origin of results in a message, and a verb that agrees with their number."""
+    """A message's name for the results, and a verb whose number agrees with the name."""
 
     name: str
     verb: Literal["returns", "has"]
@@ -43,7 +43,7 @@ FORWARD = Source("`forward`", "returns")
 
 @dataclass(frozen=True)
 class Difference:
-    """A sentence and a hint. For a value, also its index and the two numbers."""
+    """A sentence and a hint. For a wrong value, also its index and the two numbers."""
 
     message: str
     hint: str = BY_HAND
@@ -57,7 +57,7 @@ def difference(
     rtol: float = RTOL,
     atol: float = ATOL,
 ) -> Difference | None:
-    """Return the first difference from the expected results, or ``None`` if there is none."""
+    """Return the first difference from the expected results, or ``None`` if they agree."""
     what = source.name
     if len(actual) != len(expected):
         if len(actual) == 1 and not isinstance(_tensor(actual[0]), Tensor):
@@ -132,7 +132,7 @@ def _difference(name: str, got: Any, right: Tensor, rtol: float, atol: float) ->
 def _value_difference(
     name: str, got: Tensor, right: Tensor, rtol: float, atol: float
 ) -> Difference | None:
-    """Return the difference at the element with the largest error; NaN counts as the largest."""
+    """Return the difference at the element with the largest error. NaN counts as the largest."""
     close = torch.isclose(got, right, rtol=rtol, atol=atol, equal_nan=True)
     if bool(close.all()):
         return None

@@ -1,4 +1,4 @@
-"""``torch.compile`` with a compiled call that raises an error at a graph break."""
+"""``torch.compile``, where the compiled call raises an error at a graph break."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ Call = Callable[..., Any]
 
 
 def compile_whole(call: Call) -> Call:
-    """Return the call compiled into one graph. If that is impossible, its first use raises an
-    error.
-    """
+    """Return the call compiled into one graph. Its first use raises if that is impossible."""
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
 def compile_unbroken(call: Call) -> Call:
-    """Return the call compiled with default options. A graph break raises an error at the first
-    use.
+    """Return the call compiled with default options. Its first use raises at a graph break.
 
-    ``fullgraph=True`` is more lenient, because it traces a size that depends on values. Within a
-    Function, PyTorch 2.11 also does this, but 2.13 does not.
+    ``fullgraph=True`` is more lenient, because it also traces sizes that depend on values. PyTorch
+    2.11 traces such sizes even within a Function, but 2.13 does not.
     """
     by_default = torch.compile(_own(call), backend="aot_eager", dynamic=False)
 
@@ -37,9 +34,7 @@ def compile_unbroken(call: Call) -> Call:
 
 
 def _own(call: Call) -> Call:
-    """Return the call in a separate code object, because PyTorch caches compiled code by code
-    object.
-    """
+    """Copy the call's code object, because PyTorch caches compiled code by code object."""
 
     def caller(*args: Any) -> Any:
         return call(*args)

@@ -22,7 +22,7 @@ Difficulty = Literal["easy", "medium", "hard"]
 
 
 def by_values(check: Check) -> Check:
-    """Mark a check that judges only outputs and gradients, so that any process can run it."""
+    """Mark a check that judges only outputs and gradients. Any process can run such a check."""
     setattr(check, _BY_VALUES, True)
     return check
 
@@ -42,7 +42,7 @@ UNTOLD = ("wasted-gradient",)
 
 
 class Section(str):
-    """A heading in a lesson; as text, ``lesson 01, "What backward returns"``."""
+    """A heading in a lesson. Its text is ``lesson 01, "What backward returns"``, for example."""
 
     lesson: int
     heading: str
@@ -63,19 +63,19 @@ class Exercise:
 
     ``id`` is kebab-case, and learners pass it to ``grade`` and ``hint``. There are three ``hints``,
     from a nudge to nearly the answer. The module does not declare the ``id``, the ``hints``, the
-    ``lesson`` and the ``title``. They come from its path and its docstring (:func:`declared`).
+    ``lesson`` or the ``title``. They come from its path and its docstring (:func:`declared`).
 
     ``answer`` is the name of the object that a learner writes and passes to ``grade``. An exercise
     is *easy* if it applies one pattern of the lesson. It is *medium* if it needs the learner's own
     idea or several conditions at once, and *hard* if it needs a derivation or a design with several
-    steps. ``minutes`` is how long it takes a learner who has just read the lesson, and must agree
-    with the model in ``tools/minutes.py``. ``section`` is the heading in the lesson to reread, and
+    steps. ``minutes`` is the time that a learner needs after reading the lesson. It must agree with
+    the model in ``tools/minutes.py``. ``section`` is the heading of the section to reread, and
     ``section_is_on_backward`` says that this section does not help with forward. ``needs_sections``
-    are the other headings that the exercise needs, in its lesson or in an earlier one. An exercise
-    that needs an extra section gets a star. An ``optional`` exercise is for more practice and is
-    not part of the core path. ``constraints`` describes in one sentence, without its period, what
-    the exercise requires in addition to right values. ``needs`` returns a sentence that names a
-    missing requirement of this machine, or ``None`` if it can grade an answer.
+    lists the other sections that the exercise needs, in its lesson or in an earlier one. An
+    exercise that needs an extra section gets a star. An ``optional`` exercise is for more practice
+    and is not part of the core path. ``constraints`` is one sentence, without its period, that
+    describes the requirements besides right values. ``needs`` returns a sentence that names a tool
+    that this machine lacks, or ``None`` if the machine can grade an answer.
     """
 
     id: str = ""
@@ -117,7 +117,7 @@ class Sampled(Exercise):
     seconds: float | None = None
 
     def samples(self, seed: int | None = None) -> dict[str, tuple[Any, ...]]:
-        """Draw the inputs of each sampler, which do not depend on the random state."""
+        """Draw the inputs of each sampler, independently of the global random state."""
         seed = zlib.crc32(self.id.encode()) if seed is None else seed
         return {
             name: draw(torch.Generator().manual_seed(seed + i))
@@ -126,7 +126,7 @@ class Sampled(Exercise):
 
     @property
     def arguments(self) -> str:
-        """The arguments of the answer, as in ``x, ceiling=6.0``."""
+        """The arguments of the answer, such as ``x, ceiling=6.0``."""
         parameters = inspect.signature(self.reference).parameters.values()
         plain = (p.replace(annotation=inspect.Parameter.empty) for p in parameters)
         return ", ".join(map(str, plain))
@@ -136,13 +136,13 @@ class Sampled(Exercise):
 class FunctionExercise(Sampled):
     """The learner writes a ``torch.autograd.Function``.
 
-    The expected results are the values of ``reference`` and its gradients by autograd. For a
-    straight-through estimator, the expected gradients are the gradients of ``surrogate``, a
-    callable with the same arguments. ``intentional`` names rules that the exercise breaks on
-    purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in addition
-    to :data:`CONTRACT`. ``accepted`` names rules whose warnings do not matter for this exercise.
+    The expected results are the values of ``reference`` and the gradients that autograd computes
+    for it. For a straight-through estimator, the expected gradients are the gradients of
+    ``surrogate``, a callable with the same arguments. ``intentional`` names rules that the exercise
+    breaks on purpose. ``asked`` names rules that fail the answer even if the doctor only warns, in
+    addition to :data:`CONTRACT`. ``accepted`` names rules whose warnings this exercise ignores.
     ``double_backward=True`` also requires right second derivatives. ``False`` means that they are
-    not required and that the learner sees no warning about them. ``gradient_suspects`` are
+    not required and that the learner sees no warning about them. ``gradient_suspects`` names the
     ``suspects`` whose gradients show a mistake. ``checks`` run after the gradients are right and
     test the constraints of this exercise. Each check is ``(Function, inputs) -> Finding | None``.
     ``modeled_on`` names the public bug on which a repair exercise is modeled. The learner sees it
@@ -162,15 +162,16 @@ class FunctionExercise(Sampled):
     methods: tuple[str, ...] = ()
 
     def signature(self, *, separate: bool = False) -> str:
-        """Return the first line of the required forward, as in ``forward(ctx, x)``.
+        """Return the first line of the required forward, such as ``forward(ctx, x)``.
 
-        If ``separate``, the answer has a ``setup_context``, so its forward does not take ctx.
+        If ``separate`` is true, the answer has a ``setup_context``, so its forward does not take
+        ctx.
         """
         ctx = "" if separate or "setup_context" in self.methods else "ctx, "
         return f"forward({ctx}{self.arguments})"
 
     def is_failed_by(self, finding: Finding) -> bool:
-        """Whether a finding fails the answer: an error, or a warning of a required rule."""
+        """Whether a finding fails the answer. Errors and the warnings of required rules do."""
         if finding.severity == "error":
             return True
         return finding.rule in {*CONTRACT, *self.asked}.difference(self.accepted)
@@ -184,9 +185,9 @@ class FunctionExercise(Sampled):
 class RoutineExercise(Sampled):
     """The learner writes a plain function, such as a Hessian-vector product or a training run.
 
-    The grader compares the results with the results of ``reference``, within ``rtol`` and ``atol``.
-    ``container`` is the required type for several results, if the exercise specifies it. ``trials``
-    are experiments that run after the results are right. Each trial is
+    The grader compares the answer's results with the results of ``reference``, within ``rtol`` and
+    ``atol``. ``container`` is the required type for several results, if the exercise specifies it.
+    ``trials`` are experiments that run after the results are right. Each trial is
     ``routine -> Verdict | None``. An exercise with only trials has no samplers.
     """
 
@@ -202,8 +203,8 @@ class LocatingExercise(Exercise):
 
     In the statement, lines have numbers and experiments have letters. ``wrong_lines`` contains the
     numbers that count as right answers, usually one. ``lines`` says why each other line is right.
-    ``experiment`` is the letter of the experiment that shows the mistake. ``experiments`` says for
-    each other experiment why a correct Function gives the same result. ``rule`` is the name of the
+    ``experiment`` is the letter of the experiment that shows the mistake. ``experiments`` says why
+    a correct Function gives the same result in each other experiment. ``rule`` is the name of the
     mistake in ``diagnose``.
     """
 
@@ -219,7 +220,8 @@ class PredictionExercise(Exercise):
     """The learner predicts numbers, one for each question, before a run shows them.
 
     ``outcome`` runs the code of the statement and returns the numbers. ``mistakes`` explains common
-    wrong numbers. Its keys are the number of the question, from 1, and the wrong number.
+    wrong numbers. Each key is a pair: the number of the question, starting at 1, and the wrong
+    number.
     """
 
     outcome: Callable[[], Sequence[float]]

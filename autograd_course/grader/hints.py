@@ -15,7 +15,7 @@ from autograd_course.learner.store import update
 
 @dataclass(frozen=True, repr=False)
 class Hint:
-    """One hint: ``number`` of ``total`` for an exercise; 0 of 0 for an unknown exercise."""
+    """One hint: ``number`` of ``total`` for an exercise. Both are 0 for an unknown exercise."""
 
     exercise: str
     title: str
@@ -31,7 +31,7 @@ class Hint:
         return f"{self.title} · hint {self.number} of {self.total}" if self.total else self.title
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the text below the headline, as (label, text)."""
+        """Yield the text below the headline, as (label, text) pairs."""
         yield "", self.text
         yield "next", self.after
         yield "note", self.note
@@ -47,13 +47,13 @@ def hint(exercise_id: str = "") -> Hint:
     """Return the next hint for an exercise: first a nudge, then the idea, then nearly the answer.
 
     The progress file remembers how many hints you have seen. After the last hint, the function
-    returns the last one again.
+    returns the last hint again.
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``.
 
     Returns:
-        The hint, which a notebook shows. For an unknown id, it names the closest ids.
+        The hint, which a notebook displays. For an unknown id, it names the closest ids.
 
     Example:
         >>> from autograd_course import hint

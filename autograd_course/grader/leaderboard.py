@@ -75,22 +75,22 @@ class Leaderboard:
 def leaderboard(
     entrants: Mapping[str, Any], *, heads: int = 2, length: int = 1024, width: int = 32
 ) -> Leaderboard:
-    """Measure forward and backward of each attention, and of PyTorch's own.
+    """Measure the forward and backward passes of each attention, and of PyTorch's own.
 
     The inputs are random ``q``, ``k`` and ``v`` of shape ``(1, heads, length, width)``, float32, on
     the GPU if there is one. Time is the best of three passes. Memory is the peak size of all
-    tensors except for the inputs. The progress file saves each run, so that the table also shows
-    your best time so far.
+    tensors except the inputs. The progress file saves each run, so that the table also shows your
+    best time so far.
 
     Args:
         entrants: A Function, or a callable of ``q, k, v``, for each name. If it returns several
-            tensors, the first one counts. If it raises, the table shows the error instead.
+            tensors, the first one counts. If it raises an error, the table shows the error instead.
         heads: The number of heads.
-        length: The number of queries, and of keys.
+        length: The number of queries, which is also the number of keys.
         width: The number of elements of each query, key and value.
 
     Returns:
-        A table, in the order of peak memory.
+        A table, sorted by peak memory.
 
     Example:
         >>> leaderboard({}, length=8)  # doctest: +SKIP

@@ -7,18 +7,18 @@ from autograd_doctor import RULES
 from autograd_course.grader.exercise import Section
 from autograd_course.index import LESSONS
 
-# The published location of the course, as in pyproject.toml; a test compares the two.
+# The published location of the course. A test compares it with pyproject.toml.
 REPOSITORY, BRANCH = "autograd-course/autograd_course", "main"
 _FILES = f"https://github.com/{REPOSITORY}/blob/{BRANCH}"
 
 
 def to_lesson(read: str) -> str:
-    """Return the address of the lesson with a :class:`Section`, or ``""`` for other text."""
+    """Return the address of the lesson with a :class:`Section`, or ``""`` for any other text."""
     number = f"{read.lesson:02}_" if isinstance(read, Section) else ""
     stems = [stem for stem in LESSONS if number and stem.startswith(number)]
     return f"{_FILES}/notebooks/{stems[0]}.ipynb" if stems else ""
 
 
 def to_rule(rule: str) -> str:
-    """Return the address of a rule's page, or ``""``."""
+    """Return the address of a rule's page, or ``""`` if it has none."""
     return f"{_FILES}/docs/rules.md#{rule}" if rule in RULES else ""

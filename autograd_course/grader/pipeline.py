@@ -1,26 +1,26 @@
 """Grade one answer: from the call to ``grade`` to the report that a learner sees.
 
-An answer is code that a learner wrote. It may be unfinished or wrong, never return, print thousands
-of lines, or change global state. The grader may also fail. A learner should see one sentence about
-the first thing to change, and should never be blamed for a problem of the grader or the machine. So
-an answer goes through these steps:
+An answer is code that a learner wrote. It can be unfinished or wrong, never return, print thousands
+of lines, or change global state. The grader can also fail. A learner should see one sentence about
+the first thing to change, and should never be blamed for a problem with the grader or the machine.
+So an answer goes through these steps:
 
-1. **Find the exercise.** The catalogue imports only the module of this exercise. A call without a
-   known exercise, or without an answer, ends here with a result and not with an exception.
+1. **Find the exercise.** The catalogue imports only the module of this exercise. A call with an
+   unknown exercise or without an answer ends here, with a result instead of an exception.
 2. **Isolate.** The answer runs as in a fresh process (:func:`.execution.isolated`): the random
-   state, the default dtype, the grad mode and the warning filters are restored afterwards. The
-   output of the answer is captured. Each pass has a soft time limit (:mod:`.limits`).
-3. **Ask, by the kind of exercise.** Each module in :mod:`.kinds` defines its questions and their
-   order. The first fault is the verdict. A witness runs the answer and reports the facts. Here the
-   witness uses this process. In the classroom grader it uses a sandbox, inside a separate pipeline
-   around the same orders (``classroom.judging``).
+   state, the default dtype, the grad mode and the warning filters are restored afterward. The
+   answer's output is captured. Each pass has a soft time limit (:mod:`.limits`).
+3. **Ask the questions.** For each kind of exercise, a module in :mod:`.kinds` defines the questions
+   and their order. The first fault is the verdict. A witness runs the answer and reports the facts.
+   Here, the witness uses this process. In the classroom grader, it uses a sandbox, inside a
+   separate pipeline around the same orders (``classroom.judging``).
 4. **Find out who is to blame.** An answer that raises because a requirement is missing is not to
    blame (:class:`.verdict.MissingRequirement`). When the time is up, the answer is to blame only if
    its own code was running. Every other exception is the grader's fault.
 5. **Read the source.** A right answer earns no points if its source uses forbidden code
    (:mod:`.reading`). The classroom grader also reads the source, with the same tables.
-6. **Offer a repair.** A wrong answer gets a search for the change that makes it right. The search
-   starts when the result is first requested.
+6. **Offer a repair.** For a wrong answer, the grader searches for the change that makes it right.
+   The search starts when the change is first requested.
 7. **Save.** The progress file counts the attempt, unless the grader failed. An exercise that has
    passed stays passed.
 8. **Show.** The verdict becomes a :class:`.result.Result`. The progress decides how much it shows:
@@ -82,7 +82,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
     """Grade an answer to an exercise of the course, and save the result in the progress file.
 
     Each pass of the answer's code has a soft time limit of 5 s. The environment variable
-    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets another one, in seconds (0: none).
+    ``AUTOGRAD_COURSE_TIME_LIMIT`` sets a different limit, in seconds (0 means no limit).
 
     Args:
         exercise_id: The id of the exercise, such as ``"square"``. Capitals, spaces and underscores
@@ -91,9 +91,9 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
             such as ``"1a"``, or numbers.
 
     Returns:
-        A :class:`Result`, which a notebook shows. A wrong answer, an unfinished one, an unknown id
-        and a missing argument give a result too. After the second wrong answer, the result names
-        the line to change. After the third, it also explains what is wrong in that line. After the
+        A :class:`Result`, which a notebook displays. A wrong or unfinished answer, an unknown id
+        and a missing argument also give a result. After the second wrong answer, the result names
+        the line to change. After the third, it also explains the mistake in that line. After the
         third hint, it shows the change that repairs the answer.
 
     Example:
@@ -123,7 +123,7 @@ def grade(exercise_id: str = "", answer: Any = _Nothing) -> Result:
 
 
 def _to_look_at(verdict: Verdict) -> str:
-    """Return the note about lines of a right answer that an instructor should check."""
+    """Return the note about the lines of a right answer that an instructor should check."""
     if verdict.status != "passed" or not verdict.remarks:
         return ""
     return f"An instructor will look at your code: {'; '.join(verdict.remarks)}."
@@ -135,7 +135,7 @@ def judge(exercise: Exercise, answer: Any, seed: int | None = None) -> Verdict:
     Args:
         exercise: The exercise.
         answer: The object that the learner passed.
-        seed: If given, the grader draws the inputs from this seed and not from the usual one.
+        seed: If given, the grader draws the inputs from this seed instead of the usual one.
     """
     printed = Printed()
     try:
@@ -184,7 +184,7 @@ def result_of(
 ) -> Result:
     """Convert a verdict to the result that a learner sees."""
     rule = verdict.finding.rule if verdict.finding else ""
-    # If a Function could not be judged, the sentence is more useful than any lesson.
+    # If a Function could not be judged, the sentence is more useful than a lesson to reread.
     is_judged = bool(rule) or not isinstance(exercise, FunctionExercise)
     section = section_to_read(exercise, rule) if is_judged else None
     return Result(
@@ -207,7 +207,7 @@ def result_of(
 
 
 def _stage(record: Record) -> Stage:
-    """Return the stage of the report after these attempts and hints."""
+    """Return the stage that the report reaches after these attempts and hints."""
     if record.hints >= 3:
         return "repair"
     if record.attempts >= 3:

@@ -19,7 +19,7 @@ _wrong: defaultdict[tuple[str, str], set[float]] = defaultdict(set)
 class Prediction:
     """The number that a learner expects (``None`` if there is none yet), and the result.
 
-    ``revealed`` tells whether the result is shown after a wrong number.
+    ``revealed`` says whether the result is shown after a wrong number.
     """
 
     expected: float | None
@@ -58,7 +58,7 @@ def predict(expected: float | EllipsisType, outcome: float | Tensor) -> Predicti
 
     Args:
         expected: The number that you expect, or ``...`` if you have not chosen one yet.
-        outcome: The result of the run: a number, or a tensor of one element.
+        outcome: The result of the run: a number or a tensor with one element.
 
     Returns:
         A sentence. A number is right if it agrees with the outcome to three significant digits.

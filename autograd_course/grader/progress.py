@@ -22,12 +22,12 @@ _BAR = (
     "display: inline-block; width: 6em; height: 0.7em; margin: 0 0.6em 0 0.2em; "
     "border: 1px solid #8a8f98; border-radius: 2px"
 )
-_DONE = "#2a9d57"  # like the stripe of a passed exercise
+_DONE = "#2a9d57"  # the same color as the stripe of a passed exercise
 _MARK = {"": "·", "not attempted": "·", "wrong": "✗", "passed": "✓"}
 
 
 class Part(NamedTuple):
-    """A line of the report and the rows below it; ``share`` is the filled fraction of its bar.
+    """A line of the report and the rows below it. ``share`` is the filled fraction of its bar.
 
     Plain text shows the rows of a lesson that is ``current``.
     """
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 class Progress:
     """The learner's progress: the next exercise, then the passed exercises of each lesson.
 
-    Printing shows text with the exercises of the started lessons. A notebook shows HTML, in which a
+    Printing shows text with the exercises of the started lessons. A notebook shows HTML, where a
     click on a lesson lists its exercises.
     """
 
@@ -57,9 +57,7 @@ class Progress:
 
     @property
     def following(self) -> Entry | None:
-        """The first exercise that is not passed, with optional ones last, or ``None`` if all are
-        passed.
-        """
+        """The first exercise not yet passed, or ``None``. Optional exercises come last."""
         return following(self.state)
 
     @property
@@ -184,7 +182,7 @@ def _html_row(cells: tuple[str, ...]) -> str:
 
 
 def _told(record: Record) -> str:
-    """Return the attempts, the hints, and a note if an answer was wrong after one had passed."""
+    """Return the attempts, the hints, and a note if a wrong answer followed a passed one."""
     parts = []
     if record.attempts:
         parts.append(_plural(record.attempts, "attempt"))
@@ -203,7 +201,7 @@ def progress() -> Progress:
     """Show the exercises that you have passed, your points, and the sections to reread.
 
     Returns:
-        The progress in the learner's progress file, which a notebook shows.
+        The progress from the learner's progress file. A notebook displays it.
 
     Example:
         >>> from autograd_course import progress

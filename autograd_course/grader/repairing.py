@@ -20,15 +20,16 @@ from autograd_course.grader.kinds.function import OF_GRADIENTS, FunctionOrder, L
 from autograd_course.grader.kinds.routine import LocalRoutine, RoutineOrder
 from autograd_course.grader.verdict import Verdict
 
-SECONDS = 1.0  # computing time in seconds
-OTHER_SEED = 20  # seed of the inputs that the search has not seen
+SECONDS = 1.0  # the computing time of a search
+OTHER_SEED = 20  # the seed of inputs that the search has not seen
 
 
 def find_repair(exercise: Any, answer: Any, verdict: Verdict) -> Repair | None:
     """Return a change that makes an answer right, or ``None`` if none is found in time.
 
     Args:
-        exercise: A :class:`FunctionExercise` or :class:`RoutineExercise`; others have no repair.
+        exercise: A :class:`FunctionExercise` or a :class:`RoutineExercise`. For any other exercise,
+            the result is ``None``.
         answer: The answer.
         verdict: The verdict on the answer, which is wrong.
     """
@@ -64,7 +65,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
     def order(changed: Any, samples: Mapping[str, Any]) -> FunctionOrder:
         return FunctionOrder(exercise, LocalFunction(exercise, changed), samples, timed=False)
 
-    of_check = order(answer, samples).computed() is None  # an edit elsewhere could only hide it
+    of_check = order(answer, samples).computed() is None  # an edit elsewhere would only hide it
 
     def is_right(changed: Any) -> bool:
         judged = order(changed, {"": wrong})
@@ -84,7 +85,7 @@ def _of_function(exercise: FunctionExercise, answer: Any, verdict: Verdict) -> R
 
 
 def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | None:
-    """Return a repair that names the constraint of the exercise that is still broken, if any.
+    """Return the repair. If the answer still breaks a constraint, the repair names it.
 
     Return ``None`` if a gradient is wrong on one of the exercise's own samples.
     """
@@ -99,7 +100,7 @@ def _with_what_is_left(exercise: FunctionExercise, repair: Repair) -> Repair | N
         constraint = order.checked()
         if constraint is None or constraint.message != fault.message:
             return None
-        repair = replace(repair, kinds=())  # the author may not have meant this change
+        repair = replace(repair, kinds=())  # the author possibly did not intend this change
     return replace(repair, left=sentence(fault.message), right=(), checked_on=())
 
 
@@ -110,7 +111,7 @@ def _of_routine(exercise: RoutineExercise, answer: Any, verdict: Verdict) -> Rep
         return RoutineOrder(exercise, LocalRoutine(exercise, changed), samples, timed=False)
 
     def is_right(changed: Any) -> bool:
-        if verdict.sample not in samples:  # a trial failed, but the results are right
+        if verdict.sample not in samples:  # the results are right, but a trial failed
             return order(changed, samples).verdict().status == "passed"
         return order(changed, {"": samples[verdict.sample]}).compared() is None
 

@@ -31,12 +31,12 @@ PRINTED = "Your code printed, in one forward and one backward pass:"
 _MARK = {"passed": "✓", "wrong": "✗", "not attempted": "○", "grader failed": "!"}
 
 
-# The stages of a report. The first stage shows the rule and an example. The second adds facts
-# derived from them, and the line to change. The third adds what is wrong in that line. The last
-# adds the change itself.
+# The stages of a report. The first stage shows the rule and an example. The second stage adds facts
+# derived from them, and the line to change. The third stage explains the mistake in that line. The
+# last stage adds the change itself.
 Stage = Literal["rule", "cause", "kind", "repair"]
 
-# The first stage shows these texts instead of a message that would nearly give away the answer.
+# The first stage shows these texts instead of a message that would almost give away the answer.
 FIRST = {
     "constant-factor": "the gradient of {} is off by a constant factor.",
     "missing-dependency": "the gradient of {} does not include every path from {} to the output.",
@@ -76,7 +76,7 @@ class Result:
     search: Callable[[], Repair | None] | None = field(default=None, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the search is a callable, which must stay in this process
+        # The search is a callable, which must stay in this process.
         return {**self.__dict__, "search": None}
 
     @cached_property
@@ -89,7 +89,7 @@ class Result:
 
     @property
     def headline(self) -> str:
-        """The first line: the exercise, the status, the points."""
+        """The first line: the exercise, the status and the points."""
         mark, status = _MARK[self.status], str(self.status)
         if self._only_kept:
             mark, status = _MARK["passed"], "passed earlier"
@@ -106,7 +106,7 @@ class Result:
         return self.kept and self.status == "not attempted"
 
     def rows(self, *, in_shell: bool = False) -> Iterator[tuple[str, str]]:
-        """Yield the text below the headline, as (label, text).
+        """Yield the text below the headline, as (label, text) pairs.
 
         A notebook calls a function for a hint, and a shell runs a command.
         """
@@ -132,7 +132,7 @@ class Result:
 
     @property
     def _message(self) -> str:
-        """The message. In the first stage it does not contain derived facts."""
+        """The message. In the first stage, it does not contain derived facts."""
         said = FIRST.get(self.finding.rule) if self.finding and self.stage == "rule" else None
         if said is None or self.finding is None or "input" not in self.finding.evidence:
             return self.message
@@ -148,7 +148,7 @@ class Result:
             )
 
     def repair_rows(self) -> Iterator[tuple[str, str]]:
-        """Yield the line to change. Later stages add what is wrong in it, and then the change.
+        """Yield the line to change. Later stages add the mistake in that line, and then the change.
 
         The first access starts the search, which takes at most a second.
         """
@@ -165,7 +165,7 @@ class Result:
 
     def _ipython_display_(self) -> None:
         """Show the verdict immediately, and the repair when the search has found it."""
-        # this import takes a tenth of a second, and only notebooks need it
+        # This import takes a tenth of a second, and only notebooks need it.
         from IPython import display
 
         show: Any = display.display
@@ -202,7 +202,7 @@ def _short(warning: Finding) -> str:
 
 
 def _linked(html: str) -> str:
-    """Return HTML in which each call of ``explain`` links to the rule's page."""
+    """Return HTML in which each call to ``explain`` links to the rule's page."""
 
     def link(call: re.Match[str]) -> str:
         return linked(call[0], to_rule(call[1]))

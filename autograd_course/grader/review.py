@@ -12,13 +12,13 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import QUIZZES, Question, bank
 from autograd_course.quizzes import load as load_quiz
 
-MOST = 5  # the most rules that are shown
-STATEMENT = "the statement of the exercise"  # if forward is wrong
+MOST = 5  # the maximum number of rules that are shown
+STATEMENT = "the statement of the exercise"  # what to reread if forward is wrong
 
 
 @dataclass(frozen=True)
 class Missed:
-    """A rule that answers broke: how often, and in which exercises that are not passed yet."""
+    """A rule that answers broke: how often, and in which of the exercises not yet passed."""
 
     rule: str
     times: int
@@ -49,7 +49,7 @@ def missed_rules(state: State) -> list[Missed]:
 
 
 def open_questions(state: State) -> dict[str, list[Question]]:
-    """Return the questions whose last answer was wrong, by the number of their lesson."""
+    """Return the questions whose last answer was wrong, grouped by the number of their lesson."""
     found: dict[str, list[Question]] = {}
     for quiz in (*map(load_quiz, QUIZZES), bank()):
         for question in quiz.choices:
@@ -60,7 +60,7 @@ def open_questions(state: State) -> dict[str, list[Question]]:
 
 
 def review(state: State) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the topics to review: mark, name, place to read, and details."""
+    """Yield the topics to review, each with a mark, its name, the place to read, and details."""
     for missed in missed_rules(state):
         yield "✗", missed.rule, missed.read, missed.told
     for lesson, questions in open_questions(state).items():

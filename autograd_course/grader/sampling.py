@@ -41,7 +41,7 @@ def with_zeros(rng: torch.Generator) -> tuple[Tensor]:
 
 
 def shaped(draw: Callable[..., Tensor], *, count: int = 1) -> dict[str, Sampler]:
-    """Return samplers of ``count`` tensors of the same shape: matrices, vectors, 3-dim or 0-dim."""
+    """Return samplers of ``count`` tensors with the same shape: 2-dim, 1-dim, 3-dim or 0-dim."""
     shapes = {
         "a 3×5 matrix": (3, 5),
         "a vector": (5,),

@@ -1,6 +1,6 @@
 """The verdict on one answer: a status, its reason, and the evidence.
 
-A :class:`Reason` is data. The grader decides by its type and never by its text. At the end,
+A :class:`Reason` is data. The grader looks at a reason's type and never at its text. At the end,
 :func:`describe` writes the sentence. No code depends on its wording.
 """
 
@@ -28,7 +28,7 @@ Status = Literal["passed", "wrong", "not attempted", "grader failed"]
 
 @dataclass(frozen=True)
 class Reason:
-    """Why an answer has its status."""
+    """The reason for an answer's status."""
 
     status: ClassVar[Status]
 
@@ -52,14 +52,14 @@ class Wrong(Reason):
 
 
 class GraderFailed(Reason):
-    """The grader itself failed; the answer is not the cause."""
+    """The grader itself failed. The answer is not the cause."""
 
     status: ClassVar[Status] = "grader failed"
 
 
 @dataclass(frozen=True)
 class FunctionAgrees(Passed):
-    """Values and gradients of a Function agree with ``truth``."""
+    """The values and gradients of a Function agree with ``truth``."""
 
     truth: Literal["reference", "surrogate", "second derivatives"]
     constraints: str
@@ -69,9 +69,7 @@ class FunctionAgrees(Passed):
 
 @dataclass(frozen=True)
 class RoutineAgrees(Passed):
-    """A routine returns the same results as the reference and passes the trials. Samples are
-    optional.
-    """
+    """A routine agrees with the reference and passes the trials. There may be no samples."""
 
     constraints: str
     samples: tuple[str, ...]
@@ -79,7 +77,7 @@ class RoutineAgrees(Passed):
 
 @dataclass(frozen=True)
 class Located(Passed):
-    """Line and experiment are right; ``meaning`` explains the rule."""
+    """The line and the experiment are right. ``meaning`` explains the rule."""
 
     line: str
     experiment: str
@@ -98,7 +96,7 @@ class Predicted(Passed):
 
 @dataclass(frozen=True)
 class NothingHandedIn(NotAttempted):
-    """The answer is still the placeholder; the learner has to write ``what``."""
+    """The answer is still the placeholder. The learner has to write ``what``."""
 
     exercise: str
     what: Literal["class", "function", "suspect", "prediction"]
@@ -111,10 +109,10 @@ class BaseClassHandedIn(NotAttempted):
 
 @dataclass(frozen=True)
 class Unwritten(NotAttempted):
-    """A part is a stub: a method (by its name), or the function itself (:data:`WHOLE`).
+    """A part of the answer is a stub: the method with this name, or the function (:data:`WHOLE`).
 
     ``signature`` is the first line to write. ``forward`` is the verdict on forward: ``"right"``, a
-    mistake, or ``None`` if it was not examined.
+    mistake, or ``None`` if forward was not examined.
     """
 
     part: str
@@ -138,7 +136,7 @@ class RuleBroken(Wrong):
 
 @dataclass(frozen=True)
 class ResultDiffers(Wrong):
-    """The results of a routine differ from the reference; ``mistake`` gives the same results."""
+    """A routine's results differ from the reference. The ``mistake`` gives the same results."""
 
     difference: Difference
     mistake: str = ""
@@ -150,7 +148,7 @@ Kind = WrongThing | Literal["no numbers", "no text"]
 
 @dataclass(frozen=True)
 class WrongKind(Wrong):
-    """The learner passed something that is not an answer; ``name`` is its name or its type."""
+    """The learner passed an object that is not an answer. ``name`` is its name or its type."""
 
     kind: Kind
     name: str
@@ -167,7 +165,7 @@ class WrongArguments(Wrong):
 
 @dataclass(frozen=True)
 class CodeRaised(Wrong):
-    """The answer's own code raised an exception; ``told`` names it and the line."""
+    """The answer's own code raised an exception. ``told`` names the exception and the line."""
 
     told: str
     in_float32: bool = False
@@ -177,7 +175,7 @@ class CodeRaised(Wrong):
 class Stopped(Wrong):
     """The answer's own code was running when the time was up, at ``line``.
 
-    ``variable`` sets another limit.
+    The environment variable ``variable`` sets a different limit.
     """
 
     seconds: float
@@ -197,7 +195,7 @@ class NoSuchChoice(Wrong):
 
 @dataclass(frozen=True)
 class LineIsRight(Wrong):
-    """The line is right; ``because`` is the exercise's own sentence."""
+    """The line is right. ``because`` is the exercise's explanation."""
 
     line: str
     because: str
@@ -222,7 +220,7 @@ class WrongCount(Wrong):
 
 @dataclass(frozen=True)
 class Mispredicted(Wrong):
-    """The run gives another number; ``because`` is the exercise's explanation, if it has one."""
+    """The run gives a different number. ``because`` is the exercise's explanation, if any."""
 
     place: int
     typed: float
@@ -245,7 +243,7 @@ class ForbiddenCode(Wrong):
 
 @dataclass(frozen=True)
 class OutOfTime(GraderFailed):
-    """Grading took too long, but not because of the answer; ``variable`` sets another limit."""
+    """Grading took too long, but not because of the answer. ``variable`` sets a different limit."""
 
     seconds: float
     variable: str = ""
@@ -260,7 +258,7 @@ class CannotExamine(GraderFailed):
 
 @dataclass(frozen=True)
 class MissingRequirement(GraderFailed):
-    """The answer raised, because something that it needs is not installed."""
+    """The answer raised an error, because a package or tool that it needs is not installed."""
 
     missing: str
     in_sandbox: bool = False
@@ -276,7 +274,7 @@ class InternalError(GraderFailed):
 
 @dataclass(frozen=True)
 class Hindered(GraderFailed):
-    """The grader fails on this answer, but not on a right one."""
+    """The grader fails on this answer, but not on a right answer."""
 
     reason: Reason
 
@@ -426,7 +424,7 @@ def _tried_on(samples: tuple[str, ...]) -> str:
 
 
 def _element(difference: Difference) -> str:
-    """Return the element with the largest error, as `` At [1, 0] it is 2, should be 3.``."""
+    """Return the element with the largest error, such as `` At [1, 0] it is 2, should be 3.``."""
     evidence = difference.evidence
     if "index" not in evidence:
         return ""
@@ -440,7 +438,7 @@ def _element(difference: Difference) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-_RAISES = ("forward-raises", "backward-raises")  # rules that mean that an answer raised an error
+_RAISES = ("forward-raises", "backward-raises")  # the rules for an answer that raised an error
 
 
 @dataclass(frozen=True)
@@ -449,9 +447,10 @@ class Verdict:
 
     ``sample`` is the kind of input that shows the mistake. ``warnings`` are the doctor's warnings
     about an answer that passed. ``printed`` is the answer's output in one forward and one backward
-    pass. ``remarks`` tell the instructor about code that no answer needs. ``also`` contains the
-    further rules that a wrong answer breaks, if its gradients are right; partial credit needs them.
-    ``search`` finds the change that makes a wrong answer right, in the process that judged it.
+    pass. ``remarks`` tells the instructor about code that no answer needs. ``also`` contains the
+    further rules that a wrong answer breaks if its gradients are right. Partial credit depends on
+    them. ``search`` finds the change that makes a wrong answer right, in the process that judged
+    it.
     """
 
     reason: Reason
@@ -464,7 +463,7 @@ class Verdict:
 
     @property
     def status(self) -> Status:
-        """The status that the reason gives."""
+        """The status that follows from the reason."""
         return self.reason.status
 
     @property
@@ -479,7 +478,7 @@ class Verdict:
 
     @property
     def raised(self) -> bool:
-        """Whether an exception of the answer's code is the reason."""
+        """Whether the reason is an exception from the answer's code."""
         rule = self.finding.rule if self.finding else ""
         return isinstance(self.reason, CodeRaised) or rule in _RAISES
 
@@ -495,7 +494,7 @@ def unfinished(text: str) -> Verdict:
 
 
 def failed(text: str) -> Verdict:
-    """Return the verdict of a trial that failed itself."""
+    """Return the verdict of a trial that itself failed."""
     return Verdict(GraderFailedBecause(text))
 
 

@@ -1,1 +1,1 @@
-"""The course's own way to start JupyterLab."""
+"""The course's own launcher for JupyterLab."""

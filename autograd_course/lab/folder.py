@@ -1,4 +1,4 @@
-"""Which folder and which notebook JupyterLab opens."""
+"""Find the folder and the notebook that JupyterLab opens."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ GET = "git clone https://github.com/autograd-course/autograd_course"
 
 
 class LabError(CourseError):
-    """JupyterLab cannot start; the message is one sentence for the learner."""
+    """JupyterLab cannot start. The message is one sentence for the learner."""
 
 
 def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
-    """Return the course folder: the nearest of ``start`` and its parents, else ``repository``.
+    """Return the first course folder among ``start`` and its parents, or else ``repository``.
 
     A course folder contains ``notebooks/00_start_here.ipynb``. ``repository`` is the folder of an
     editable install. Raises :class:`LabError` if it finds no course folder.
@@ -33,9 +33,9 @@ def course_folder(start: Path, repository: Path = REPOSITORY) -> Path:
 
 
 def notebook_in(folder: Path, notebook: Path) -> Path:
-    """Return ``notebook`` relative to ``folder``. The typed path is relative to the cwd or to it.
+    """Return ``notebook``, a path relative to the cwd or to ``folder``, relative to ``folder``.
 
-    Raises :class:`LabError` if the file does not exist, or is outside of the course folder.
+    Raises :class:`LabError` if the file does not exist, or is outside the course folder.
     """
     found = next((path for path in (notebook, folder / notebook) if path.is_file()), None)
     if found is None:

@@ -1,11 +1,11 @@
-"""Start JupyterLab for the course, on the loopback interface only and without network access.
+"""Start JupyterLab for the course, only on the loopback interface and without network access.
 
-JupyterLab runs in the process that calls :func:`serve`. Ctrl-C and SIGTERM therefore reach it, and
-its token does not appear in the list of processes.
+JupyterLab runs in the process that calls :func:`serve`. So Ctrl-C and SIGTERM reach it, and its
+token does not appear in the process list.
 
 Jupytext's server extension and menus stay off. They would rewrite the ``.py`` file next to a
-notebook at every save, and a learner's answers would end up in the sources of the course. Authors
-edit the ``.py`` file and build the notebook.
+notebook every time it is saved, and a learner's answers would end up in the course's sources.
+Authors edit the ``.py`` file and build the notebook.
 """
 
 import json
@@ -29,11 +29,11 @@ from traitlets.config import Config
 from autograd_course.lab.folder import OVERVIEW
 
 DISTRACTIONS = (
-    "@jupyterlab/apputils-extension:announcements",  # fetches news and asks for newer versions
+    "@jupyterlab/apputils-extension:announcements",  # fetches news and checks for newer versions
     "jupyterlab-jupytext",
 )
 
-REWRITE_MS = 5000  # the page with the progress, if the progress has changed
+REWRITE_MS = 5000  # how often the progress page is rewritten if the progress has changed
 
 Say = Callable[[str], None]
 
@@ -51,8 +51,8 @@ def serve(
 
     ``notebook`` is relative to ``folder``. ``overview`` returns a page in Markdown, which the first
     window shows next to the notebook. If ``port`` is taken, the next free port is used, and 0 means
-    any free port. ``say`` receives each line for the user, including the URL with its token as soon
-    as the server answers. All kernels are shut down before the function returns.
+    any free port at all. ``say`` receives each line for the user, including the URL with its token
+    as soon as the server answers. All kernels are shut down before the function returns.
     """
     token = secrets.token_hex(24)
     opened_at = f"/lab/tree/{quote(notebook.as_posix())}"
@@ -99,7 +99,7 @@ def lab_config(
         MappingKernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"},
         LabApp={
             "extension_manager": "readonly",  # the default one asks PyPI
-            # Keep the tabs of other projects out of the window of the course.
+            # Keep other projects' tabs out of the course's window.
             "workspaces_dir": str(platformdirs.user_state_path("autograd-course") / "workspaces"),
         },
         Application={"log_level": logging.ERROR},
@@ -115,7 +115,7 @@ def write_overview(folder: Path, overview: Callable[[], str]) -> None:
 
 
 def arrange_first_window(notebook: Path, workspaces: Path) -> None:
-    """Show the page to the left of ``notebook``, unless JupyterLab remembers a window.
+    """Show the page to the left of ``notebook``, unless JupyterLab remembers an earlier window.
 
     In the sidebar, the page stays in view when a click on a link in it opens another notebook.
     """

@@ -1,9 +1,9 @@
 """A Jupyter server extension that sends each kernel message at once.
 
-Jupyter's kernel websocket leaves Nagle's algorithm on. A small message therefore waits for the
-acknowledgment of the previous one, about 40 ms for each move of a slider. The websocket handler of
-this extension sets ``TCP_NODELAY`` and is otherwise Jupyter's own. Only the course's launcher
-enables the extension. It is not installed for other servers.
+Jupyter's kernel websocket leaves Nagle's algorithm on. So a small message waits until the previous
+one is acknowledged, which takes about 40 ms for each move of a slider. This extension's websocket
+handler is Jupyter's own, except that it sets ``TCP_NODELAY``. Only the course's launcher enables
+the extension. It is not installed for other servers.
 """
 
 from typing import Any

@@ -10,7 +10,7 @@ from autograd_course.quizzes import load as load_quiz
 
 
 def following(state: State) -> Entry | None:
-    """Return the first exercise that is not passed, optional ones last, or ``None`` if all are."""
+    """Return the first exercise not yet passed, or ``None``. Optional exercises come last."""
     left = [exercise for exercise in INDEX.values() if not is_passed(state, exercise)]
     return next((e for e in left if not e.optional), left[0] if left else None)
 

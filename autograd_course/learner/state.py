@@ -10,8 +10,8 @@ from autograd_course.errors import CourseError
 
 SCHEMA = 1
 _KNOWN = ("schema", "exercises", "questions", "measurements")
-_RUNS = 50  # the most runs of one measurement; older ones are removed
-# The lessons in which these questions were asked before the lessons got their current numbers.
+_RUNS = 50  # the maximum number of stored runs of one measurement; older ones are removed
+# The lessons that asked these questions before the lessons got their current numbers.
 _EARLIER: Mapping[str, tuple[str, ...]] = {
     "04": ("08",),
     "05": ("04",),
@@ -30,15 +30,15 @@ _RANK = {"": 0, "not attempted": 1, "wrong": 2, "passed": 3}
 
 
 class UnreadableStateError(CourseError, ValueError):
-    """The saved data belongs to another version; the message completes "The progress file …"."""
+    """The data is from a different version. The message continues "The progress file …"."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One exercise: the best status so far, the latest status, and the attempts.
+    """One exercise: its best status so far, its latest status, and its attempts.
 
-    ``attempts`` counts the judged answers, ``hints`` the hints that were shown, and ``rules`` how
-    often answers broke each rule.
+    ``attempts`` counts the judged answers, and ``hints`` counts the hints that were shown.
+    ``rules`` counts how often the answers broke each rule.
     """
 
     status: str = ""
@@ -50,9 +50,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Answered:
-    """One question of a knowledge check: the last chosen letters, or the text of an essay.
+    """One question of a knowledge check: the letters chosen last, or the text of an essay.
 
-    ``right`` tells whether any answer was right, or whether an essay was written. ``latest`` tells
+    ``right`` says whether any answer was right, or whether an essay was written. ``latest`` says
     the same about the last answer. ``attempts`` counts the answers.
     """
 
@@ -75,8 +75,8 @@ class Measurement:
 class State:
     """All attempted exercises by id, and all answered questions by lesson and id: ``01/vjp``.
 
-    ``measurements`` are measured runs by name, the latest last. ``unknown`` is the part of the file
-    that only a newer version understands. It never changes.
+    ``measurements`` holds the measured runs by name, with the latest run last. ``unknown`` is the
+    part of the file that only a newer version understands. It never changes.
     """
 
     exercises: Mapping[str, Record] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class State:
         )
 
     def hinted(self, exercise_id: str, most: int) -> State:
-        """Return the state after one more hint of ``most``."""
+        """Return the state after one more hint, where ``most`` is the number of hints."""
         old = self[exercise_id]
         return self._with(exercise_id, replace(old, hints=min(old.hints + 1, most)))
 
@@ -139,7 +139,7 @@ class State:
         return replace(self, exercises={**self.exercises, exercise_id: record})
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON-compatible data, with its schema version."""
+        """Return JSON-compatible data that includes its schema version."""
         exercises = {k: asdict(v) for k, v in self.exercises.items()}
         questions = {k: asdict(v) for k, v in self.questions.items()}
         measured = {k: [asdict(run) for run in v] for k, v in self.measurements.items()}
@@ -149,7 +149,7 @@ class State:
 
     @classmethod
     def from_json(cls, data: Any) -> State:
-        """Read the result of :meth:`to_json`. Other data raise :class:`UnreadableStateError`."""
+        """Read the result of :meth:`to_json`. Raises :class:`UnreadableStateError` otherwise."""
         if not isinstance(data, dict) or not isinstance(data.get("schema"), int):
             raise UnreadableStateError("is damaged")
         if data["schema"] > SCHEMA:

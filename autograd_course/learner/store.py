@@ -1,4 +1,4 @@
-"""The learner's progress file, which is replaced atomically and never overwritten unread."""
+"""The learner's progress file. It is read before every write and replaced atomically."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _pending: dict[Path, list[Change]] = {}  # changes that this process could not w
 
 @dataclass(frozen=True)
 class Kept:
-    """The state after reading or writing, and a note about a problem, if there is one."""
+    """The state after reading or writing, and a note if there was a problem."""
 
     state: State
     note: str = ""
 
 
 def progress_path() -> Path:
-    """Return the file's path: ``AUTOGRAD_COURSE_PROGRESS``, else in the user's data folder."""
+    """Return the path: ``AUTOGRAD_COURSE_PROGRESS``, or else a file in the user's data folder."""
     chosen = os.environ.get(VARIABLE)
     return Path(chosen) if chosen else user_data_path("autograd-course") / "progress.json"
 
@@ -54,7 +54,7 @@ def update(change: Change) -> Kept:
     """Change the progress under a lock, so that two kernels never lose each other's results.
 
     It never raises and never waits for long. If the file cannot be written, this process remembers
-    the change and writes it together with the next change, and the note says so.
+    the change and writes it together with the next change. The note then says so.
     """
     path = progress_path()
     _pending.setdefault(path, []).append(change)
@@ -103,7 +103,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _write(path: Path, state: State) -> None:
-    """Write a second file, flush it to the disk, then replace the progress file with it."""
+    """Write a second file, flush it to the disk, and then replace the progress file with it."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The pages on error messages: read them, and find the one for a message in a text."""
+"""Read the pages about error messages, and find the page for the message in a text."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _WORD = re.compile(r"[A-Za-z_]{3,}")
 
 
 class MessageError(CourseError, ValueError):
-    """The header of a page is incomplete or wrong; the message says how to correct it."""
+    """The header of a page is incomplete or wrong. The message says how to correct it."""
 
 
 @dataclass(frozen=True)
 class Message:
     """One error message of PyTorch and the page about it.
 
-    ``kind`` is the name of the exception or warning. It is ``silent`` if PyTorch reports nothing;
-    the ``patterns`` then describe symptoms. Each pattern is one wording of the message, and ``…``
-    matches text that varies.
+    ``kind`` is the name of the exception or warning. It is ``silent`` if PyTorch reports nothing,
+    and the ``patterns`` then describe symptoms. Each pattern is one wording of the message, in
+    which ``…`` matches text that varies.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Message:
 
     @property
     def silent(self) -> bool:
-        """Whether PyTorch reports nothing, so that there is only a symptom."""
+        """Whether PyTorch reports nothing, so that the learner sees only a symptom."""
         return self.kind == "silent"
 
     @cached_property
@@ -52,12 +52,12 @@ class Message:
     def matched(self, text: str) -> int:
         """Return the length of the longest pattern found in a text, or 0 if none is found.
 
-        Gaps do not count towards the length. Runs of whitespace in ``text`` must be single spaces.
+        Gaps do not count toward the length. Runs of whitespace in ``text`` must be single spaces.
         """
         return max((size for size, regex in self._expressions if regex.search(text)), default=0)
 
     def likeness(self, words: frozenset[str]) -> float:
-        """Return the largest share of a pattern's words that ``words`` contains."""
+        """For the best-matching pattern, return the share of its words that ``words`` contains."""
         return max(len(own & words) / len(own) for own in map(words_of, self.patterns))
 
 
@@ -170,7 +170,7 @@ def summary(message: Message) -> str:
 
 
 def contents() -> str:
-    """Return one table of messages for each family."""
+    """Return a table of messages for each family."""
     return "\n\n".join(_table(family) for family in FAMILIES)
 
 
@@ -186,7 +186,7 @@ def _table(family: str) -> str:
     return "\n".join([title, "", head, *rows])
 
 
-_ALIKE = 0.6  # a text with another wording must contain this share of a pattern's words
+_ALIKE = 0.6  # a text with a different wording must contain this share of a pattern's words
 _SPECIFIC = 25  # characters: a shorter pattern is too general to report next to a longer match
 _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 
@@ -195,8 +195,9 @@ _FRAMES = re.compile(r'^\s*File ".*", line \d+.*\n(?:\s+.*\n)?', re.MULTILINE)
 class Match:
     """The message found in a text.
 
-    ``exact`` tells whether the text contains a wording of the message or only shares words with it.
-    ``others`` are further messages in the text, such as a warning before the error.
+    ``exact`` is true if the text contains a wording of the message, and false if it only shares
+    words with it. ``others`` contains further messages in the text, such as a warning before the
+    error.
     """
 
     message: Message

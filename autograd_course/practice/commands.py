@@ -43,7 +43,7 @@ Exercises = Annotated[
 
 
 def target_or_exit(what: str, exercises: list[str] | None) -> Target:
-    """Return the target of a name, or end the command if there is none."""
+    """Return the target with this name, or end the command if there is none."""
     try:
         return target(what, exercises or ())
     except TargetError as error:

@@ -1,4 +1,4 @@
-"""Read the answers in an exercise file, as code that has not run."""
+"""Read the answers in an exercise file as code, without running them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Reading:
-    """The answers of a file in the order of the course, and a sentence for each invalid cell."""
+    """The answers in a file, in the order of the course, and a sentence about each invalid cell."""
 
     path: Path
     tasks: tuple[Task, ...]
@@ -76,7 +76,7 @@ def _task(answer: Answer, path: Path, lines: Sequence[str]) -> Task:
 
 
 def _above(body: Sequence[str], lines: Sequence[str]) -> int | None:
-    """Return how many lines of a script are above a cell. The lines of course calls are removed."""
+    """Return how many lines of a script precede a cell, from which course calls were removed."""
     for i in range(len(lines) - len(body) + 1):
         if all(map(_same, body, lines[i:])):
             return i
@@ -88,7 +88,7 @@ def _same(kept: str, line: str) -> bool:
 
 
 def _broken(notebook: Notebook, ids: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
-    """Yield syntax errors in cells other than the answers, whose results report their own."""
+    """Yield the syntax errors in all cells except the answers, which report their own errors."""
     for block in program(notebook).blocks:
         if block.error and block.exercise not in ids:
             body = block.source.split("\n")

@@ -47,7 +47,7 @@ _SOLUTIONS = "solutions"
 
 
 class NotShippedError(CourseError, RuntimeError):
-    """The notebook cannot be built here; the message is one sentence that says what to do."""
+    """The notebook cannot be built here. The message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _with_outputs(root: Path, lesson: str, made: NotebookNode) -> bytes:
 
 
 def _committed(root: Path, place: str) -> bytes:
-    """Return a file from Git, or nothing if there is no Git or no such file."""
+    """Return a file from Git, or empty bytes if Git or the file is missing."""
     if shutil.which("git") is None:
         return b""
     command = ["git", "-C", str(root), "show", f"HEAD:./{place}"]
@@ -115,7 +115,7 @@ def _committed(root: Path, place: str) -> bytes:
     return shown.stdout if shown.returncode == 0 else b""
 
 
-KEPT = ".before-reset-"  # in the names of the files that a reset keeps
+KEPT = ".before-reset-"  # part of the names of the files that a reset keeps
 _CELL = re.compile(r"(?m)^# ?%%.*$")
 
 
@@ -128,7 +128,7 @@ class Change:
 
 
 def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> Iterator[Change]:
-    """Restore the files that differ from the shipped ones, after a copy of each file.
+    """Copy each file that differs from the shipped file, and then restore the shipped file.
 
     With ``only``, replace only the answer cells of these exercises. The function computes all new
     contents before it writes the first file. Raises NotShippedError and OSError.
@@ -143,7 +143,7 @@ def put_back(files: tuple[Path, ...], new: Shipped, only: tuple[str, ...]) -> It
 
 
 def _content(path: Path, new: Shipped, only: tuple[str, ...]) -> bytes:
-    """Return the new content of a file. If a notebook was only run, this is the shipped version."""
+    """Return the new content of a file. If a notebook was only run, this is its shipped version."""
     is_script = path.suffix == ".py"
     whole = new.script if is_script else new.notebook
     if not path.exists():

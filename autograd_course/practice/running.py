@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 
 
 Rows = tuple[tuple[str, str], ...]
-_LONGEST = 2_000  # last characters of the printed output that are kept
+_LONGEST = 2_000  # the maximum number of characters kept from the end of the printed output
 
 
 @dataclass(frozen=True)
 class Graded:
-    """The result of an exercise as a notebook shows it, and the output of the cell."""
+    """The result of an exercise in the form that a notebook shows, and the output of the cell."""
 
     exercise: str
     status: Status
@@ -99,7 +99,7 @@ def graded_as(result: Result, notes: Iterable[str] = (), printed: str = "") -> G
 
 
 def without_next(graded: Graded) -> Graded:
-    """Return the result without the row on hints, for a terminal with a key for hints."""
+    """Return the result without the row about hints, because the terminal has a key for hints."""
     return replace(graded, rows=tuple(row for row in graded.rows if row[0] != "next"))
 
 
@@ -108,11 +108,11 @@ _NEEDED = "<what the answer needs>"
 
 
 class _CellError(Exception):
-    """The cell does not run to the end; the message is one sentence."""
+    """The cell does not run to the end. The message is one sentence."""
 
 
 def graded(task: Task) -> Graded:
-    """Run an answer and grade it. The result is saved, as by ``grade`` in a notebook.
+    """Run an answer and grade it. The result is saved, just as ``grade`` does in a notebook.
 
     An answer that does not run does not count as an attempt, because it never reaches ``grade``.
     """
@@ -141,13 +141,13 @@ def _result(exercise: Exercise, task: Task) -> Result:
 
 
 def ended(task: Task, how: str) -> Graded:
-    """Return the result if the process ended without one."""
+    """Return the result to use if the process ended without one."""
     verdict = Verdict(WrongBecause(how))
     return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict), task.answer.problems)
 
 
 def broken(task: Task, error: Exception) -> Graded:
-    """Return the result if the grader raised."""
+    """Return the result to use if the grader raised an error."""
     verdict = Verdict(InternalError(type(error).__name__, first_line(error)))
     return graded_as(result_of(CATALOGUE[task.answer.exercise], verdict))
 
@@ -182,7 +182,7 @@ def _line(error: SyntaxError) -> str:
 
 _FORKS = sys.platform == "linux"
 if _FORKS:
-    # vmap imports it on its first call, which would take each child a second or two.
+    # vmap imports this module on its first call, which would cost each child a second or two.
     import torch._dynamo  # noqa: F401
 _CONTEXT: Any = get_context("fork" if _FORKS else "spawn")
 # The limit is soft and applies to one pass. If no exception can stop the code, the process is
@@ -198,12 +198,12 @@ class Grading:
         self.connection, sending = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(target=_serve, args=(task, sending))
         self._process.start()
-        sending.close()  # only the child has the other end, so waiting ends when the child ends
+        sending.close()  # then only the child holds this end, so waiting ends with the child
         self._seconds = _PASSES * seconds_for(CATALOGUE[task.answer.exercise])
         self._began = time.monotonic()
 
     def wait(self, seconds: float | None = None) -> Graded | None:
-        """Return the result, or ``None`` if there is none after this number of seconds."""
+        """Return the result, or ``None`` if there is still none after this number of seconds."""
         left = self._left(seconds)
         if self.connection.poll(left):
             return self._received()
@@ -251,7 +251,7 @@ def _kill(process: Any) -> None:
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-    process.kill()  # if it is not the leader of a process group yet
+    process.kill()  # in case it is not yet the leader of a process group
 
 
 def _serve(task: Task, sending: Connection) -> None:

@@ -1,4 +1,4 @@
-"""The target of a command: an exercise file, the number of a lesson, or an exercise."""
+"""The target of a command: an exercise file, a lesson number or an exercise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIXES = (".py", ".ipynb")
 
 
 class TargetError(CourseError, LookupError):
-    """The target does not exist; the message is one sentence for the learner."""
+    """The target does not exist. The message is one sentence for the learner."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Target:
 
 
 def target(word: str, exercises: Iterable[str] = (), here: Path | None = None) -> Target:
-    """Return the target for a word: ``03``, ``exercises/03_gradient_patterns.py``, ``gelu``.
+    """Return the target for ``03``, ``exercises/03_gradient_patterns.py`` or ``gelu``, for example.
 
-    ``exercises`` are further ids. Raises :class:`TargetError`.
+    ``exercises`` contains further ids. Raises :class:`TargetError`.
     """
     here = here or Path.cwd()
     only = tuple(_known(name) for each in exercises for name in each.split(",") if name.strip())
@@ -63,7 +63,7 @@ def _lesson(word: str) -> str:
 
 
 def _known(word: str, among: str = "") -> str:
-    """Return the exact id of an exercise that the user typed in any form."""
+    """Return the exact id of an exercise whose id the user typed in any form."""
     typed = id_typed(word)
     if lesson_with(typed):
         return typed
@@ -86,7 +86,7 @@ def _file(path: Path, here: Path) -> Path:
 
 
 def _files(lesson: str, here: Path) -> tuple[Path, ...]:
-    """Return the folder with a lesson's exercises: the first folder that contains them."""
+    """Return the files of a lesson's exercises in the first folder that contains them."""
     for folder in _folders(here):
         files = tuple(folder / f"{lesson}{suffix}" for suffix in SUFFIXES)
         if any(file.is_file() for file in files):

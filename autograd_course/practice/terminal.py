@@ -1,4 +1,4 @@
-"""The terminal of ``watch``: it reads single keys and redraws the screen.
+"""The terminal of ``watch``, which reads single keys and redraws the screen.
 
 Without a terminal, there are no keys, and each result is one line.
 """
@@ -54,7 +54,7 @@ class _Terminal:
         self.waits_on: tuple[int, ...] = (sys.stdin.fileno(),)
 
     def pressed(self) -> str:
-        """Return the pressed keys; the end of the input is ``q``, so that ``watch`` ends."""
+        """Return the pressed keys. The end of the input counts as ``q``, so that ``watch`` ends."""
         import select
 
         if not select.select(self.waits_on, (), (), 0)[0]:
@@ -84,7 +84,7 @@ class _Console:  # pragma: no cover - Windows alone
 
 @contextmanager
 def keyboard() -> Iterator[Keys]:
-    """Read single keys inside a ``with`` block, then restore the terminal."""
+    """Read single keys inside a ``with`` block, and then restore the terminal."""
     if not sys.stdin.isatty():
         yield NoKeys()
     elif sys.platform == "win32":  # pragma: no cover
@@ -192,9 +192,7 @@ def _verdict(view: View, result: Graded, width: int) -> Iterator[Text]:
 
 
 def _list(view: View) -> Table:
-    """Return all exercises with their states, from this file if it was graded, else from the
-    progress.
-    """
+    """Return all exercises and their states, from the grading of this file or from the progress."""
     kept = load().state
     table = Table.grid(padding=(0, 2))
     for exercise in view.tasks:

@@ -1,4 +1,4 @@
-"""The state of ``watch`` as data. Each event creates a new one."""
+"""The state of ``watch`` as data. Each event creates a new state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from autograd_course.practice.running import Graded
 
 @dataclass(frozen=True)
 class View:
-    """The answers of the file, their results with the hash of the answer, and the display.
+    """The answers in the file, their results (each with the hash of its answer), and the display.
 
     ``pinned`` is the exercise that is shown. If it is empty, the first exercise that has not passed
-    is shown. ``notice`` describes a problem with the file. ``first`` are the hashes of the answers
-    at the start.
+    is shown. ``notice`` describes a problem with the file. ``first`` holds the hashes of the
+    answers at the start.
     """
 
     path: Path | None = None
@@ -30,7 +30,7 @@ class View:
 
     @property
     def shown(self) -> str:
-        """The exercise that is shown; the last one if all have passed."""
+        """The exercise that is shown, which is the last one if all have passed."""
         if self.pinned in self.tasks:
             return self.pinned
         return next((each for each in self.tasks if not self.has_passed(each)), self._last)
@@ -71,7 +71,7 @@ class View:
         return replace(self, path=found.path, tasks=tasks, first=first, notice=notice)
 
     def with_result(self, task: Task, result: Graded, pin: bool) -> View:
-        """Return the view with a new result; ``pin`` stays at an exercise that is not passed."""
+        """Return the view with a new result. ``pin`` keeps the exercise if it did not pass."""
         results = {**self.results, result.exercise: (task.answer.hash, result)}
         pinned = self.pinned or (self.shown if pin and not result.passed else "")
         return replace(self, results=results, pinned=pinned)

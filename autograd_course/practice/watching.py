@@ -1,8 +1,8 @@
 """Watch an exercise file: react to saves, keys and results, and show a view.
 
-The code asks the file system a few times per second for changes. ``stat`` answers in microseconds
-and needs no package. It also works on network drives, in WSL and in containers, which do not
-receive the kernel's notifications of changes.
+The code checks the file system for changes several times per second. ``stat`` answers in
+microseconds and needs no package. It also works on network drives, in WSL and in containers, which
+do not receive the kernel's change notifications.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Saves:
         return None if same else data
 
     def _looked(self) -> _Sign | None:
-        """Return the state of the file that was saved last. If it is missing, wait for it."""
+        """Return the state of the most recently saved file. If it is missing, wait for it."""
         latest = self._wanted.latest
         sign = _sign(latest) if latest else None
         if self.path in (None, latest) or (sign is not None and sign[1] > self._when):
@@ -66,7 +66,7 @@ class Saves:
 
     @property
     def gone(self) -> str:
-        """The name of the file if it does not exist, else empty."""
+        """The name of the file if it does not exist, or else an empty string."""
         return self.path.name if self.path and self._last is None else ""
 
 
@@ -150,7 +150,7 @@ class Watch:
             self._grading = Grading(due)
 
     def _key(self, key: str) -> bool:
-        """Do what a key requests, and return whether to continue."""
+        """Execute the command of a key, and return whether to continue."""
         match key:
             case "q":
                 return False

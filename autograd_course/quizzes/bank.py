@@ -1,4 +1,4 @@
-"""The knowledge check on the whole course: a draw from a bank, the same for the same seed."""
+"""The knowledge check on the whole course, which a seed draws from a bank of questions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from autograd_course.quizzes.quiz import COURSE, Question, Quiz
 from autograd_course.quizzes.reading import FOLDER, file_name, load, read
 
-DRAWN = 15  # questions in a draw, in addition to the essays
+DRAWN = 15  # the number of questions in a draw, in addition to the essays
 
 
 @cache
@@ -20,16 +20,16 @@ def bank() -> Quiz:
 
 @cache
 def essays() -> tuple[Question, ...]:
-    """Return the essays of every draw. A lesson's essays are saved with the lesson."""
+    """Return the essays that every draw contains. A lesson's essay is saved under that lesson."""
     return tuple(map(_named, tomllib.loads(_file())["essays"]))
 
 
 @cache
 def draw(seed: int | str = 0) -> Quiz:
-    """Return the check for a seed, a number or a learner's name: questions, then essays.
+    """Return the check for a seed, which is a number or a name: questions first, then essays.
 
-    Every lesson contributes one question before any contributes a second one. The questions are in
-    the order of the lessons.
+    Every lesson contributes one question before any lesson contributes a second one. The questions
+    are in the order of the lessons.
     """
     drawn = sorted(_in_turns(str(seed))[:DRAWN], key=lambda question: question.lesson)
     argument = f", seed={seed!r}" if seed else ""
@@ -38,7 +38,7 @@ def draw(seed: int | str = 0) -> Quiz:
 
 
 def _in_turns(seed: str) -> list[Question]:
-    """Return the whole bank, shuffled: a round with one question per lesson, then another round."""
+    """Return the whole bank, shuffled in rounds. Each round has at most one question per lesson."""
 
     def place(name: str) -> bytes:
         return sha256(f"{seed}/{name}".encode()).digest()

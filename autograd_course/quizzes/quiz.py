@@ -1,4 +1,4 @@
-"""What a lesson asks: questions whose options explain themselves, and votes on common beliefs."""
+"""The questions of a lesson, whose options have explanations, and its votes on common beliefs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from string import ascii_lowercase
 
 from autograd_course.errors import CourseError
 
-COURSE = "course"  # the number of the check on all lessons
+COURSE = "course"  # the "number" of the check on all lessons
 
 
 class QuizError(CourseError, ValueError):
-    """A knowledge check is incomplete, or asked for what it has not; one sentence says what."""
+    """A knowledge check is incomplete or lacks the requested entry. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One answer to choose: its text, whether it is right, and why."""
+    """One option of a question: its text, whether it is right, and an explanation."""
 
     text: str
     right: bool
@@ -26,13 +26,13 @@ class Option:
 
 @dataclass(frozen=True)
 class Question:
-    """One question: of options, in the order in which they are shown, or an essay with a rubric.
+    """One question: a choice among options in display order, or an essay with a rubric.
 
     ``text`` is Markdown: paragraphs, fenced code, `code`, *emphasis*. The points of ``rubric`` say
-    what a good essay mentions; the learner compares. ``lesson`` is the number of the lesson that it
-    belongs to, ``home`` the check under whose name its answer is kept: a question that is asked in
-    two places is answered once. ``section`` is the heading in the lesson that teaches the answer,
-    and ``extra`` tells whether it is an extra section.
+    what a good essay mentions, and learners compare their essays with them. ``lesson`` is the
+    number of the question's lesson. ``home`` is the check under which the answer is saved, so that
+    a question asked in two places is answered only once. ``section`` is the heading of the lesson
+    section that teaches the answer. ``extra`` says whether this is an extra section.
     """
 
     id: str
@@ -46,7 +46,7 @@ class Question:
 
     @property
     def essay(self) -> bool:
-        """Whether it is answered in the learner's own words."""
+        """Whether learners answer the question in their own words."""
         return bool(self.rubric)
 
     @property
@@ -65,7 +65,7 @@ class Question:
         return frozenset(letter for letter, option in self.lettered.items() if option.right)
 
     def is_right(self, chosen: Collection[str]) -> bool:
-        """Whether exactly the right options were chosen."""
+        """Whether the chosen options are exactly the right ones."""
         return frozenset(chosen) == self.right
 
 
@@ -73,8 +73,9 @@ class Question:
 class Vote(Question):
     """A question about what the next cell shows. The learner votes once, before the cell runs.
 
-    ``belief`` is the sentence that people say, and ``holds`` tells whether it is true. Exactly one
-    option is right. The options have no explanations, because ``explanation`` is about all of them.
+    ``belief`` is a common belief as a sentence, and ``holds`` says whether it is true. Exactly one
+    option is right. The options have no explanations of their own, because ``explanation`` covers
+    all of them.
     """
 
     belief: str = ""
@@ -83,15 +84,16 @@ class Vote(Question):
 
     @property
     def call(self) -> str:
-        """The Python that shows it."""
+        """The Python call that shows the vote."""
         return f'vote("{self.home}", "{self.id}")'
 
 
 @dataclass(frozen=True)
 class Quiz:
-    """A knowledge check: ``number`` is the lesson's, as in ``"01"``, or ``"course"``.
+    """A knowledge check. ``number`` is the lesson's number, such as ``"01"``, or ``"course"``.
 
-    ``call`` is the Python that shows it. ``votes`` are asked in the lesson, and not in the check.
+    ``call`` is the Python call that shows the check. ``votes`` are part of the lesson and not of
+    the check.
     """
 
     number: str
@@ -102,13 +104,13 @@ class Quiz:
 
     @property
     def heading(self) -> str:
-        """The text above it."""
+        """The heading above the check."""
         number = "" if self.number == COURSE else f" {self.number}"
         return f"Knowledge check{number} · {self.title}"
 
     @property
     def choices(self) -> tuple[Question, ...]:
-        """The questions that have options, which are counted."""
+        """The questions with options. Only these count toward the score."""
         return tuple(question for question in self.questions if not question.essay)
 
     def __getitem__(self, question_id: str) -> Question:
@@ -122,7 +124,7 @@ class Quiz:
         )
 
     def vote(self, vote_id: str) -> Vote:
-        """Return a vote of the lesson. Raises :class:`QuizError` if there is none of this id."""
+        """Return a vote of the lesson. Raises :class:`QuizError` if the id is unknown."""
         for vote in self.votes:
             if vote.id == vote_id:
                 return vote

@@ -1,4 +1,4 @@
-"""From a TOML file to a checked :class:`Quiz`; every error names the file and the repair."""
+"""Turn a TOML file into a checked :class:`Quiz`. Every error names the file and the repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 QUIZZES: Mapping[str, Path] = {
     path.stem.removeprefix("lesson_"): path for path in sorted(FOLDER.glob("lesson_*.toml"))
 }
-# A lesson with exercises has its title from the index.
+# A lesson with exercises takes its title from the index.
 _TITLES = {lesson.partition("_")[0]: title for lesson, title in LESSONS.items()}
 _MOST_OPTIONS = 8
 _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -26,9 +26,9 @@ _ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @cache
 def load(lesson: str) -> Quiz:
-    """Return the knowledge check of a lesson, named by its number: ``"01"``, or ``"01_template"``.
+    """Return the knowledge check of a lesson, named ``"01"`` or ``"01_template"``, for example.
 
-    Raises :class:`QuizError` if there is none.
+    Raises :class:`QuizError` if the lesson has no knowledge check.
     """
     number = str(lesson).partition("_")[0].zfill(2)
     if number not in QUIZZES:
@@ -40,18 +40,19 @@ def load(lesson: str) -> Quiz:
 
 
 def read(text: str, number: str, title: str = "") -> Quiz:
-    """Read and check the text of a file, which holds tables ``[[question]]`` and ``[[vote]]``.
+    """Read and check a file's text, which contains ``[[question]]`` and ``[[vote]]`` tables.
 
-    The file of a check that has no title otherwise holds ``title``.
+    If the check gets its title from nowhere else, the file contains a ``title``.
 
-    A question has ``id``, ``text`` and tables ``[[question.option]]`` with ``text``, ``right`` and
-    ``explanation``, or ``rubric``, the points of a good essay. It may name the ``section`` of the
-    lesson that teaches the answer. ``extra = true`` gives the question a star, because that is an
-    extra section. In the course's bank it has ``lesson`` instead, and the file ``essays``, which
-    are asked in every draw.
+    A question has an ``id`` and a ``text``. A choice also has ``[[question.option]]`` tables with
+    ``text``, ``right`` and ``explanation``. An essay has a ``rubric`` instead, with the points of a
+    good essay. A question may name the ``section`` of the lesson that teaches the answer. If this
+    is an extra section, ``extra = true`` gives the question a star. In the course's bank, a
+    question names its ``lesson`` instead, and the file lists the ``essays`` that every draw
+    contains.
 
-    A vote has ``id``, ``belief``, ``holds``, ``text``, ``explanation`` and tables
-    ``[[vote.option]]`` with ``text`` and ``right``. The course's bank has none.
+    A vote has ``id``, ``belief``, ``holds``, ``text`` and ``explanation``, and ``[[vote.option]]``
+    tables with ``text`` and ``right``. The course's bank has no votes.
     """
     where = file_name(number)
     try:
@@ -72,7 +73,7 @@ def read(text: str, number: str, title: str = "") -> Quiz:
 
 
 def file_name(number: str) -> str:
-    """Return the name of the file that holds a check."""
+    """Return the name of the file that contains a check."""
     return f"{COURSE}.toml" if number == COURSE else f"lesson_{number}.toml"
 
 
@@ -121,7 +122,7 @@ def _vote(data: Mapping[str, Any], number: str, where: str) -> Vote:
 
 
 def _named(data: Mapping[str, Any], kind: str, where: str) -> tuple[str, str]:
-    """Return the id of a question or a vote, and where it is."""
+    """Return the id of a question or a vote, and a description of its location."""
     name = _text(data, "id", f"{where}, a {kind}")
     where = f"{where}, {kind} {name!r}"
     if not _ID.fullmatch(name):
@@ -130,7 +131,7 @@ def _named(data: Mapping[str, Any], kind: str, where: str) -> tuple[str, str]:
 
 
 def _problems(options: tuple[Option, ...], rubric: tuple[Any, ...] | None) -> Iterator[str]:
-    """Yield what is wrong with a question; a vote has no ``rubric``."""
+    """Yield a description of each problem in a question. In a vote, ``rubric`` is None."""
     if rubric:
         if options:
             yield "has options and a rubric; it is either a choice or an essay"
@@ -168,7 +169,7 @@ def _only(data: Mapping[str, Any], known: set[str], where: str) -> None:
 
 
 def _shuffled(options: tuple[Option, ...], name: str, number: str) -> tuple[Option, ...]:
-    """Return the options in an order that says nothing, and is the same everywhere and always."""
+    """Return the options in an order that gives nothing away and is the same on every machine."""
 
     def place(k: int) -> bytes:
         return sha256(f"{number}/{name}/{k}".encode()).digest()

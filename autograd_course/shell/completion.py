@@ -27,7 +27,7 @@ def lessons_and_exercises(incomplete: str) -> list[str]:
 
 
 def targets(incomplete: str) -> list[str]:
-    """Return what ``grade`` and ``watch`` accept: numbers, files and ids."""
+    """Return the arguments that ``grade`` and ``watch`` accept: numbers, files and ids."""
     return [*lessons(incomplete), *_files(incomplete), *exercises(incomplete)]
 
 
@@ -37,7 +37,7 @@ def rules(incomplete: str) -> list[str]:
 
 
 def explained(incomplete: str) -> list[str]:
-    """Return the names that ``explain`` has a page for: rules and messages."""
+    """Return the names of all pages that ``explain`` can show: rules and messages."""
     return _begun(incomplete, (*_pages(_RULES), *_pages(_MESSAGES)))
 
 
@@ -46,7 +46,7 @@ def _pages(folder: Path) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[str]:
-    """Yield the exercise files that start with the typed text, also from ``exercises/``."""
+    """Yield the exercise files that start with the typed text, in ``exercises/`` as well."""
     typed = Path(incomplete)
     folder = typed if incomplete.endswith("/") else typed.parent
     for path in sorted([*folder.glob("*"), *folder.glob("exercises/*")]):

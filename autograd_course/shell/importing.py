@@ -13,8 +13,8 @@ def importing() -> Iterator[None]:
     """Turn off the garbage collector for a block of imports.
 
     Imports create hardly any garbage, and collecting takes a third of the time that importing
-    PyTorch takes. At the end all objects are frozen. The collector never visits them again, so
-    that forked processes keep sharing their memory.
+    PyTorch takes. At the end, all objects are frozen: the collector never visits them again, so
+    forked processes keep sharing their memory.
     """
     gc.disable()
     try:
@@ -26,7 +26,7 @@ def importing() -> Iterator[None]:
 
 @atexit.register
 def _thaw() -> None:
-    """Unfreeze objects at exit if nanobind is used, because it reports frozen ones as leaks.
+    """If nanobind is in use, unfreeze all objects at exit, because it reports frozen ones as leaks.
 
     This takes a second. Triton in PyTorch 2.15 uses nanobind.
     """

@@ -20,7 +20,7 @@ class How:
 
     @property
     def kept(self) -> float:
-        """Return the factor ``1 / (1 - p)`` of a weight that dropout keeps."""
+        """Return the factor ``1 / (1 - p)`` for a weight that dropout keeps."""
         return 1 / (1 - self.dropout_p)
 
 
@@ -90,7 +90,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def finite(shift: Tensor) -> Tensor:
-    """Return ``shift`` with 0 for ``-∞``: in a row without keys, ``-∞ - (-∞)`` would be nan."""
+    """Replace ``-∞`` in ``shift`` by 0. In a row without keys, ``-∞ - (-∞)`` would be nan."""
     return torch.where(shift == -math.inf, 0, shift)
 
 

@@ -31,14 +31,15 @@ def attention(
         q: The queries, ``(..., H, N, E)``.
         k: The keys, ``(..., G, M, E)``.
         v: The values, ``(..., G, M, F)``.
-        mask: A boolean mask is True where a query attends to a key. A floating mask is added to the
-            scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
+        mask: A boolean mask is True where a query attends to a key. A floating-point mask is added
+            to the scores and may require a gradient. Both broadcast to ``(..., H, N, M)``.
         causal: Whether query ``i`` sees only the keys up to ``i``.
-        scale: The factor of the scores, ``1/√E`` by default.
+        scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0. The other weights are multiplied
             by ``1 / (1 - dropout_p)``.
-        seed: It decides which weights dropout sets to 0. :func:`tiled_attention` drops the same
-            weights for the same seed. By default a seed is drawn from PyTorch's global generator.
+        seed: The random seed that decides which weights dropout sets to 0. :func:`tiled_attention`
+            drops the same weights for the same seed. By default a seed is drawn from PyTorch's
+            global generator.
 
     Returns:
         ``O``, ``(..., H, N, F)``.
@@ -76,15 +77,15 @@ def tiled_attention(
     :class:`TritonAttention` computes the result.
 
     Args:
-        q: The queries. Up to ``seed``, the arguments are the same as for :func:`attention`.
+        q: The queries. All arguments except ``block`` are the same as for :func:`attention`.
         k: The keys.
         v: The values.
-        mask: A boolean or a floating mask.
+        mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
-        scale: The factor of the scores.
+        scale: The scaling factor of the scores.
         dropout_p: The probability of dropout.
         seed: The seed of dropout.
-        block: The numbers of queries and keys in a tile. By default the function chooses them.
+        block: The numbers of queries and keys in a tile. By default, the function chooses them.
 
     Returns:
         ``O``, ``(..., H, N, F)``.

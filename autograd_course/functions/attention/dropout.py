@@ -1,4 +1,4 @@
-"""Dropout without a saved mask: a hash of seed and position decides which weights are dropped."""
+"""Dropout without a saved mask: a hash of seed and position decides which weights drop out."""
 
 from typing import TypeVar
 
@@ -14,17 +14,17 @@ def dropped(rows: Tensor, columns: Tensor, dropout_p: float, seed: int) -> Tenso
     """Return which attention weights dropout sets to 0: ``hash(seed, row, column) < p · 2³²``.
 
     The result for an entry depends only on its row, its column and the seed. So you can compute
-    each tile alone, in any order and on any device, and recompute it in backward, which needs no
-    saved mask. Multiply the weights that stay by ``1 / (1 - p)``.
+    each tile independently, in any order and on any device, and recompute it in backward without a
+    saved mask. Multiply the remaining weights by ``1 / (1 - p)``.
 
-    Rows and columns are hashed separately, and each pair needs only one more round. So the work for
-    each element is small.
+    Rows and columns are hashed separately, and each pair needs only one more round of hashing, so
+    the work per element is small.
 
     Args:
         rows: The row numbers of the weights, ``head · N + query``: int64, shape ``(..., n)``.
         columns: The column numbers of the weights, one for each key: int64, shape ``(m,)``.
         dropout_p: The probability that a weight is dropped.
-        seed: Another seed drops other weights.
+        seed: A different seed drops different weights.
 
     Returns:
         Which weights are dropped: boolean, shape ``(..., n, m)``.
@@ -60,7 +60,7 @@ def column_words(columns: Tensor, seed: int) -> Tensor:
 
 def _words(numbers: Tensor, key: int) -> Tensor:
     words = _mixed(_mixed((numbers & WORD) ^ (key & WORD)) ^ (numbers >> 32 & WORD))
-    return words.to(torch.int32)  # all 32 bits; the highest is now the sign
+    return words.to(torch.int32)  # all 32 bits; the highest bit is now the sign
 
 
 def _mixed(word: Word) -> Word:

@@ -26,7 +26,7 @@ Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 class TiledAttention(torch.autograd.Function):
     """Compute attention as :class:`ScaledDotProductAttention` does, in tiles.
 
-    Forward (online softmax): for the queries of a row of tiles it keeps the running maximum ``m``,
+    Forward (online softmax): for the queries in a row of tiles, it keeps the running maximum ``m``,
     the running sum ``l`` and the unnormalized output ``A``. A tile with scores ``S`` updates them:
 
     ``m' = max(m, rowmax S)``, ``r = exp(m - m')``, ``W = exp(S - m')``,
@@ -37,24 +37,25 @@ class TiledAttention(torch.autograd.Function):
     recomputes ``P = exp(S - L)`` of each tile and accumulates ``dQ``, ``dK`` and ``dV``.
 
     With ``causal``, tiles above the diagonal are skipped. In addition to inputs, outputs and
-    gradients, a call needs memory for a few tiles, whatever the length of the sequence. The only
-    tensors with the size of ``S`` are a ``mask`` of this size and its gradient. Twice
-    differentiable with the same memory: backward is itself a Function,
-    :class:`TiledAttentionBackward`. Its own backward goes through the tiles once.
+    gradients, a call needs memory for only a few tiles, however long the sequence is. The only
+    tensors as large as ``S`` are a ``mask`` of that size and its gradient. Twice differentiable
+    with the same memory: backward is itself a Function, :class:`TiledAttentionBackward`. Its own
+    backward goes through the tiles once.
 
     Args:
-        q: The queries. Up to ``seed``, the arguments are the same as for
+        q: The queries. The arguments up to ``seed`` are the same as for
             :class:`ScaledDotProductAttention`.
         k: The keys.
         v: The values.
-        mask: A boolean or a floating mask.
+        mask: A boolean or a floating-point mask.
         causal: Whether query ``i`` sees only the keys up to ``i``.
-        scale: The factor of the scores.
+        scale: The scaling factor of the scores.
         dropout_p: The probability of dropout.
         seed: The seed of dropout.
         block: The numbers of queries and keys in a tile. They may be larger than the sequence and
-            need not divide it. With None, the module chooses them.
-        observer: It is called with a :class:`Tile` after each tile, in forward and in backward.
+            need not divide it. If this is None, the Function chooses them.
+        observer: A function that is called with a :class:`Tile` after each tile, in forward and in
+            backward.
 
     Returns:
         ``O`` and the log-sum-exp of each row.
@@ -147,26 +148,27 @@ def forward_tiles(
 
 
 class TiledAttentionBackward(torch.autograd.Function):
-    """The gradients of tiled attention, by columns of tiles, and their derivative.
+    """The gradients of tiled attention, computed column by column, and their derivative.
 
     Forward: ``P = exp(S - L)``, ``D = rowsum(dO ∘ O) - dL``, ``dP = dO Vᵀ``, ``dS = P ∘ (dP - D)``;
     ``dQ = scale · dS K``, ``dK = scale · dSᵀ Q``, ``dV = Pᵀ dO``. The gradient of the mask is
     ``dS``, summed where the mask broadcasts.
 
     Backward gets the gradients ``A``, ``B``, ``C`` and ``T`` of ``dQ``, ``dK``, ``dV`` and the
-    mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term needs a whole row before the
-    next term can be computed, so one pass over the tiles is enough. With
+    mask's gradient. It treats ``O`` and ``L`` as inputs. Then no term has to wait for the sum over
+    a whole row, so one pass over the tiles is enough. With
 
     ``W = scale · (A Kᵀ + Q Bᵀ) + T``, ``X = W ∘ P``, ``Y = P ∘ (W ∘ (dP - D) + dO Cᵀ)``, the
-    gradient of
+    gradients are
 
-    - ``Q`` is ``scale · (Y K + dS B)``; of ``K`` ``scale · (Yᵀ Q + dSᵀ A)``; of ``V`` ``Xᵀ dO``;
-    - the mask is ``Y``; of ``O`` ``-rowsum X ∘ dO``; of ``L`` ``-rowsum Y``;
-    - ``dO`` is ``X V + P C - rowsum X ∘ O``; of ``dL`` ``rowsum X``.
+    - ``scale · (Y K + dS B)`` for ``Q``, ``scale · (Yᵀ Q + dSᵀ A)`` for ``K``, ``Xᵀ dO`` for ``V``;
+    - ``Y`` for the mask, ``-rowsum X ∘ dO`` for ``O``, ``-rowsum Y`` for ``L``;
+    - ``X V + P C - rowsum X ∘ O`` for ``dO``, ``rowsum X`` for ``dL``.
 
-    The gradients of ``O`` and ``L`` go on through the Function that computed them, which adds the
-    rest of the second derivative. With dropout, ``dO Vᵀ``, ``dO Cᵀ``, ``P`` in ``Pᵀ dO`` and
-    ``P C``, and ``X`` in ``X V`` and ``Xᵀ dO`` get the factor ``Z'``.
+    The gradients of ``O`` and ``L`` continue through the Function that computed them, which adds
+    the rest of the second derivative. With dropout, these factors are multiplied by ``Z'``:
+    ``dO Vᵀ``, ``dO Cᵀ``, the ``P`` in ``Pᵀ dO`` and ``P C``, and the ``X`` in ``X V`` and
+    ``Xᵀ dO``.
 
     A third derivative differentiates plain operations instead, and keeps their intermediate
     results.
@@ -191,7 +193,7 @@ class TiledAttentionBackward(torch.autograd.Function):
         needs: Sequence[bool],
         observer: Observer | None = None,
     ) -> Grads:
-        """Return the gradients of q, k, v and mask, or None for those that ``needs`` excludes."""
+        """Return the gradients of q, k, v and mask. A gradient that is not needed is None."""
         ctx.how, ctx.needs = how, needs
         ctx.save_for_backward(q, k, v, mask, out, lse, grad_out, grad_lse)
         grid = Grid(q, k, mask, how)
@@ -205,7 +207,7 @@ class TiledAttentionBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Grads:
-        """Return the gradients of the tensors from which forward computed the gradients."""
+        """Return the gradients of forward's input tensors."""
         if torch.is_grad_enabled():
             found = _plainly(ctx.saved_tensors, ctx.how, ctx.needs, cotangents)
         else:
@@ -221,11 +223,11 @@ def backward_tiles(
     of_mask: TiledMask | None,
     observer: Observer | None,
 ) -> None:
-    """Add the part of each tile to the gradients, and show the tile to the observer.
+    """Add each tile's contribution to the gradients, and show the tile to the observer.
 
     ``keys`` contains ``K`` and ``V``. ``queries`` contains ``Q``, ``dO / (1 - p)``, ``L`` and
-    ``D - dL``. ``found`` contains ``dQ``, ``dK`` and ``dV``, which are zeros at first, or None if
-    not needed.
+    ``D - dL``. ``found`` contains ``dQ``, ``dK`` and ``dV``. Each of them starts as zeros, or is
+    None if it is not needed.
     """
     grad_q, grad_k, grad_v = found
     buffers = grid.buffers(observer, beside_weights=1)
@@ -303,9 +305,9 @@ def _by_tiles(saved: Sequence[Any], how: How, arrived: Sequence[Tensor | None]) 
 def _plainly(
     saved: Sequence[Any], how: How, needs: Sequence[bool], arrived: Sequence[Tensor | None]
 ) -> Grads:
-    """Differentiate the plain operations, in a graph that can be differentiated again."""
-    # Use aliases, because each of the eight needs its own gradient, without the path from O and L
-    # to q.
+    """Differentiate the plain operations in a graph that can be differentiated again."""
+    # Use aliases, because each of the eight needs its own gradient, which must not include the path
+    # from O and L to q.
     cut: list[Any] = [x if x is None else x.view_as(x) for x in saved]
     grads = gradients(cut[:6], cut[6:], how, needs)
     wanted = [x for x in cut if x is not None and x.requires_grad]
@@ -323,12 +325,12 @@ def second_order_tiles(
     by_query: Tensors,
     by_key: Tensors,
 ) -> None:
-    """Add the part of each tile to the second-order gradients.
+    """Add each tile's contribution to the second-order gradients.
 
     ``TiledAttentionBackward`` explains the letters. ``queries`` contains ``Q``, ``dO / (1 - p)``,
     ``L``, ``D`` and ``A``. ``keys`` contains ``K``, ``V``, ``B`` and ``C``. ``masks`` reads ``T``
-    and collects ``Y``. The results are zeros at first. ``by_query`` collects the results for ``Q``
-    and ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
+    and collects ``Y``. All results start as zeros. ``by_query`` collects the results for ``Q`` and
+    ``dO``, ``rowsum X`` and ``rowsum Y``. ``by_key`` collects the results for ``K`` and ``V``.
     """
     buffers = grid.buffers(None, beside_weights=3)
     for column in grid.places.by_columns():

@@ -14,7 +14,7 @@ from autograd_course.functions.attention.dropout import dropped
 # The numbers of queries and keys in a tile. The buffers fit into a core's cache, and the products
 # are large. A wide tile rescales less often. A square tile on the diagonal wastes fewer scores.
 BLOCK, CAUSAL_BLOCK = (256, 1024), (384, 384)
-ELEMENTS = 2**18  # the total size of the tiles of several heads that are computed together
+ELEMENTS = 2**18  # the total size of the tiles, over several heads, that are computed together
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Tile:
     forward, ``live`` contains ``q k v scores weights rescale max sum out``. In backward it contains
     ``q k v grad_out lse delta scores weights grad_scores grad_q grad_k grad_v``. ``out`` is not yet
     divided by ``sum``. All have three dims, the first for the heads. They are views of buffers that
-    the next tile overwrites, so an observer clones what it keeps.
+    the next tile overwrites, so an observer must clone the tensors that it keeps.
     """
 
     row: int
@@ -51,7 +51,7 @@ class At(NamedTuple):
 
     @property
     def heads_of_query(self) -> tuple[slice, int]:
-        """The index into tensors that have an entry for each head of queries."""
+        """The index into tensors that have an entry for each query head."""
         return self.heads, self.member
 
     @property
@@ -70,7 +70,7 @@ class Places:
     """The tiles of ``heads`` score matrices, each with ``members · n`` rows and ``m`` columns.
 
     The queries of a group share their keys, so they are additional rows over the same columns.
-    ``together`` heads are processed at once. With ``causal``, tiles in which no query may see a key
+    ``together`` heads are processed at once. With ``causal``, tiles in which no query sees any key
     are left out.
     """
 
@@ -158,7 +158,7 @@ class TiledMask:
 
 
 def unexpanded(mask: Tensor) -> Tensor:
-    """Return the mask with size 1 in each dim that only repeats one entry in memory."""
+    """Return the mask, with size 1 in each dim that only repeats the same entries in memory."""
     return mask[tuple(slice(1) if step == 0 else slice(None) for step in mask.stride())]
 
 
@@ -166,7 +166,7 @@ def unexpanded(mask: Tensor) -> Tensor:
 
 
 class Grid:
-    """The tiles of one call: their positions (``places``), and the computation in each."""
+    """The tiles of one call: their positions (``places``), and the computation in each of them."""
 
     def __init__(self, q: Tensor, k: Tensor, mask: Tensor | None, how: How) -> None:
         members, n, m = groups(q, k), q.shape[-2], k.shape[-2]

@@ -11,12 +11,12 @@ from autograd_course.functions.attention.dropout import column_words, row_words,
 from autograd_course.functions.attention.tiled import TiledAttentionBackward
 from autograd_course.functions.attention.tiles import Grid
 
-BYTES = 8192  # the size of a block of rows; a GPU older than Ampere has room for half of it
+BYTES = 8192  # the size of a block of rows; a GPU older than Ampere has room for only half of it
 WIDEST = 128  # the most features for which a block still has the 16 rows that a product needs
 
 
 def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels accept this call: a CUDA GPU, triton, at most 32 bits, no mask."""
+    """Whether the kernels accept this call: a CUDA GPU, Triton, at most 32 bits, and no mask."""
     return (
         q.is_cuda
         and mask is None
@@ -28,12 +28,12 @@ def usable(q: Tensor, v: Tensor, mask: Tensor | None) -> bool:
 
 
 class TritonAttention(torch.autograd.Function):
-    """Compute :class:`TiledAttention` in GPU kernels, without mask and observer.
+    """Compute :class:`TiledAttention` in GPU kernels, without a mask or an observer.
 
     Equations, shapes, fully masked rows, the dropout pattern and both outputs are the same as in
     :class:`TiledAttention`. float32 products use full float32, not TF32. Each block of rows has its
-    own program, so no sum depends on the order in which the programs run, and two runs give the
-    same bits. Twice differentiable: under ``create_graph``, backward uses
+    own program, so no sum depends on the order in which the programs run, and two runs give bitwise
+    identical results. Twice differentiable: under ``create_graph``, backward uses
     :class:`TiledAttentionBackward`.
 
     Args:
@@ -41,7 +41,7 @@ class TritonAttention(torch.autograd.Function):
         k: The keys, ``(..., G, M, E)``.
         v: The values, ``(..., G, M, F)``.
         causal: Whether query ``i`` sees only the keys up to ``i``.
-        scale: The factor of the scores, ``1/√E`` by default.
+        scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability of dropout.
         seed: The seed of dropout.
 

@@ -3,13 +3,13 @@
 Every kernel has one program for each block of queries (or keys) of each head. All tensors are
 contiguous: ``q`` is ``(heads · members, N, E)``, ``k`` is ``(heads, M, E)``, and a tensor with one
 number for each row is ``(heads · members, N)``. ``WIDE`` and ``DEEP`` are ``E`` and ``F`` rounded
-up to powers of 2, because tiles have no other sizes. Elements beyond the end are loaded as 0. Sums
-are computed in float32. ``TiledAttention`` explains the letters. This module needs the package
-triton, which comes with PyTorch for CUDA.
+up to powers of 2, because Triton's tiles cannot have any other size. Elements beyond the end are
+loaded as 0. Sums are computed in float32. ``TiledAttention`` explains the letters. This module
+needs the ``triton`` package, which comes with PyTorch for CUDA.
 """
 
 # mypy: ignore-errors
-# (kernels are not ordinary Python: they add numbers to pointers, and triton may not be installed)
+# (kernels are not ordinary Python: they add numbers to pointers, and triton may be missing)
 
 import triton
 import triton.language as tl
@@ -68,7 +68,7 @@ def forward_kernel(
     ROWS: tl.constexpr, KEYS: tl.constexpr, WIDE: tl.constexpr, DEEP: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr,
 ):  # fmt: skip
-    """Write ``O`` and ``L`` of a block of queries by an online softmax."""
+    """Write ``O`` and ``L`` of a block of queries, using an online softmax."""
     block, head = tl.program_id(0), tl.program_id(1)
     rows = block * ROWS + tl.arange(0, ROWS)
     q = tile_of(q_ptr, head, rows, n, e, WIDE)

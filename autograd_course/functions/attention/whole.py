@@ -49,16 +49,16 @@ class ScaledDotProductAttention(torch.autograd.Function):
     error.
 
     Args:
-        q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating dtype.
+        q: The queries, ``(..., H, N, E)`` or ``(N, E)``, real floating-point dtype.
         k: The keys, ``(..., G, M, E)``. ``H`` is a multiple of ``G`` (grouped queries): head ``h``
             reads the keys of head ``h // (H/G)``, whose gradient is the sum over its group.
         v: The values, ``(..., G, M, F)``.
         mask: It broadcasts to ``(..., H, N, M)``. A boolean mask is True where a query attends to a
-            key. A floating mask is added to the scores, and it has a gradient.
+            key. A floating-point mask is added to the scores, and it has a gradient.
         causal: Whether query ``i`` sees only the keys up to ``i``.
-        scale: The factor of the scores, ``1/√E`` by default.
+        scale: The scaling factor of the scores, ``1/√E`` by default.
         dropout_p: The probability that dropout sets a weight to 0.
-        seed: It decides which weights dropout sets to 0.
+        seed: The random seed that decides which weights dropout sets to 0.
 
     Returns:
         ``O``, ``(..., H, N, F)``, and ``L``, ``(..., H, N)``.
@@ -113,7 +113,7 @@ class ScaledDotProductAttention(torch.autograd.Function):
 def gradients(
     saved: Sequence[Any], arrived: Sequence[Tensor], how: How, needs: Sequence[bool]
 ) -> Grads:
-    """Return the gradients of q, k, v and mask that are needed, by operations that autograd knows.
+    """Return the gradients of q, k, v and mask that are needed, using differentiable operations.
 
     ``saved`` contains q, k, v, mask, ``O`` and ``L``. ``arrived`` contains ``dO`` and ``dL``.
     """
@@ -160,7 +160,7 @@ def pattern(weights: Tensor, how: How) -> Tensor | None:
 
 
 def spread(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-    """Return keys or values ``x`` once for each head of ``q``, in the dtype of the computation."""
+    """Repeat the keys or values ``x`` for each head of ``q``, in the dtype of the computation."""
     x = x.to(wide(x.dtype))
     return x if groups(q, k) == 1 else x.repeat_interleave(groups(q, k), -3)
 

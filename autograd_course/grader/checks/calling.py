@@ -1,4 +1,4 @@
-"""Helpers of all checks: one call of an answer, and a finding in the exercise's own words."""
+"""Helpers for all checks: one call to an answer, and a finding in the exercise's own words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def applied(function: type[Function], inputs: tuple[Any, ...]) -> tuple[list[Ten
 
 
 def backward(outputs: list[Tensor]) -> None:
-    """Run backward from all outputs that can have a gradient, so not from an index or a mask."""
+    """Run backward from all outputs that can have a gradient, which excludes indices and masks."""
     wanted = [out for out in outputs if out.requires_grad]
     if wanted:
         run_backward(wanted, [torch.ones_like(out) for out in wanted])

@@ -21,13 +21,12 @@ from torch.autograd import Function
 from autograd_course.grader.checks.calling import applied, backward, found, node
 from autograd_course.grader.exercise import Check
 
-A_FEW = 8  # numbers that may be on ctx: a shape, a slope, the first indices of chunks
-MOST = 2000  # objects on ctx that are inspected
+A_FEW = 8  # this many numbers may be on ctx: a shape, a slope, the first indices of chunks
+MOST = 2000  # the maximum number of objects on ctx that are inspected
 
 
 def no_tensor_on_ctx(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that ``save_for_backward`` keeps all tensors for backward, and not an attribute of
-    ``ctx``.
+    """Require that ``save_for_backward`` keeps all tensors and that no attribute of ``ctx`` does.
 
     The search includes containers, objects and closures in attributes. An array with as many
     numbers as an input or an output counts as a copy of a tensor.
@@ -81,7 +80,7 @@ def _held(value: Any) -> Iterator[Any]:
 
     Modules and classes are skipped, because their parameters are not kept for this call.
     """
-    # also keeps the objects alive, because an id is unique only as long as its object exists
+    # This dict also keeps the objects alive, because an id is unique only while its object exists.
     seen: dict[int, Any] = {}
     queue = [value]
     while queue and len(seen) < MOST:
@@ -130,7 +129,7 @@ def _is_data(numbers: Any) -> bool:
 
 
 def _numbers(value: Any) -> int:
-    """Count the numbers in an array, or in nested lists of numbers. Other objects count 0."""
+    """Count the numbers in an array, or in nested lists of numbers. Other objects count as 0."""
     if isinstance(value, (np.ndarray, array)):
         return int(np.size(value))
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -158,11 +157,11 @@ def no_gradient_through(position: int, name: str) -> Check:
 
 
 def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Require that backward computes the gradient itself instead of leaving this to autograd.
+    """Require that backward computes the gradient itself instead of letting autograd compute it.
 
     In an ordinary backward pass, grad mode is off and nothing is saved for another pass. If a
-    backward records its own operations to differentiate them, the check sees what these operations
-    save.
+    backward records its own operations to differentiate them, the check sees the tensors that these
+    operations save.
     """
     _, outputs = applied(function, inputs)
     recorded: list[Tensor] = []
@@ -192,8 +191,8 @@ def backward_is_a_formula(function: type[Function], inputs: tuple[Any, ...]) -> 
 def without(*operations: str, use: str) -> Check:
     """Return a check that neither forward nor backward runs any of these operations.
 
-    The check watches the operations that really run, so another name for a built-in does not help.
-    ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
+    The check watches the operations that really run, so a different name for a built-in does not
+    help. ``operations`` are PyTorch's own names (``gelu``, ``logsumexp``), in forward and backward.
     ``use`` names the replacement.
     """
 

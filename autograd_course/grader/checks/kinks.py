@@ -29,7 +29,7 @@ def slope_within(low: float, high: float, at: float) -> Check:
 
 
 def gradient_at(reference: Any, *inputs: Any) -> Check:
-    """Return a check that requires the reference's gradient at ``inputs``, which are kinks."""
+    """Return a check that the gradient at ``inputs``, which are kinks, equals the reference's."""
     names = list(inspect.signature(reference).parameters)[1:]
     given = ", ".join(f"{name} {value:g}" for name, value in zip(names, inputs[1:], strict=False))
     others = f" (with {given})" if given else ""
@@ -47,9 +47,7 @@ def gradient_at(reference: Any, *inputs: Any) -> Check:
 
 
 def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
-    """Return a check that the gradient at all kinks in ``inputs`` is the same value from
-    ``slopes``.
-    """
+    """Return a check that all kinks in ``inputs`` have the same gradient, one of ``slopes``."""
     asked = " or ".join(f"{slope:g}" for slope in slopes)
 
     @by_values
@@ -72,10 +70,10 @@ def same_slope_at(slopes: tuple[float, ...], *inputs: Any) -> Check:
 def ties_as(
     reference: Any, *inputs: Any, beside: str = "It is right where no two elements tie."
 ) -> Check:
-    """Return a check that equal elements of ``inputs`` get the same gradients as in the reference.
+    """Return a check that equal elements of ``inputs`` get the same gradients as the reference's.
 
-    The first of ``inputs`` is a vector with ties, or with nearly equal elements, which is reduced
-    to one number. ``beside`` is a sentence about the right gradient, or about the question.
+    The first of ``inputs`` is a vector with ties or with nearly equal elements. The answer reduces
+    it to one number. ``beside`` is a sentence about the right gradient or about the question.
     """
 
     @by_values
@@ -114,7 +112,7 @@ def _off_convention(asked: str, at: float, got: float) -> Finding:
 
 
 def _gradient(call: Any, inputs: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    """Return the first input, a vector, and its gradient of the summed output."""
+    """Return the first input, which is a vector, and the gradient of the summed output."""
     given = differentiable(inputs)
     (gradient,) = torch.autograd.grad(call(*given).sum(), given[0])
     return given[0].detach(), gradient

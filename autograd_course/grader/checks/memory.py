@@ -13,7 +13,7 @@ from autograd_course.execution import differentiable
 from autograd_course.grader.checks.calling import applied, found, node, storage
 from autograd_course.grader.exercise import Check
 
-LISTED = 6  # the most tensors of one kind in a message; a list of all tiles would not help
+LISTED = 6  # the maximum number of tensors of one kind that a message lists
 
 
 def saves_only_outputs(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -38,8 +38,8 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that autograd saves at most ``budget`` bytes for backward.
 
     ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
-    budget in words. The check counts the storages that stay in memory until backward, each one
-    once: saved inputs and outputs, and attributes of ``ctx``.
+    budget in words. The check counts the storages that stay in memory until backward: saved inputs
+    and outputs, and attributes of ``ctx``. Each storage counts once.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -60,7 +60,7 @@ def keeps_at_most(budget: Callable[..., int], told: str) -> Check:
 
 
 def _listed(kept: Sequence[Kept]) -> str:
-    """List the saved tensors; tensors that forward creates come first."""
+    """List the saved tensors. Tensors that forward creates come first."""
     made = _shapes([item for item in kept if not item.anyway])
     given = _shapes([item for item in kept if item.anyway])
     return f"Saved tensors that `forward` creates: {made}. Saved inputs: {given}."
@@ -77,7 +77,7 @@ def peaks_at_most(budget: Callable[..., int], told: str, backward: bool = True) 
 
     ``budget`` and ``told`` are the same as in :func:`keeps_at_most`. The check counts the tensors
     that the two passes create: intermediate results, outputs and gradients, but not the inputs.
-    With ``backward=False`` it counts only forward.
+    With ``backward=False``, it counts only forward.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:

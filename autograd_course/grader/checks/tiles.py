@@ -19,8 +19,8 @@ from autograd_course.grader.exercise import Check
 def makes_at_most(budget: Callable[..., int], told: str) -> Check:
     """Return a check that neither pass creates a tensor with more bytes than a budget.
 
-    ``budget`` takes the arguments of forward and returns a number of bytes; ``told`` describes it
-    in words. A view counts as much as its whole storage.
+    ``budget`` takes the arguments of forward and returns a number of bytes. ``told`` describes the
+    budget in words. A view counts as much as its whole storage.
     """
 
     def check(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
@@ -59,5 +59,5 @@ def _too_large(where: str, seen: Largest, allowed: int, told: str) -> Finding:
 
 
 def elements(*tensors: Any) -> int:
-    """Return the total number of elements of the tensors; other values count 0."""
+    """Return the total number of elements in the tensors. Other values count as 0."""
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor))

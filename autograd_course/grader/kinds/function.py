@@ -1,16 +1,15 @@
 """Grade a Function: the questions about an answer, and their order.
 
-A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and another class in the
-sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
-finds a mistake. So both graders judge by the same rules. These are the steps. Each one uses all
-samples unless it says otherwise:
+A :class:`Witness` runs the answer: :class:`LocalFunction` in this process, and a different class in
+the sandbox of the classroom grader. :class:`FunctionOrder` asks the witness step by step, until it
+finds a mistake. So both graders judge by the same rules. The steps are listed below. Each step uses
+all samples unless it says otherwise:
 
-1. Does forward take the arguments of the exercise?
-2. Does forward run, and are its values right? Does backward run? If one raises, ``diagnose`` may
-   name the cause.
+1. Does forward accept the arguments of the exercise?
+2. Does forward run, and are its values right? Does backward run? If either one raises an error,
+   ``diagnose`` may name the cause.
 3. Has the learner written the other methods that the exercise requires? (On the first sample.)
-4. What does ``diagnose`` find? An error fails the answer, and so does a warning of a rule that the
-   exercise requires.
+4. What does ``diagnose`` find? An error fails the answer, and so does a required rule's warning.
 5. Does the answer keep the constraints of this exercise? (On the first sample.)
 6. Does it give the same results in float32? (On the first sample.)
 """
@@ -68,7 +67,7 @@ def judge_function(
     if problem := submission_problem(exercise, submitted_function(answer)):
         return problem
     if _runs_backward(answer):
-        prepare()  # before the clock starts, because an interrupted import leaves a broken module
+        prepare()  # now, because the time limit can interrupt an import and leave a broken module
     samples = exercise.samples(seed)
     verdict = FunctionOrder(exercise, LocalFunction(exercise, answer, printed), samples).verdict()
     plainest = next(iter(samples.values()))
@@ -95,7 +94,7 @@ class Witness(Protocol):
     """Runs an answer and returns the results."""
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not accept these arguments."""
+        """If forward does not accept these arguments, return the verdict on it."""
 
     def forward(self, inputs: Inputs) -> Inputs | Raised:
         """Return the result of one forward pass, or its error."""
@@ -110,7 +109,7 @@ class Witness(Protocol):
         """Return the doctor's findings."""
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or none if that raises."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple on an error."""
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
         """Return the result of one of the exercise's own checks."""
@@ -120,8 +119,8 @@ class Witness(Protocol):
 class FunctionOrder:
     """An exercise, the witness of an answer, and the inputs to use.
 
-    ``timed`` says that the time limit applies here, and not in the witness. ``warned`` collects the
-    warnings of the doctor, by rule.
+    ``timed`` says that the time limit applies here and not in the witness. ``warned`` collects the
+    doctor's warnings by rule.
     """
 
     exercise: FunctionExercise
@@ -131,7 +130,7 @@ class FunctionOrder:
     warned: dict[str, Finding] = field(default_factory=dict)
 
     def verdict(self) -> Verdict:
-        """Return the verdict: the first mistake, or none."""
+        """Return the verdict, which names the first mistake, if there is one."""
         return (
             self._first(self.witness.signature)
             or self._ran()
@@ -143,10 +142,10 @@ class FunctionOrder:
         )
 
     def also(self, finding: Finding) -> tuple[str, ...]:
-        """Return the other rules that an answer breaks. :meth:`verdict` names only the first.
+        """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name is a mistake without a rule. If a finding leaves the gradients unknown, there
-        are no further rules, because they were not examined.
+        An empty name stands for a mistake without a rule. If a finding leaves the gradients
+        unknown, no further rules are returned, because they were not examined.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:
             return ()
@@ -166,7 +165,7 @@ class FunctionOrder:
         return self._first(self._forward)
 
     def checked(self) -> Verdict | None:
-        """Return the verdict on the first constraint of this exercise that the answer breaks."""
+        """Return the verdict on the first of the exercise's constraints that the answer breaks."""
 
         def step(inputs: Inputs) -> Verdict | None:
             numbers = range(len(self.exercise.checks))
@@ -182,7 +181,7 @@ class FunctionOrder:
         return first_fault(samples, step, seconds if self.timed else 0)
 
     def _ran(self) -> Verdict | None:
-        """Run forward and backward, to find a missing method, an exception, or a wrong forward."""
+        """Run forward and backward to find a missing method, an exception or a wrong forward."""
         forward = self._first(self._forward)
         if forward and not forward.finding:
             return self._explained(forward)
@@ -204,7 +203,7 @@ class FunctionOrder:
         return Verdict(Unwritten("backward") if came.unwritten else CodeRaised(came.told))
 
     def _explained(self, raised: Verdict) -> Verdict:
-        """Return the doctor's verdict on code that raised, if a rule names the cause."""
+        """Return the doctor's verdict on code that raised an error, if a rule names the cause."""
         if isinstance(raised.reason, Unwritten):
             return raised
         with contextlib.suppress(CannotDiagnoseError):
@@ -251,14 +250,14 @@ def passed(exercise: FunctionExercise) -> Verdict:
 
 @dataclass(frozen=True)
 class LocalFunction:
-    """The answer itself, which is a Function class in this process, as a :class:`Witness`."""
+    """A :class:`Witness` of an answer that is a Function class in this process."""
 
     exercise: FunctionExercise
     answer: type[Function]
     printed: Printed = field(default_factory=Printed)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not take these arguments."""
+        """If forward does not accept these arguments, return the verdict on it."""
         takes = forward_takes(self.answer, inputs)
         separate = not takes_ctx(self.answer)
         return signature_problem(self.exercise, takes=takes, separate=separate)
@@ -278,7 +277,7 @@ class LocalFunction:
         return diagnose(self.answer, inputs, **declared(self.exercise)).findings
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or none if that raises."""
+        """Return the gradients for a fixed ``grad_output``, or an empty tuple on an error."""
         return gradients(self.answer.apply, inputs)
 
     def method(self, inputs: Inputs) -> Verdict | None:
@@ -319,7 +318,7 @@ def submission_problem(exercise: FunctionExercise, submitted: Submitted) -> Verd
 
 
 def signature_problem(exercise: FunctionExercise, *, takes: bool, separate: bool) -> Verdict | None:
-    """Return the verdict on a forward that does not take the arguments of the exercise.
+    """If forward does not accept the exercise's arguments, return the verdict on it.
 
     ``separate`` says whether the answer has a ``setup_context``.
     """
@@ -351,7 +350,7 @@ def forward_verdict(
 
 
 def _mismatch(found: Difference, exercise: FunctionExercise, inputs: Inputs, hint: str) -> Finding:
-    """Return the finding; for a wrong element, add the inputs at the same index."""
+    """Return the finding. For a wrong element, add the inputs at the same index."""
     evidence = dict(found.evidence)
     if "index" in evidence:
         names = inspect.signature(exercise.reference).parameters
@@ -377,12 +376,12 @@ def recognized_gradients(
 
 
 # --------------------------------------------------------------------------------------------------
-# Is another required method missing, or a stub?
+# Is another required method missing or a stub?
 # --------------------------------------------------------------------------------------------------
 
 
 def method_problem(lacking: Lacking | None, name: str) -> Verdict | None:
-    """Return the verdict on a method that the Function of this name lacks."""
+    """Return the verdict on a method that the Function with this name lacks."""
     if lacking is None:
         return None
     if lacking.is_stub:
@@ -418,7 +417,7 @@ def _found(rule: str, message: str) -> Finding:
 # Repeat the call in float32, which most people use for training: are the results the same?
 # --------------------------------------------------------------------------------------------------
 
-# Relative to the largest number. Another order of summation changes a result by 1% of this
+# Relative to the largest number. A different order of summation changes a result by 1% of this
 # tolerance. A mistake such as half the gradient changes it by 50%.
 _FLOAT32_TOLERANCE = 1e-3
 _FLOAT32 = {torch.float64: torch.float32, torch.complex128: torch.complex64}
@@ -430,7 +429,7 @@ def float32_verdict(exercise: FunctionExercise, witness: Witness, inputs: Inputs
     narrow = tuple(map(_to_float32, inputs))
     try:
         expected = as_tuple(exercise.reference(*narrow))
-    except Exception:  # not required if the reference fails too
+    except Exception:  # not required if the reference also fails
         return None
     came = witness.forward(narrow)
     if isinstance(came, Raised):

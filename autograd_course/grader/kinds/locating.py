@@ -1,4 +1,4 @@
-"""Grade the choice of a wrong line in a Function, and of an experiment that shows the mistake."""
+"""Grade the choice of a Function's wrong line, and of an experiment that shows the mistake."""
 
 from __future__ import annotations
 

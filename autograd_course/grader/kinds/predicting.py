@@ -18,7 +18,7 @@ from autograd_course.submitted import numbers
 
 
 def judge_prediction(exercise: PredictionExercise, answer: Any) -> Verdict:
-    """Return the verdict on an answer: numbers, or a text with numbers between commas.
+    """Return the verdict on an answer: numbers, or a text that contains comma-separated numbers.
 
     The grader compares the numbers with the results of ``exercise.outcome``, which runs here.
     """

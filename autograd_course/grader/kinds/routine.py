@@ -1,8 +1,8 @@
-"""Grade a routine, which is a plain function: run it, check its results, run the trials.
+"""Grade a routine, which is a plain function: run it, check its results, and run the trials.
 
-As for Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
-:class:`RoutineOrder` asks the witness first for the results on each sample and then for the trials
-of the exercise, until it finds a mistake.
+As with Functions, a :class:`RoutineWitness` runs the answer, in this process or in a sandbox.
+:class:`RoutineOrder` first asks the witness for the results on each sample and then for the
+exercise's trials, until it finds a mistake.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judge_routine(
     takes = submitted.kind != "right" or routine_takes(answer, argument_counts(exercise))
     if problem := routine_problem(exercise, submitted, takes=takes):
         return problem
-    prepare()  # before the clock starts, because an interrupted import leaves a broken module
+    prepare()  # now, because the time limit can interrupt an import and leave a broken module
     samples = exercise.samples(seed)
     verdict = RoutineOrder(exercise, LocalRoutine(exercise, answer, printed), samples).verdict()
     named = verdict.sample or (next(iter(samples), "") if verdict.status == "passed" else "")
@@ -70,7 +70,7 @@ class RoutineWitness(Protocol):
     """Runs an answer and returns the results."""
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return the result or the exception of the function for the inputs of a sample."""
+        """Call the function with the inputs of a sample, and return its result or its exception."""
 
     def tried(self) -> Verdict | Raised | None:
         """Return the verdict of the first trial that fails, or its exception."""
@@ -80,7 +80,7 @@ class RoutineWitness(Protocol):
 class RoutineOrder:
     """An exercise, the witness of an answer, and the inputs to use.
 
-    ``timed`` says that the time limit applies here, and not in the witness.
+    ``timed`` says that the time limit applies here and not in the witness.
     """
 
     exercise: RoutineExercise
@@ -89,7 +89,7 @@ class RoutineOrder:
     timed: bool = True
 
     def verdict(self) -> Verdict:
-        """Return the verdict: the first mistake, or none."""
+        """Return the verdict, which names the first mistake, if there is one."""
         return (
             self.compared()
             or first_fault({"": ()}, lambda _: self._tried(), self._seconds)
@@ -106,7 +106,7 @@ class RoutineOrder:
         return seconds_for(self.exercise) if self.timed else 0
 
     def _called(self, sample: str, inputs: Inputs) -> Verdict | None:
-        """Compare the results of the answer and of the reference for the same inputs."""
+        """Compare the answer's results with the reference's results for the same inputs."""
         exercise, results = self.exercise, self.witness.called(sample, inputs)
         if isinstance(results, Raised):
             return _raised(results)
@@ -139,14 +139,14 @@ def passed(exercise: RoutineExercise) -> Verdict:
 
 @dataclass(frozen=True)
 class LocalRoutine:
-    """The answer itself, a function in this process, as a :class:`RoutineWitness`."""
+    """A :class:`RoutineWitness` of an answer that is a function in this process."""
 
     exercise: RoutineExercise
     answer: Routine
     printed: Printed = field(default_factory=Printed)
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return the result or the exception of the function for copies of the inputs."""
+        """Call the function with copies of the inputs, and return its result or its exception."""
         with self.printed.during(inputs):
             returned = run_routine(self.answer, inputs)
         if isinstance(returned, Raised):
@@ -169,7 +169,7 @@ class LocalRoutine:
 
 
 def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | None:
-    """Return the verdict on results in a container of another type, or ``None``."""
+    """Return an error if the container of the results has the wrong type, else ``None``."""
     if not name or exercise.container is None:
         return None
     return Raised(
@@ -185,7 +185,7 @@ def other_container_raised(name: str, exercise: RoutineExercise) -> Raised | Non
 def routine_problem(
     exercise: RoutineExercise, submitted: Submitted, *, takes: bool
 ) -> Verdict | None:
-    """Return the verdict on an answer that is not a function or takes other arguments."""
+    """Return the verdict on an answer that is not a function or takes the wrong arguments."""
     match submitted.kind:
         case "right":
             arguments = WrongArguments(WHOLE, f"({exercise.arguments})")

@@ -1,4 +1,4 @@
-"""The meaning of names in an answer's cells: imports, definitions, constants, data."""
+"""The meaning of the names in an answer's cells: imports, definitions, constants and data."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Meaning:
     def path(self, node: ast.expr) -> str:
         """Return the dotted path that a chain of attributes refers to, or ``""`` if it is unknown.
 
-        This is a loop and not a recursion, because the author of the answer decides how long the
-        chain is.
+        The function uses a loop and no recursion, because an answer can contain a chain of any
+        length.
         """
         attributes: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(trees: Sequence[ast.Module]) -> Meaning:
-    """Return the meaning of the names, which does not depend on the order of the statements."""
+    """Return the meaning of the names. It does not depend on the order of the statements."""
     found = Meaning()
     for tree in trees:
         for node in ast.walk(tree):
@@ -62,7 +62,7 @@ def meaning(trees: Sequence[ast.Module]) -> Meaning:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import defines, and the objects that they refer to."""
+    """Yield each name that an import defines, with the path that it refers to."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             top = alias.name.partition(".")[0]
@@ -76,7 +76,7 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def module(path: str) -> ModuleType | None:
-    """Return the module of a dotted path, if it is a module, without importing anything."""
+    """Return the module with this dotted path if there is one, without importing anything."""
     top, *rest = path.split(".")
     found: Any = sys.modules.get(top)
     for name in rest:
@@ -88,7 +88,7 @@ def module(path: str) -> ModuleType | None:
 
 
 def bindings(scope: Scope) -> set[str]:
-    """Return the names that a function binds itself, without the names in nested functions."""
+    """Return the names that a function itself binds, which excludes names in nested functions."""
     names = {arg.arg for arg in _arguments(scope)}
     body = [scope.body] if isinstance(scope, ast.Lambda) else scope.body
     declared: set[str] = set()
@@ -107,7 +107,7 @@ def bindings(scope: Scope) -> set[str]:
 
 
 def lasting_parameters(scope: Scope) -> set[str]:
-    """Return the parameters whose default is an object that lasts across calls."""
+    """Return the parameters whose default value is an object that persists across calls."""
     arguments = scope.args
     plain = [*arguments.posonlyargs, *arguments.args]
     pairs = [
@@ -170,7 +170,7 @@ def _arguments(scope: Scope) -> Iterator[ast.arg]:
 
 
 def _own(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the nodes in the body of a function, without the bodies of nested functions."""
+    """Yield the nodes in the body of a function, except for the bodies of nested functions."""
     left = list(body)
     while left:
         node = left.pop()

@@ -12,7 +12,7 @@ _SAYS = tuple[str, bool]  # the use, and whether it is forbidden
 
 
 def uses(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the doubtful accesses of a node, for any exercise."""
+    """Yield the suspicious accesses of a node. They are suspicious in every exercise."""
     yield from _passed_on(node, names)
     match node:
         case ast.Import() | ast.ImportFrom():
@@ -46,7 +46,7 @@ def hooks(node: ast.AST) -> Iterator[str]:
 
 
 def differentiates(node: ast.AST, names: Meaning) -> Iterator[str]:
-    """Yield code that lets autograd compute a derivative, if ``backward`` must be a formula."""
+    """Yield code that lets autograd compute a derivative where ``backward`` must be a formula."""
     what = ""
     for name in _named(node):
         if name in tables.DIFFERENTIATING:
@@ -108,7 +108,7 @@ def _imports(node: ast.Import | ast.ImportFrom) -> Iterator[_SAYS]:
 
 
 def _module(path: str, verb: str) -> list[_SAYS]:
-    """Return the verdict on the use of a module or of a part of one."""
+    """Return the verdict on the use of a module or a part of a module."""
     if path in tables.GIVEN or not path:
         return []
     for table, is_forbidden in ((tables.FORBIDDEN_MODULES, True), (tables.REMARKABLE, False)):
@@ -133,7 +133,7 @@ def _attribute(name: str) -> Iterator[_SAYS]:
 
 
 def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
-    """Yield the doubtful accesses of a chain that begins at an import."""
+    """Yield the suspicious accesses of a chain that begins at an import."""
     path = names.path(node)
     if not path:
         return
@@ -158,7 +158,7 @@ def _chain(node: ast.Attribute, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
-    reads = isinstance(node.ctx, ast.Load)  # a class may well define __slots__
+    reads = isinstance(node.ctx, ast.Load)  # a class is allowed to define __slots__
     if reads and name.startswith("__") and name.endswith("__") and name not in tables.DUNDER_NAMES:
         yield f"it uses {name}, which leads to the process that grades it", True
     if name in names.bound | names.defined:
@@ -168,7 +168,7 @@ def _name(node: ast.Name, name: str, names: Meaning) -> Iterator[_SAYS]:
 
 
 def _passed_on(node: ast.AST, names: Meaning) -> Iterator[_SAYS]:
-    """Yield functions that access attributes by name and are passed on instead of being called."""
+    """Yield functions that access attributes by name, if they are passed on instead of called."""
     called = node.func if isinstance(node, ast.Call) else None
     for child in ast.iter_child_nodes(node):
         if child is called:

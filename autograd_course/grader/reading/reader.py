@@ -1,4 +1,4 @@
-"""Read cells: find forbidden code, and code that an instructor should check."""
+"""Read cells, and find forbidden code and code that an instructor should check."""
 
 from __future__ import annotations
 
@@ -13,37 +13,35 @@ from autograd_course.grader.reading import reaching, storing
 from autograd_course.grader.reading.meaning import Meaning, meaning
 from autograd_course.grader.verdict import ForbiddenCode, Verdict
 
-_LONGEST = 100  # characters of a quoted line
+_LONGEST = 100  # the maximum number of characters in a quoted line
 
 
 @dataclass(frozen=True)
 class Use:
-    """A use of doubtful code in the source: the line, its effect, and why it matters."""
+    """A use of suspicious code in the source: the line, its effect, and why it matters."""
 
     line: int
     quote: str
     what: str
 
     def __str__(self) -> str:
-        """Return it as a clause, as ``it uses exec, which … (line 3: `exec(text)`)``."""
+        """Return it as a clause, such as ``it uses exec, which … (line 3: `exec(text)`)``."""
         where = f"line {self.line}: `{self.quote}`" if self.quote else f"line {self.line}"
         return f"{self.what} ({where})"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The code that a source uses: ``forbidden`` code earns no points, and ``remarks`` are for
-    instructors.
-    """
+    """The code in a source. ``forbidden`` code earns no points. Instructors read ``remarks``."""
 
     forbidden: tuple[Use, ...] = ()
     remarks: tuple[Use, ...] = ()
 
     def held_against(self, verdict: Verdict) -> Verdict:
-        """Return the verdict on an answer with this source. A wrong answer stays wrong.
+        """Return the verdict on an answer that has this source. A wrong answer stays wrong.
 
-        Forbidden code becomes the reason only if nothing else is wrong. The instructor sees it in
-        any case.
+        Forbidden code becomes the reason only if nothing else is wrong. The instructor always sees
+        it.
         """
         said = (f"{use.what} (line {use.line})" for use in (*self.forbidden, *self.remarks))
         told = replace(verdict, remarks=(*verdict.remarks, *said))
@@ -53,7 +51,7 @@ class Reading:
 
 
 def read(cells: Sequence[str], exercise: Exercise) -> Reading:
-    """Return the code in an answer's cells that an answer to this exercise does not need."""
+    """Return the code in an answer's cells that no answer to this exercise needs."""
     parsed = [(cell, tree) for cell in cells if (tree := _tree(cell)) is not None]
     names = meaning([tree for _, tree in parsed])
     forbidden: dict[str, Use] = {}

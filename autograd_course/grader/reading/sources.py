@@ -1,4 +1,4 @@
-"""The source of an answer in this process, as cells in the format of the classroom."""
+"""The source of an answer in this process, as cells in the classroom's format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autograd_doctor.extension import own_source
 
 from autograd_course.folders import OURS
 
-_MOST = 100  # functions and classes that an answer uses
+_MOST = 100  # the maximum number of functions and classes that are read
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, dict, set, bytearray)
 _LIBRARIES = tuple(
@@ -26,7 +26,7 @@ _PUBLISHED = "autograd_course.functions"
 
 
 def source_of(answer: Any) -> list[str]:
-    """Return cells with the code of an answer, and with the meaning of its names.
+    """Return cells that contain an answer's code and define its names.
 
     The code of libraries and of the course is not included, and neither is code without a known
     source. For each import and each data object, a line defines the name.
@@ -63,12 +63,12 @@ def _functions(value: Any) -> Iterator[FunctionType]:
 
 
 def _names(function: FunctionType) -> dict[str, Any]:
-    """Return the meaning of the names in a function and in its nested functions."""
+    """Return the values of the names in a function and in its nested functions."""
     found: dict[str, Any] = {}
     for cell, name in zip(function.__closure__ or (), function.__code__.co_freevars, strict=True):
         try:
             found[name] = cell.cell_contents
-        except ValueError:  # not bound yet
+        except ValueError:  # the variable is not bound yet
             continue
     left = [function.__code__]
     while left:
@@ -102,7 +102,7 @@ def _home(value: Any) -> str:
 
 
 def _public(home: str) -> str:
-    """Return the public module from which people import this object."""
+    """Return the public module from which users import this object."""
     return "torch" if home.startswith("torch._C") else home
 
 

@@ -19,7 +19,7 @@ _HIDING = {"iter", "partial", "reversed", "map", "filter", "zip", "chain", "cycl
 
 
 def uses(tree: ast.Module, names: Meaning, *, on_ctx: bool) -> Iterator[_Use]:
-    """Yield the state that functions of a cell keep between calls; with ``on_ctx``, also on ctx."""
+    """Yield the state that functions keep between calls. With ``on_ctx``, include state on ctx."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name) and names.path(node) in tables.CACHES:
             yield node, "keeps results from call to call", False
@@ -43,9 +43,7 @@ class _Stored:
         self.names, self.on_ctx = names, on_ctx
 
     def within(self, scope: Scope, outer: set[str], lasting: set[str]) -> Iterator[_Use]:
-        """Yield the state that a function keeps; ``outer`` are the names of the enclosing
-        functions.
-        """
+        """Yield the state that a function keeps. ``outer`` holds the enclosing functions' names."""
         own = bindings(scope)
         local = outer | own
         lasting = (lasting - own) | lasting_parameters(scope)

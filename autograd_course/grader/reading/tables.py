@@ -1,4 +1,4 @@
-"""The tables of the reader: the code that answers may use, the forbidden code, and the reasons."""
+"""The reader's tables: the code that answers may use, the forbidden code, and the reasons."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ FORBIDDEN_MODULES: Mapping[str, str] = {
          "torch.multiprocessing", "torch.futures", "torch.jit.fork"), _THREADS,
     ),
 }  # fmt: skip
-# Parts of these modules that an answer may use. The first ones occurred in older notebooks.
+# The parts of these modules that an answer may use. Older notebooks used the first ones.
 GIVEN = {
     "autograd_course.functions.attention.dropped", "inspect.signature",
     "sys.stderr", "sys.stderr.write", "sys.stdout", "sys.stdout.write", "sys.stdout.flush",
     "sys.float_info", "sys.maxsize", "sys.version_info",
 }  # fmt: skip
-# Modules that an answer may import, if it uses only the listed parts.
+# Modules that an answer may import if it uses only the listed parts.
 PARTLY_GIVEN = {"sys"}
 REMARKABLE: Mapping[str, str] = {
     "autograd_course.doctor": "the doctor",
@@ -53,7 +53,7 @@ REMARKABLE: Mapping[str, str] = {
     "torch.jit": "compiled code",
     "torch.load": "objects from a file",
 }
-# Modules of libraries that an attribute chain in an answer may pass through.
+# Library modules that an attribute chain in an answer may pass through.
 OPEN_MODULES = {
     "torch.amp", "torch.autograd", "torch.autograd.function", "torch.backends", "torch.compiler",
     "torch.cuda", "torch.cuda.amp", "torch.distributions", "torch.export", "torch.fft",
@@ -65,7 +65,7 @@ OPEN_MODULES = {
 }  # fmt: skip
 
 # --------------------------------------------------------------------------------------------------
-# Names and attributes in any place
+# Names and attributes anywhere in the source
 # --------------------------------------------------------------------------------------------------
 
 # Attributes that lead from any object to the rest of the process.
@@ -91,13 +91,13 @@ ODD_NAMES: Mapping[str, str] = {"dir": "lists attributes"}
 # Names in answers that are Functions
 # --------------------------------------------------------------------------------------------------
 
-# These change the behavior or the inputs of a backward pass from elsewhere.
+# These change a backward pass or its inputs from other code.
 HOOKS = {
     "register_hook", "register_prehook", "register_post_accumulate_grad_hook",
     "register_multi_grad_hook", "register_full_backward_hook", "saved_tensors_hooks",
     "disable_saved_tensors_hooks", "save_on_cpu",
 }  # fmt: skip
-# Attributes of any object that let autograd work although backward must be a formula.
+# Attributes of any object that let autograd compute a gradient although backward must be a formula.
 DIFFERENTIATING = {
     "enable_grad", "set_grad_enabled", "requires_grad_", "grad_fn", "retain_grad",
     "next_functions", "make_dual", "dual_level", "unpack_dual", "__exit__",

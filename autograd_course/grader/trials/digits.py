@@ -21,8 +21,8 @@ Net = Callable[[Tensor], Any]
 def learns_binary_digits(asked: float) -> Trial:
     """Return a trial of ``train(images, labels) -> net``.
 
-    The net must multiply only by -1 and +1, must have learned these weights, and must classify the
-    share ``asked`` of the held-out digits correctly.
+    The net must multiply only by -1 and +1. It must have learned these weights, and it must
+    classify at least the fraction ``asked`` of the held-out digits correctly.
     """
 
     def trial(train: Callable[[Tensor, Tensor], Any]) -> Verdict | None:
@@ -59,7 +59,7 @@ def _not_a_net(net: Any, images: Tensor) -> Verdict | None:
 
 
 def _not_binary(net: Net, images: Tensor) -> Verdict | None:
-    """Check the weights in the products and not the parameters, which may have any values."""
+    """Check the weights in the products. The parameters themselves may have any values."""
     half = len(images) // 2
     used = list(weights_used(net, images[:half], images[half : 2 * half]))
     if not used:

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from autograd_course.grader.verdict import Verdict, wrong
 from autograd_course.ship import first_sentence, quiet
 
-EXAMPLE = 8  # images in the example batch
+EXAMPLE = 8  # the number of images in the example batch
 
 
 class Applied(nn.Module):
-    """Any callable of one tensor, such as a Function's ``apply``, as a layer."""
+    """A layer that calls any callable of one tensor, such as a Function's ``apply``."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Applied(nn.Module):
 
 
 def exported(model: nn.Module, example: Tensor) -> nn.Module:
-    """Return the model as its exported program computes it."""
+    """Export the model, and return the exported program as a module."""
     with quiet():
         module: nn.Module = torch.export.export(model, (example,)).module()
     return module
@@ -50,7 +50,7 @@ def delivered(program: Any) -> nn.Module | Verdict:
 
 
 def refused(shipped: nn.Module, batch: Tensor) -> Verdict | None:
-    """Return the verdict on a loaded program that raises for a batch of another size."""
+    """Return the verdict on a loaded program that raises an error for a different batch size."""
     try:
         with torch.no_grad():
             shipped(batch)

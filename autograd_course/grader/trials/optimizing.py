@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook as before_eac
 
 @dataclass
 class Watched:
-    """One weight matrix: its first signs, whether a gradient arrived, whether a sign changed."""
+    """One weight matrix: its first signs, and whether a gradient arrived and a sign changed."""
 
     tensor: Tensor
     signs: Tensor
@@ -41,7 +41,7 @@ class Training:
         return [weight.tensor for weight in self.weights.values() if not weight.taught]
 
     def unflipped(self) -> list[Tensor]:
-        """Return the matrices in which no element ever changed its sign."""
+        """Return the matrices in which no element ever changed sign."""
         return [weight.tensor for weight in self.weights.values() if not weight.flipped]
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
@@ -57,7 +57,7 @@ class Training:
 
 @contextmanager
 def watched() -> Iterator[Training]:
-    """Watch every step of an optimizer from ``torch.optim`` in a block."""
+    """Inside a ``with`` block, watch every step of an optimizer from ``torch.optim``."""
     training = Training()
 
     def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -14,7 +14,7 @@ _FACTORS = {"mm": 0, "bmm": 0, "mv": 0, "addmm": 1, "baddbmm": 1, "addmv": 1, "c
 
 
 class Products(DispatchMode):
-    """Records both factors of each matrix product and convolution in a block."""
+    """Record both factors of each matrix product and convolution in a ``with`` block."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -23,7 +23,7 @@ class Products(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation; keep its factors if it is a product."""
+        """Run an operation. If it is a product, keep its factors."""
         first = _FACTORS.get(operation_name(func))
         if first is not None:
             left, right = args[first : first + 2]
@@ -34,7 +34,7 @@ class Products(DispatchMode):
 def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
     """Yield the weights of each product that a net runs, in order.
 
-    A weight is the factor that does not change when the data change. ``one`` and ``other`` are two
+    A weight is the factor that does not change when the data changes. ``one`` and ``other`` are two
     batches of the same shape. If both factors are the same, the product does not depend on the
     data.
     """
@@ -44,7 +44,7 @@ def weights_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> It
 
 
 def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Iterator[Tensor]:
-    """For each product with a weight, yield the data factor for ``one``, in order."""
+    """For each product with a weight, in order, yield the data factor for ``one``."""
     for same, changed in _told_apart(net, one, other):
         if len(same) == 1:
             yield changed[0]
@@ -53,7 +53,7 @@ def data_used(net: Callable[[Tensor], Any], one: Tensor, other: Tensor) -> Itera
 def _told_apart(
     net: Callable[[Tensor], Any], one: Tensor, other: Tensor
 ) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-    """For each product, yield the factors that are the same for both batches, and the others."""
+    """For each product, yield the factors that both batches share, and then the other factors."""
     runs = []
     for batch in (one, other):
         with torch.no_grad(), Products() as products:

@@ -1,4 +1,4 @@
-"""Several flows side by side, stepped by one player."""
+"""Several flows side by side, with one player that steps through all of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +14,10 @@ from autograd_course.visualize.kit.inputs import input_names
 
 
 class FlowComparison(FlowWidget):
-    """Several traces, stepped together. :func:`compare_flows` creates it.
+    """Several traces that step together. :func:`compare_flows` creates this widget.
 
     All flows go forward together and then back together. A shorter flow waits for the others.
-    ``views`` contains the flows. The sign ≠ marks what differs between them.
+    ``views`` contains the flows. The sign ≠ marks the differences between them.
     """
 
     def _content(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class FlowComparison(FlowWidget):
 
     @property
     def png(self) -> bytes:
-        """The flows in one picture, each under its name."""
+        """The flows in one picture, each below its name."""
         named = [(s.name, s.picture.words, s.picture.layout) for s in self.views]
         return png_of_several(named, self._different([s.texts for s in self.views]))
 
@@ -65,7 +65,8 @@ class FlowComparison(FlowWidget):
 def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
     """Return the step of each flow for every common step.
 
-    ``phases`` are the numbers of forward and backward steps, without the start.
+    ``phases`` contains each flow's number of forward steps and of backward steps, without the
+    start.
     """
     forward, back = (max(counts) for counts in zip(*phases, strict=True))
     return [
@@ -76,7 +77,7 @@ def places(phases: Sequence[tuple[int, int]]) -> list[list[int]]:
 
 
 def _verdict(views: Sequence[View], different: Sequence[Different]) -> str:
-    """Say what differs, and list the gradients of the inputs that all flows share."""
+    """Describe the differences, and list the gradients of the inputs that all flows share."""
     found = [
         {n.name: each(n.gradients, "brief") for n in s.trace.nodes if n.kind == "input"}
         for s in views
@@ -112,18 +113,18 @@ def compare_flows(
     A slider moves its input in all flows. The sign ≠ marks different operations and local factors.
 
     Args:
-        flows: Two or more functions by name, as in ``{"without STE": f, "with STE": g}``.
-        inputs: As for :func:`gradient_flow`.
-        names: As for :func:`gradient_flow`; by default those of the first function's parameters.
-        sweep: As for :func:`gradient_flow`.
-        step: As for :func:`gradient_flow`.
-        depth: As for :func:`gradient_flow`.
+        flows: Two or more functions by name, such as ``{"without STE": f, "with STE": g}``.
+        inputs: The arguments, as in :func:`gradient_flow`.
+        names: Names for the inputs. The default is the names of the first function's parameters.
+        sweep: The scalar inputs with sliders, as in :func:`gradient_flow`.
+        step: The first step to show, as in :func:`gradient_flow`.
+        depth: The depth at which modules are folded, as in :func:`gradient_flow`.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
-        TraceError: A function cannot be traced, or you passed fewer than two functions.
+        TraceError: A function cannot be traced, or there are fewer than two functions.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""All texts of a trace: cards, steps and details, for the page, the pictures and plain text."""
+"""All texts of a trace: its cards, steps and details, for the page, the pictures and plain text."""
 
 import re
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ from autograd_course.visualize.flow.trace import (
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.formatting import Summary, listed, size
 
-# --- What is described ----------------------------------------------------------------------------
-# A template has numbered slots (``"∂ {4}"``). Two traces of one graph differ in the texts only, so
-# that a widget can exchange all numbers in one frame.
+# --- The parts of a description -------------------------------------------------------------------
+# A template has numbered slots (``"∂ {4}"``). Two traces of the same graph differ only in their
+# texts, so a widget can replace all numbers in one frame.
 
 Phase = Literal["start", "forward", "backward"]
 _SLOT = re.compile(r"\{(\d+)\}")
@@ -35,7 +35,7 @@ Row = tuple[str, str, When]
 
 @dataclass(frozen=True)
 class Map:
-    """A heat map: ``code`` is a template for the output of :func:`marks.coded`."""
+    """A heat map. ``code`` is a template for the output of :func:`marks.coded`."""
 
     code: str
     columns: int
@@ -47,7 +47,7 @@ class Map:
 class Card:
     """The texts of a node: its card, its full name, and the rows of its details.
 
-    A row is a term, a text, and the value or gradient that must be known before the row is shown.
+    A row has a term, a text, and the value or gradient that must be known before the row appears.
     ``mark`` is the template of the gradient's mark (:mod:`marks`), and ``source`` is the number of
     a source in the script. ``opens`` is the group of a folded card, ``within`` lists the opened
     groups around a card, innermost first, and ``badge`` is the text on its rim.
@@ -68,7 +68,7 @@ class Card:
 
     @property
     def lines(self) -> tuple[str, str, str]:
-        """The lines on the card; a sign, not only a color, marks the gradient."""
+        """The lines on the card. The gradient has a sign, so that color alone does not mark it."""
         return self.title, self.value, f"∂ {self.gradient}"
 
 
@@ -84,10 +84,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """All texts of a trace. ``texts`` fill the slots.
+    """All texts of a trace. ``texts`` fills the slots.
 
     ``factors`` and ``marks`` belong to the edges of the trace. ``groups`` contains the names of the
-    groups, and ``sources`` the source code of the custom Functions.
+    groups, and ``sources`` contains the source code of the custom Functions.
     """
 
     title: str
@@ -144,7 +144,7 @@ def _kind(value: Summary) -> str:
 
 
 def product(node: Node, edge: Edge) -> str:
-    """Write ``grad_output × local = grad_input``, or the call of a custom ``backward``.
+    """Write ``grad_output × local = grad_input``, or the call to a custom ``backward``.
 
     If the gradient of a PyTorch operation is not such a product, return only the result.
     """
@@ -160,7 +160,7 @@ def product(node: Node, edge: Edge) -> str:
 def total(node: Node, uses: Sequence[Edge]) -> str:
     """Write a fan-out as a sum, ``2 + 3 = 5``, or return ``""`` for larger tensors.
 
-    For larger tensors only the norms are shown, and norms do not add up.
+    For larger tensors, only the norms are shown, and norms do not add up.
     """
     parts = [edge.gradient for edge in uses if edge.gradient is not None]
     (whole,) = arriving(node)
@@ -171,7 +171,7 @@ def total(node: Node, uses: Sequence[Edge]) -> str:
 
 
 def bracketed(text: str) -> str:
-    """Put a negative number in parentheses, as a summand or factor."""
+    """Put a negative number in parentheses, so that it can be a summand or a factor."""
     return f"({text})" if text.startswith("-") else text
 
 
@@ -183,7 +183,7 @@ def arriving(node: Node) -> Summaries:
 
 
 def kept(saved: Saved, names: Sequence[str]) -> str:
-    """Describe a saved tensor; ``names`` are the names of the node's arguments."""
+    """Describe a saved tensor. ``names`` contains the names of the node's arguments."""
     if saved.role == "output":
         return "the output"
     if saved.role == "intermediate":
@@ -207,7 +207,7 @@ def times(edge: Edge) -> str:
 
 
 def on_card(summaries: Sequence[Summary | None], what: str, many: str) -> str:
-    """Write up to two outputs side by side, or the number of outputs."""
+    """Write one or two outputs side by side, or the number of outputs if there are more."""
     return each(summaries, what) if len(summaries) <= 2 else f"{len(summaries)} {many}"
 
 
@@ -230,11 +230,11 @@ def shortened(name: str) -> str:
 # --- The rows of a node's details -----------------------------------------------------------------
 
 _MOST_PARAMETERS = 8
-_MOST_USES = 12  # uses of a value that are listed one by one
+_MOST_USES = 12  # the maximum number of uses of a value that are listed one by one
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Describe a node in rows: a term, a text, and what must be known before the row is shown."""
+    """Describe a node in rows. Each has a term, a text, and a value that must be known first."""
     if node.kind == "output":
         return results(node)
     size: Row = ("norm of ∂", marks.size(node.gradients[0], trace.unit), "gradient")
@@ -244,7 +244,7 @@ def rows(trace: Trace, node: Node) -> list[Row]:
 
 
 def facts(trace: Trace, node: Node) -> list[Row]:
-    """Describe facts that do not depend on numbers: hooks, folded operations, modules."""
+    """Describe facts that do not depend on numbers: hooks, folded operations and modules."""
     around = " in ".join(
         f"{trace.groups[group].name} ({trace.groups[group].kind})"
         for group in trace.around(node.group)
@@ -319,8 +319,8 @@ def _parameters(inside: Inside) -> list[Row]:
 
 # --- Cards, steps, and the full description -------------------------------------------------------
 
-_MOST_GIVEN = 4  # inputs that the first sentence lists; the others only have cards
-_MOST_SUMMED = 4  # uses of a value that a sentence adds up; the details show more
+_MOST_GIVEN = 4  # the first sentence lists up to this many inputs; the others only have cards
+_MOST_SUMMED = 4  # a sentence adds up to this many uses of a value; the details show more
 _KINDS: dict[Kind, str] = {
     "input": "input",
     "op": "operation",
@@ -446,7 +446,7 @@ class _Writer:
         return f"{node.name} receives ∂ {gradient}" + (f" and sends {listed(sends)}." * bool(sends))
 
     def _arrived(self, node: Node) -> str:
-        """Write the arriving gradient as a sum, with the change by a hook and a warning."""
+        """Write the arriving gradient as a sum, followed by a hook's change to it and a warning."""
         uses = self.trace.out_of(node.id)
         single = len(node.gradients) == 1 and node.kind != "output"
         text = each(arriving(node), "brief")

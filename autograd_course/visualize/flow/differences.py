@@ -1,4 +1,4 @@
-"""What differs between flows: operations that are not the same, and their local factors."""
+"""The differences between flows: different operations and different local factors."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -10,7 +10,7 @@ from autograd_course.visualize.flow.trace import Trace
 
 
 class Described(NamedTuple):
-    """A flow and its script. The texts of the script may belong to other input values."""
+    """A flow and its script. The texts of the script may belong to different input values."""
 
     trace: Trace
     words: Script
@@ -24,16 +24,18 @@ class Different(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The same differences as text, such as ``1 4/0``."""
+        """The differences as text, such as ``1 4/0``."""
         return "/".join(" ".join(map(str, sorted(part))) for part in self)
 
 
 def differences(flows: Sequence[Described]) -> list[Different]:
-    """Return the differences of each flow from the first, and of the first from any other.
+    """Return each flow's differences from the first, and the first flow's differences from the
+    others.
 
-    A node differs if its counterpart is another operation, or if it has no counterpart. An edge
-    differs if it has no counterpart or another local factor. It does not differ if the same
-    operation only received other values, which follows from an earlier difference.
+    A node differs if its counterpart is a different operation, or if it has no counterpart. An edge
+    differs if it has no counterpart or if its counterpart has a different local factor. An edge
+    does not count as different if the same operation only received different values, because these
+    follow from an earlier difference.
     """
     first, found = Different(), []
     for other in flows[1:]:
@@ -67,7 +69,7 @@ class _Way(NamedTuple):
 
 
 def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
-    """Return the edges into a node by the argument that they bring."""
+    """Return the edges into a node, by the index of the argument."""
     words = flow.words
     return {
         edge.argument: _Way(
@@ -79,7 +81,7 @@ def _ways(flow: Described, node: int | None) -> dict[int, _Way]:
 
 
 def _counterparts(one: Trace, other: Trace) -> Iterator[tuple[int | None, int | None]]:
-    """Pair the nodes of two flows in the order of forward; ``None`` stands for a missing one."""
+    """Pair the nodes of two flows in the order of forward. ``None`` replaces a missing node."""
     ours, theirs = ([_operation(flow, n.id) for n in flow.nodes] for flow in (one, other))
     for _, i, k, j, m in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         yield from zip_longest(range(i, k), range(j, m))

@@ -49,7 +49,8 @@ from autograd_course.visualize.kit.figure import small_png
 
 INK, PAPER, CARD, EDGE, SOFT = "#22262b", "#ffffff", "#f5f6f8", "#878f9a", "#5b636e"
 VALUE, GRADIENT, CUSTOM, CUSTOM_CARD = "#00609a", "#ad4300", "#7a3b8f", "#f8effb"
-# The sign of a gradient: positive and mixed ones are vermilion, negative ones are blue and dashed.
+# The sign of a gradient. Positive and mixed ones are vermilion, and negative ones are blue and
+# dashed.
 SIGNS = {"plus": "#d55e00", "minus": "#0072b2", "mixed": "#d55e00", "zero": EDGE}
 SIGNS["broken"] = "#b3261e"
 DASHED, TRACK = (0, (1.6, 1.1)), "#c8cdd4"
@@ -59,7 +60,7 @@ Part = tuple[float, float, float, float]
 
 
 class Canvas:
-    """A part of a figure that shows one column: left, bottom, width and height, from 0 to 1."""
+    """The part of a figure that shows one column: left, bottom, width and height, from 0 to 1."""
 
     def __init__(self, figure: Figure, part: Part, column: Column) -> None:
         self.axes = figure.add_axes(part)
@@ -186,7 +187,7 @@ _RIM = "#b9bfc7"
 
 
 class Grid:
-    """Collects cells and returns artists: squares, dashes in the negative ones, and rims."""
+    """Collect cells and return artists: squares, dashes in the negative squares, and rims."""
 
     def __init__(self) -> None:
         self._squares: list[list[tuple[float, float]]] = []
@@ -231,17 +232,17 @@ def _mixed(color: str, share: float) -> str:
 
 # --- The picture ----------------------------------------------------------------------------------
 
-_PIXELS = 72  # a pixel of the layout is a point
+_PIXELS = 72  # one pixel of the layout is one point
 _ALIKE = Different()
-# dots per inch; pictures with more pixels use a plain resolution
+# dots per inch; pictures with more pixels than the limit use the plain resolution
 _SHARP, _PLAIN, _LARGE = 144, 100, 8e5
-HEADING, _INDENT = 24.0, 20.0  # the size of a picture's name
-KEY_WIDTH = 420.0  # minimum width that leaves room for the key
+HEADING, _INDENT = 24.0, 20.0  # the height of a picture's name, and its indentation
+KEY_WIDTH = 420.0  # the minimum width that leaves room for the key
 _SMALL, _PAGE, _READ = 7.5, 890.0, 8.0  # pixels: the text of the key, a saved page, and text on it
 
 
 class Page:
-    """A figure with a size in pixels, on which pictures are painted; y increases downward."""
+    """A figure with a size in pixels, on which pictures are painted. y increases downward."""
 
     def __init__(self, width: float, height: float) -> None:
         dpi = _SHARP if width * height <= _LARGE else _PLAIN
@@ -286,9 +287,7 @@ class Page:
 
 
 def png(words: Script, drawn: Layout) -> bytes:
-    """Draw the picture, in high resolution unless it is large, with a palette to keep the file
-    small.
-    """
+    """Draw the picture in high resolution unless it is large. A palette keeps the file small."""
     sheet = Sheet(drawn)
     page = Page(sheet.width, sheet.height)
     page.paint(sheet, words)
@@ -298,7 +297,7 @@ def png(words: Script, drawn: Layout) -> bytes:
 def png_of_several(
     named: Sequence[tuple[str, Script, Layout]], different: Sequence[Different]
 ) -> bytes:
-    """Draw pictures under their names. Tall pictures are side by side if the page has room.
+    """Draw pictures below their names. Tall pictures are side by side if the page has room.
 
     ``different`` contains the differences in each picture.
     """

@@ -1,4 +1,4 @@
-"""Decide which nodes a card shows: chains of reshapes, modules, or long runs."""
+"""Decide which nodes share a card: chains of reshapes, modules, and long runs."""
 
 import heapq
 from collections import Counter
@@ -19,10 +19,10 @@ RESHAPING = frozenset(
 def fold(trace: Trace) -> Trace:
     """Join each chain of reshaping nodes into its last node, if each node feeds only the next one.
 
-    A chain lies in one call of a module, or outside all modules.
+    A chain lies inside one call of a module, or outside all modules.
 
     The joined node takes its value and its ``grad_output`` from the last node of the chain, and
-    sends on the gradient of the first node.
+    passes on the gradient of the first node.
     """
     chains = _chains(trace)
     gone = {node for chain in chains for node in chain[:-1]}
@@ -82,16 +82,17 @@ def _moved(edge: Edge, number: dict[int, int], owner: dict[int, int]) -> Edge:
     return replace(edge, source=number[edge.source], target=number[owner[edge.target]])
 
 
-# --- Which nodes belong together ------------------------------------------------------------------
+# --- The nodes that belong together ---------------------------------------------------------------
 
 Place = dict[int, int | None]  # the group of each node
-# if more objects than this are side by side, they are grouped into runs of this many
+# If more than ``_MOST`` objects are side by side, they are grouped into runs of at least
+# ``_PIECE``.
 _MOST, _PIECE = 40, 20
 
 
 @dataclass
 class _Branch:
-    """A group while the tree is created. It knows its contents instead of its position."""
+    """A group during the creation of the tree. It knows its contents instead of its position."""
 
     name: str
     kind: str
@@ -192,7 +193,7 @@ def _numbered(trace: Trace, root: _Branch, given: Sequence[str]) -> Trace:
     names = unique(group.name for group in groups)
     named = [replace(group, name=name) for group, name in zip(groups, names, strict=True)]
     trace = replace(trace, groups=tuple(named))
-    # A run may contain all the uses of a parameter, so its group is looked up again.
+    # A run may contain all uses of a parameter, so the parameter's group is looked up again.
     computed = {n.id: member.get(n.id) for n in trace.nodes if n.kind in ("op", "custom")}
     member |= _homes(trace, computed, given)
     nodes = [replace(node, group=member.get(node.id)) for node in trace.nodes]
@@ -206,10 +207,10 @@ Owner = tuple[bool, int]  # whether the key is a group, and the number of the gr
 
 
 def chosen(trace: Trace, depth: int | None = None) -> frozenset[int]:
-    """Return the groups to open, which are all groups less than ``depth`` deep.
+    """Return the groups to open, which are all groups at a depth less than ``depth``.
 
-    Without a depth, groups are opened level by level from outside, as long as there are at most
-    sixty cards. Groups of the same kind and depth are opened together or not at all, so that
+    If ``depth`` is None, groups are opened level by level from the outside, as long as there are at
+    most sixty cards. Groups of the same kind and depth are opened together or not at all, so that
     similar layers look the same.
     """
     if depth is not None:
@@ -249,8 +250,9 @@ def _owners(trace: Trace, opened: Collection[int]) -> list[Owner]:
 def shown(trace: Trace, opened: Collection[int]) -> Trace:
     """Return the trace in which each closed group is one node.
 
-    The values of such a node are those that leave the group, and its gradients are those that come
-    back to it. A group is opened if drawing it would need edges in both directions.
+    The values of this node are the values that leave the group, and its gradients are the gradients
+    that come back to the group. A group is opened if drawing it would need edges in both
+    directions.
     """
     if not trace.groups:
         return trace
@@ -277,7 +279,7 @@ def shown(trace: Trace, opened: Collection[int]) -> Trace:
 
 
 def _earliest(trace: Trace, owners: Sequence[Owner]) -> dict[Owner, int]:
-    """Return when each object begins in forward. The parameters in a group come first."""
+    """Return the place in forward where each object begins. A group's parameters come first."""
     first: dict[Owner, int] = {}
     for node, owner in zip(trace.nodes, owners, strict=True):
         if not owner[0] or node.kind != "input":
@@ -324,7 +326,7 @@ def _edges(
         if source[0]:
             of = ends.setdefault(source, {})
             moved = replace(moved, output=of.setdefault((edge.source, edge.output), len(of)))
-        if target[0]:  # the factor belongs to one operation inside
+        if target[0]:  # the factor belongs to one operation inside the group
             moved = replace(moved, argument=arguments[target], factor=None)
             arguments[target] += 1
         edges.append(moved)

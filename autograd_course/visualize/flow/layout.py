@@ -1,4 +1,4 @@
-"""The positions of everything in a layered drawing, which the pictures and the widget share."""
+"""The position of everything in a layered drawing. The pictures and the widget share it."""
 
 import math
 from collections import Counter
@@ -23,9 +23,9 @@ Point = tuple[float, float]
 class Flow:
     """A direction, and the distances in pixels that it needs.
 
-    ``gap`` is the distance between two ranks without labels, and ``beside`` the distance between
-    neighboring cards in a rank. Edges arrive in the middle ``ports`` of a card's side, where 1 is
-    the whole side. ``badge`` is the center of a custom Function's badge on the upper rim of its
+    ``gap`` is the distance between two ranks without labels, and ``beside`` is the distance between
+    neighboring cards in a rank. ``ports`` is the fraction of a card's side, around its middle, at
+    which edges arrive. ``badge`` is the center of a custom Function's badge on the upper rim of its
     card, from 0 to 1.
     """
 
@@ -46,7 +46,7 @@ DOWN = Flow(downward=True, gap=38.0, beside=34.0, ports=0.45, badge=1.0)
 
 
 # --- Ranks, and the order inside each -------------------------------------------------------------
-# A rank is a column of a drawing from left to right, and a row of one from top to bottom.
+# A rank is a column if a drawing runs from left to right, and a row if it runs from top to bottom.
 
 # A place in a rank: a node's number, or (edge, rank) if an edge only passes through.
 Place = int | tuple[int, int]
@@ -55,7 +55,8 @@ _SWEEPS = 12
 
 @dataclass(frozen=True)
 class Layers:
-    """``ranks`` contain the places in their order, and ``links`` connect places of adjacent ranks.
+    """``ranks`` contains the places in their order, and ``links`` connects places of adjacent
+    ranks.
 
     ``routes[edge]`` contains the places along an edge, including its two ends.
     """
@@ -146,7 +147,7 @@ def _swept(ranks: list[list[Place]], toward: Neighbors, forward: bool) -> list[l
 def _exchanged(
     ranks: list[list[Place]], sources: Neighbors, targets: Neighbors
 ) -> list[list[Place]]:
-    """Exchange neighbors in a rank as long as this removes a crossing."""
+    """Swap neighbors in a rank as long as this removes a crossing."""
     ranks = [list(rank) for rank in ranks]
     for c, rank in enumerate(ranks):
         at = {p: i for side in (c - 1, c + 1) if 0 <= side < len(ranks)
@@ -185,8 +186,8 @@ def crossings(ranks: list[list[Place]], sources: Neighbors) -> int:
 
 _ROUNDS = 24
 _BETWEEN_EDGES = 14.0
-_STRAIGHT = 12.0  # weight of a straight edge relative to a centered card
-_LEAF = 0.1  # weight of an input relative to a computed node
+_STRAIGHT = 12.0  # the weight of a straight edge relative to a centered card
+_LEAF = 0.1  # the weight of an input relative to a computed node
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class Room:
     beside: float
 
     def size(self, place: Place) -> float:
-        """Return the space that a place needs in its rank. An edge that passes needs none."""
+        """Return the space that a place needs in its rank, which is 0 for a passing edge."""
         return self.sizes[place] if isinstance(place, int) else 0.0
 
     def distances(self, rank: Sequence[Place]) -> list[float]:
@@ -211,7 +212,7 @@ class Room:
 
 
 def across(layers: Layers, room: Room) -> dict[Place, float]:
-    """Return the middle of every place. The drawing begins at 0."""
+    """Return the middle of every place across the flow. The drawing begins at 0."""
     middle = _stacked(layers, room)
     leaves = _leaves(layers)
     near = _near(layers, leaves)
@@ -321,11 +322,11 @@ ARROW = 10.0
 
 @dataclass(frozen=True)
 class Curve:
-    """An edge: cubic Bézier pieces, each starting at the end of the previous one, arrow and label.
+    """An edge: an arrow, a label, and cubic Bézier pieces that each start where the last one ends.
 
     ``points[0]`` is the start. Each group of three further points consists of two control points
-    and an end. ``arrow`` is a triangle that starts with its tip, and ``label`` is the middle of the
-    label.
+    and an end. ``arrow`` is a triangle whose first point is its tip, and ``label`` is the middle of
+    the label.
     """
 
     points: tuple[Point, ...]
@@ -335,10 +336,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Placement:
-    """The positions of the places: the two ends of each rank along the flow, and the middles across
-    it.
+    """The positions: the two ends of each rank along the flow, and each place's middle across it.
 
-    ``sizes`` are the sizes of the cards along and across the flow.
+    ``sizes`` contains the sizes of the cards along and across the flow.
     """
 
     flow: Flow
@@ -380,7 +380,7 @@ def _ends(place: Place, rank: int, placed: Placement) -> Point:
 
 
 def _ports(layers: Layers, placed: Placement, end: int, part: float) -> list[float]:
-    """Spread the edges at one end of each node over its side, in their order."""
+    """At one end of each node, spread the edges over the node's side, in their order."""
     following = -2 if end else 1
     at: dict[int, list[int]] = {}
     for edge, route in enumerate(layers.routes):
@@ -414,7 +414,7 @@ def _drawn(point: Point, flow: Flow) -> Point:
 
 
 def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
-    """Move overlapping labels apart, downward."""
+    """Move overlapping labels downward until they no longer overlap."""
     moved = list(curves)
     placed: list[tuple[float, float, float]] = []
     for edge in sorted(range(len(curves)), key=lambda edge: curves[edge].label[::-1]):
@@ -430,11 +430,11 @@ def _apart(curves: list[Curve], widths: Sequence[float]) -> list[Curve]:
 
 # --- The drawing ----------------------------------------------------------------------------------
 
-# Pixels. In the widest possible substitute font, a character is 0.61 of its size wide.
+# Sizes in pixels. In the widest possible substitute font, a character's width is 0.61 of its size.
 TITLE, LINE = 13.0, 12.0
 NARROWEST, PADDING, CARD_HEIGHT = 92.0, 20.0, 67.0
 BADGE_TEXT, BADGE_HEIGHT, BADGE_RISE = 12.0, 16.0, 12.0
-MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps are below the texts, next to each other
+MAP_TOP, MAP_GAP, MAP_BELOW = 62.0, 18.0, 8.0  # heat maps are side by side below the texts
 MARGIN = 20.0
 _WIDTH_OF_LETTER = 0.61
 # A rank is about 170 pixels wide. With more ranks than this, text on a page of 1000 pixels is too
@@ -454,7 +454,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes[i]`` and ``badges[i]`` belong to node ``i``, and ``curves[j]`` to edge ``j``.
+    """All positions. ``boxes[i]`` and ``badges[i]`` belong to node ``i``, ``curves[j]`` to edge
+    ``j``.
 
     ``reading`` contains the nodes in reading order, which is topological. ``downward`` says that
     the drawing runs from top to bottom.
@@ -476,7 +477,7 @@ class Sizes(NamedTuple):
     labels: tuple[float, ...]
 
     def with_(self, other: "Sizes") -> "Sizes":
-        """Return sizes that are large enough for both."""
+        """Return sizes that are large enough for both sets of texts."""
         cards = (
             (max(w, v), max(h, k)) for (w, h), (v, k) in zip(self.cards, other.cards, strict=True)
         )
@@ -484,15 +485,15 @@ class Sizes(NamedTuple):
 
 
 def text_width(text: str, size: float = LINE) -> float:
-    """Estimate the width of a text in pixels, rather too large than too small."""
+    """Estimate the width of a text in pixels. The estimate is rarely too small."""
     return len(text) * size * _WIDTH_OF_LETTER
 
 
 def layout(trace: Trace, words: Script, sizes: Sizes | None = None) -> Layout:
     """Lay out a trace from left to right or, if it is deep, from top to bottom.
 
-    ``sizes`` are the sizes of cards and labels. By default, the texts determine them. The layout is
-    deterministic and takes about ten milliseconds for 60 nodes.
+    ``sizes`` contains the sizes of cards and labels. By default, the texts determine them. The
+    layout is deterministic and takes about ten milliseconds for 60 nodes.
     """
     cards, labels = sizes or needed(words)
     layers = layered(len(trace.nodes), [(edge.source, edge.target) for edge in trace.edges])
@@ -580,12 +581,13 @@ def _extent(boxes: Iterable[Box], curves: Iterable[Curve]) -> Point:
 # --- A tall drawing on a page ---------------------------------------------------------------------
 
 BETWEEN, FOOT = 24.0, 36.0  # pixels between columns, and below them
-TURN, TURN_SIZE = "continued →", 9.0  # at the foot of a column; the size of its text in pixels
-TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its position, from the foot and from the next column
-RULE_TOP = 8.0  # from the head of the columns to the line between them
-WIDEST = 1200.0  # the width that a page shows without shrinking the text
-_TALL, _COLUMN = 1400.0, 1000.0  # a taller drawing is cut; the height of a column
-_RISE, _FALL = 13.0, 6.0  # a card with its badge and arrowhead above it, and the card behind it
+TURN, TURN_SIZE = "continued →", 9.0  # the text at the foot of a column, and its size in pixels
+TURN_RISE, TURN_ASIDE = 22.0, 4.0  # its distance from the foot and from the next column
+RULE_TOP = 8.0  # the distance from the head of the columns to the line between them
+WIDEST = 1200.0  # the maximum width that a page shows without shrinking the text
+_TALL, _COLUMN = 1400.0, 1000.0  # the height above which a drawing is cut, and a column's height
+# Room for a badge and an arrowhead above a card, and for the card behind it.
+_RISE, _FALL = 13.0, 6.0
 _HALF_LABEL = 9.0
 
 
@@ -600,24 +602,24 @@ class Column:
 
     @property
     def width(self) -> float:
-        """Its width in pixels."""
+        """The column's width in pixels."""
         return self.right - self.left
 
     @property
     def height(self) -> float:
-        """Its height in pixels."""
+        """The column's height in pixels."""
         return self.bottom - self.top
 
     def holds(self, box: Box) -> bool:
-        """Whether it contains a card."""
+        """Whether the column contains a card."""
         return self.top <= box.y < self.bottom
 
     def labels(self, curve: Curve) -> bool:
-        """Whether it contains the label of an edge."""
+        """Whether the column contains the label of an edge."""
         return self.top <= curve.label[1] < self.bottom
 
     def meets(self, curve: Curve) -> bool:
-        """Whether an edge begins, ends, or passes in it."""
+        """Whether an edge begins in, ends in or passes through the column."""
         heights = [y for _, y in (*curve.points, *curve.arrow)]
         return min(heights) < self.bottom and max(heights) > self.top
 
@@ -650,7 +652,7 @@ class Sheet:
 
     @property
     def turns(self) -> list[float]:
-        """The position of the middle between a column and the next one."""
+        """The position of the middle between each column and the next one."""
         return [left - BETWEEN / 2 for left, _ in self.placed][1:]
 
     @property
@@ -660,7 +662,7 @@ class Sheet:
 
     @property
     def height(self) -> float:
-        """The height of the longest column, and of the parts below several columns."""
+        """The height of the longest column, plus the space below if there are several columns."""
         foot = FOOT if len(self.columns) > 1 else 0.0
         return max(column.height for column in self.columns) + foot
 
@@ -717,14 +719,14 @@ def _cropped(drawn: Layout, top: float, bottom: float) -> Column:
 
 # --- The positions on a card ----------------------------------------------------------------------
 
-BASELINES = (19.0, 37.0, 54.0)  # of title, value and gradient, from the top of a card
+BASELINES = (19.0, 37.0, 54.0)  # title, value and gradient, from the top of a card
 BADGE_BASELINE, ROUNDEST = 12.2, 31.0
-PARTIAL = 8.0  # from the sign ∂ to its heat map
-GAUGE_RISE = 5.5  # of the gradient's bar, from the lower rim of a card
-# the radius of the sign that marks a difference, and the size of its ≠
+PARTIAL = 8.0  # the distance from the sign ∂ to its heat map
+GAUGE_RISE = 5.5  # the distance of the gradient's bar from the lower rim of a card
+# The radius of the sign that marks a difference, and the size of its ≠.
 UNLIKE, UNLIKE_SIZE = 8.0, 13.0
 _ASIDE = 8.0  # the margin of a factor's background around its text (widget.js: ASIDE)
-_BEHIND = 4.0  # how far the card behind a folded card is visible
+_BEHIND = 4.0  # the visible part of the card behind a folded card
 
 
 def radius(box: Box, card: Card) -> float:
@@ -733,7 +735,7 @@ def radius(box: Box, card: Card) -> float:
 
 
 def behind(box: Box) -> Box:
-    """Return the card behind a folded one, which shows that the card contains others."""
+    """Return the box of the card behind a folded card, which shows that it contains others."""
     return Box(box.x + _BEHIND, box.y + _BEHIND, box.width, box.height)
 
 
@@ -754,7 +756,7 @@ def unlike_label(box: Box) -> Point:
 
 
 def gauge_ends(box: Box, card: Card) -> tuple[float, float]:
-    """Return where a full bar begins and ends, away from the round corners."""
+    """Return the positions where a full bar begins and ends, away from the round corners."""
     clear = 0.62 * radius(box, card) if card.kind == "input" else 8
     return box.x + clear, box.x + box.width - clear
 

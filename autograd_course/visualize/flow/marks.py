@@ -7,20 +7,20 @@ from autograd_course.visualize.flow.trace import Heat, Reading
 from autograd_course.visualize.kit.formatting import Summary, number
 
 # --- Marks ----------------------------------------------------------------------------------------
-# The size of a gradient is relative to the gradient at the loss: its Euclidean norm divided by the
-# norm of the gradient at the loss, which is 1 for a scalar loss. A gradient *vanishes* below a
-# millionth (``VANISHING``), because float32 parameters of ordinary size no longer change. It
-# *explodes* above ten thousand (``EXPLODING``), because one step with an ordinary learning rate
-# destroys the parameters. Zero has a mark of its own, and so has nan or infinity.
+# The size of a gradient is its Euclidean norm, divided by the norm of the gradient at the loss,
+# which is 1 for a scalar loss. A gradient *vanishes* below a millionth (``VANISHING``), because
+# float32 parameters of ordinary size no longer change. It *explodes* above ten thousand
+# (``EXPLODING``), because one step with an ordinary learning rate destroys the parameters. Zero has
+# its own mark, and so do nan and infinity.
 
 VANISHING, EXPLODING = 1e-6, 1e4
-_LEAST, _MOST = 1e-8, 1e2  # the length goes from zero to full, on a logarithmic scale
-_THIN, _THICK = 1.0, 4.0  # pixels of an edge
+_LEAST, _MOST = 1e-8, 1e2  # the sizes for zero and for full length, on a logarithmic scale
+_THIN, _THICK = 1.0, 4.0  # the width of an edge in pixels
 LOOKS = {"+": "plus", "-": "minus", "±": "mixed", "0": "zero", "!": "broken"}
 
 
 def mark(gradient: Summary | None, unit: float) -> str:
-    """Write sign and length in percent: ``+80`` is positive and as large as the loss's gradient."""
+    """Write the sign and the length in percent: ``+80`` is as large as the loss's gradient."""
     if not isinstance(gradient, Reading) or gradient.sign == "0":
         return "0"
     if gradient.sign == "!":
@@ -57,7 +57,7 @@ def flag(gradient: Summary | None, unit: float) -> str:
 
 
 def size(gradient: Summary | None, unit: float) -> str:
-    """Compare the norm of a gradient with the norm of the loss's gradient, in a phrase."""
+    """Write a phrase that compares a gradient's norm with the norm of the loss's gradient."""
     if gradient is None:
         return "no gradient arrives, so nothing before it learns from this path"
     if not isinstance(gradient, Reading):
@@ -74,8 +74,8 @@ def size(gradient: Summary | None, unit: float) -> str:
 
 # --- Heat maps ------------------------------------------------------------------------------------
 # ``.`` is zero, ``a`` … ``f`` are positive and ``A`` … ``F`` negative sixths of the largest
-# magnitude in the map, and ``!`` is nan or infinite. A negative cell is drawn with a dash: the
-# sign is never shown by color alone.
+# magnitude in the map, and ``!`` is nan or infinite. A negative cell is drawn with a dash, so that
+# color alone never shows the sign.
 
 LEVELS = 6
 _UP, _DOWN = "abcdef", "ABCDEF"
@@ -93,7 +93,7 @@ def _letter(cell: float, largest: float) -> str:
         return "!"
     if cell == 0 or largest == 0:
         return "."
-    # Slightly less than the quotient, because the last digits differ between machines.
+    # Use slightly less than the quotient, because the last digits differ between machines.
     level = max(1, math.ceil(LEVELS * abs(cell) / largest - 1e-6))
     return (_UP if cell > 0 else _DOWN)[level - 1]
 

@@ -56,15 +56,15 @@ from autograd_course.visualize.kit.inputs import (
     title,
 )
 
-# --- Forward: values, as operations read them -----------------------------------------------------
+# --- Forward: the values that operations read -----------------------------------------------------
 
 
 class ForwardValues(DispatchMode):
-    """Records every differentiable tensor that an operation reads, by the node that created it.
+    """Record every differentiable tensor that an operation reads, by the node that created it.
 
-    The forward of the second node reads the tensor between two nodes. At this moment, the tensor
-    still has the value that belongs to the graph, even if it is changed in place later. ``born``
-    contains the next node number of autograd at the time when a storage was filled
+    The second node's forward reads the tensor between two nodes. At this moment, the tensor still
+    has the value that belongs to the graph, even if it is changed in place later. For each storage,
+    ``born`` contains autograd's next node number at the time when the storage was filled
     (:func:`saved_tensors`).
     """
 
@@ -126,7 +126,8 @@ ELEMENTWISE = frozenset(
 
 
 class BackwardGradients:
-    """Records what each node receives and sends, and the order of the nodes, with hooks.
+    """Record, with hooks, the gradients that each node receives and sends, and the order of the
+    nodes.
 
     ``before`` has an entry if a hook changed the gradient that the consumers of a node sent.
     PyTorch does not list the hooks of a node, so this class compares the gradients before and
@@ -144,7 +145,7 @@ class BackwardGradients:
 
     @contextmanager
     def watching(self, nodes: Sequence[GraphNode]) -> Iterator[None]:
-        """Hook all nodes inside a ``with`` block, and remove the hooks afterwards."""
+        """Hook all nodes inside a ``with`` block, and remove the hooks at its end."""
         handles = []
         for node in (node for node in nodes if not is_leaf(node)):
             handles.append(node.register_prehook(partial(self._receive, node)))
@@ -173,7 +174,7 @@ class BackwardGradients:
             )
 
     def _receive(self, node: GraphNode, grad_outputs: Sequence[Tensor | None]) -> None:
-        # Copied before backward runs, because backward might change them in place.
+        # Copy the gradients before backward runs, because backward might change them in place.
         self.running = node
         self._arrived = [None if g is None else g.detach().clone() for g in grad_outputs]
         self.received[node] = summaries(grad_outputs)
@@ -189,7 +190,7 @@ class BackwardGradients:
 
 @torch.no_grad()
 def changed(was: Tensor | None, now: Tensor | None) -> bool:
-    """Tell whether two gradients differ by more than rounding in a different order of summation."""
+    """Whether two gradients differ by more than the rounding of a different summation order."""
     if was is None or now is None:
         return was is not now and was is not None
     if was.layout != now.layout or was.shape != now.shape:
@@ -203,7 +204,7 @@ def changed(was: Tensor | None, now: Tensor | None) -> bool:
 
 
 def summaries(tensors: Sequence[Tensor | None]) -> Summaries:
-    """Summarize each tensor; undefined ones stay ``None``."""
+    """Summarize each tensor. Undefined tensors stay ``None``."""
     return tuple(None if tensor is None else Reading.of(tensor) for tensor in tensors)
 
 
@@ -223,20 +224,21 @@ def local_factor(
 
 
 def _divides(gradient: Tensor) -> bool:
-    """Tell whether division by every element is possible."""
+    """Whether division by every element is possible."""
     if gradient.numel() == 1 and not gradient.is_complex():
         return math.isfinite(value := gradient.item()) and value != 0
     return bool(torch.all(gradient.isfinite() & (gradient != 0)))
 
 
-# --- Which module created which node --------------------------------------------------------------
-# Autograd numbers its nodes in the order of their creation. The next number at the beginning and at
-# the end of a module's forward therefore enclose the nodes that this call created.
+# --- The module that created each node ------------------------------------------------------------
+# Autograd numbers its nodes in the order of their creation. So the nodes that a module call created
+# have numbers between the next number at the beginning of the module's forward and the next number
+# at its end.
 
 
 @dataclass
 class ModuleCall:
-    """A call of a module. Its nodes have the numbers from ``begin`` to before ``end``."""
+    """A module call. Its nodes have the numbers from ``begin`` to ``end``, excluding ``end``."""
 
     path: str
     kind: str
@@ -246,7 +248,7 @@ class ModuleCall:
 
 
 class ModuleCalls:
-    """Records every module call inside a ``with`` block; ``paths`` maps ids to module names."""
+    """Record every module call inside a ``with`` block. ``paths`` maps ids to module names."""
 
     def __init__(self, paths: Mapping[int, str]) -> None:
         self.made: list[ModuleCall] = []
@@ -255,7 +257,7 @@ class ModuleCalls:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hook all modules during a ``with`` block."""
+        """Hook all modules inside a ``with`` block."""
         before = register_module_forward_pre_hook(self._enter)
         after = register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -310,17 +312,18 @@ def module_paths(roots: Mapping[str, nn.Module]) -> dict[int, str]:
 
 # --- The contents of a custom Function's ctx, and its source --------------------------------------
 
-_LONGEST = 60  # characters of a non-tensor attribute
-_MOST_LINES = 60  # characters of a source
+_LONGEST = 60  # the maximum number of characters of an attribute that is not a tensor
+_MOST_LINES = 60  # the maximum number of lines of a source
 # Finding the source is the slowest part of a trace, and a sweep creates a hundred traces.
 _SOURCES: WeakKeyDictionary[type, Source] = WeakKeyDictionary()
 
 
 def saved_tensors(node: GraphNode, born: Mapping[int, int]) -> tuple[Saved, ...]:
-    """Return what a custom Function passed to ``save_for_backward``, with a description of each.
+    """Return the tensors that a custom Function passed to ``save_for_backward``, with their roles.
 
-    ``born`` contains, for each storage address, the next node number when the storage was filled.
-    Storages from before the Function's node are its inputs, and later ones were computed inside.
+    For each storage address, ``born`` contains the next node number when the storage was filled.
+    Storages filled before the Function's node are its inputs, and later storages were computed
+    inside.
     """
     if not is_custom(node):
         return ()
@@ -373,7 +376,7 @@ def source_of(node: GraphNode) -> Source | None:
 def _text(function: type, name: str) -> str:
     try:
         known = own_source(inspect.getattr_static(function, name).__func__)
-    except AttributeError:  # a method of another name
+    except AttributeError:  # the method has a different name
         return ""
     if known is None:
         return ""
@@ -387,7 +390,7 @@ def _text(function: type, name: str) -> str:
 
 @dataclass(frozen=True)
 class Passes:
-    """Both passes, still with the nodes of PyTorch's graph: ``nodes`` are in forward order."""
+    """Both passes, still with the nodes of PyTorch's graph. ``nodes`` is in forward order."""
 
     nodes: Sequence[GraphNode]
     roots: Sequence[tuple[GraphNode, int]]
@@ -406,8 +409,8 @@ class Passes:
 class Names:
     """The names of the traced function, and of tensors by ``id``.
 
-    ``given`` contains the names of the arguments. ``whole`` says that ``fn`` is a module, and not a
-    function that calls modules.
+    ``given`` contains the names of the arguments. ``whole`` says that ``fn`` is itself a module and
+    not a function that calls modules.
     """
 
     title: str
@@ -516,7 +519,7 @@ def _order(ids: Mapping[GraphNode, int], rim: Sequence[Node], passes: Passes) ->
     return tuple(order)
 
 
-# --- One real forward, one real backward ----------------------------------------------------------
+# --- One real forward and one real backward -------------------------------------------------------
 
 
 def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = None) -> Trace:
@@ -524,14 +527,14 @@ def trace_gradient_flow(fn: Any, *inputs: Any, names: Sequence[str] | None = Non
 
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called) or any callable that
     returns a tensor or a tuple of tensors. The loss is the sum of all their elements. ``inputs``
-    are the arguments; tensors are copied. ``names`` are names for the inputs, by default those of
-    the parameters of ``fn``. Calls of ``nn.Module`` become groups.
+    contains the arguments. Tensors are copied. ``names`` contains names for the inputs, and its
+    default is the names of the parameters of ``fn``. Module calls become groups.
 
     The caller's tensors, gradients, random state, grad mode and default dtype do not change, and no
     part of the graph stays alive.
 
-    Raises :class:`TraceError` if an input has no values or none can have a gradient, if ``fn`` or a
-    backward raises, or if the result is not a tensor or does not depend on the inputs.
+    Raises :class:`TraceError` if an input has no values, if no input can have a gradient, or if
+    ``fn`` or a backward raises an error. The result must be a tensor that depends on the inputs.
     """
     require_values(inputs)
     call, arguments = as_callable(fn, "gradient_flow"), fresh_leaves(inputs)
@@ -642,7 +645,8 @@ def _collected(
 ) -> dict[Any, Tensor | None]:
     """Return the gradient of each leaf, which arrives at the end of backward."""
     try:
-        # Not .backward(), which would write to the .grad of other tensors that fn can reach.
+        # Do not call .backward(), which would write to the .grad of other tensors that fn can
+        # reach.
         found = run_backward(outputs, seeds, list(leaves.values()), retain_graph=True)
     except Exception as error:
         where = "backward" if gradients.running is None else operation(gradients.running)

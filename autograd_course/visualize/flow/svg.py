@@ -55,7 +55,7 @@ def svg_card(node: int, drawn: Layout, words: Script, still: bool) -> str:
 
 
 def _gauge(box: Box, card: Card, words: Script) -> str:
-    """Return the bar along the lower rim of a card, whose length shows the size of the gradient."""
+    """Return the bar on a card's lower rim. Its length shows the size of the gradient."""
     (begin, end), mark = gauge_ends(box, card), words.fill(card.mark)
     y = box.y + box.height - GAUGE_RISE
     return (
@@ -66,7 +66,7 @@ def _gauge(box: Box, card: Card, words: Script) -> str:
 
 
 def _maps(box: Box, card: Card, words: Script, still: bool) -> list[str]:
-    """Return the heat maps. The widget fills its own maps, which saves sending every cell."""
+    """Return the heat maps. The widget fills its own maps, so that not every cell must be sent."""
     return [
         f'<g class="agf-map agf-{m.when}" data-map="{m.code}" data-columns="{m.columns}" '
         f'data-cell="{cell_size(m.columns):g}" transform="translate({x:g} {y:g})">'
@@ -130,7 +130,7 @@ def live_svg(words: Script, drawn: Layout) -> str:
 
 
 def svg(words: Script, drawn: Layout, account: str) -> str:
-    """Return the picture as a self-contained SVG file; ``account`` is its description.
+    """Return the picture as a self-contained SVG file. ``account`` is its description.
 
     A tall picture is drawn in columns, like the PNG.
     """
@@ -181,7 +181,7 @@ def _turn(x: float, height: float) -> str:
 
 
 def path(points: Sequence[tuple[float, float]]) -> str:
-    """Return the ``d`` attribute of a run of cubic Bézier pieces."""
+    """Return the ``d`` attribute for a sequence of cubic Bézier pieces."""
     (x, y), *rest = points
     return f"M{x:g} {y:g}C" + " ".join(f"{u:g} {v:g}" for u, v in rest)
 

@@ -14,13 +14,13 @@ from autograd_course.visualize.kit.formatting import Summary, number
 # --- The summary of one tensor --------------------------------------------------------------------
 
 Sign = Literal["+", "-", "±", "0", "!"]
-_FEWEST, _MOST = 4, 64  # elements that are shown as a heat map
+_FEWEST, _MOST = 4, 64  # the numbers of elements between which a tensor has a heat map
 _ROWS, _COLUMNS = 8, 16
 
 
 @dataclass(frozen=True)
 class Heat:
-    """A small tensor as a grid, row by row; leading dimensions are stacked."""
+    """A small tensor as a grid, row by row. Leading dims are stacked."""
 
     columns: int
     cells: tuple[float, ...]
@@ -33,11 +33,11 @@ class Heat:
 
 @dataclass(frozen=True)
 class Reading(Summary):
-    """A summary with its ``heat`` map (up to 64 elements), ``std``, and share of ``zeros``.
+    """A summary with a ``heat`` map (up to 64 elements), the ``std``, and the share of ``zeros``.
 
-    ``sign`` is ``+`` or ``-`` if no element has the other sign, ``±`` if both occur (or the
-    numbers are complex), ``0`` if all are zero, and ``!`` if one is nan or infinite. ``broken``
-    counts the elements that are nan or infinite.
+    ``sign`` is ``+`` or ``-`` if no element has the opposite sign, and ``±`` if both signs occur or
+    the numbers are complex. It is ``0`` if all elements are zero, and ``!`` if one is nan or
+    infinite. ``broken`` counts the elements that are nan or infinite.
     """
 
     sign: Sign = "0"
@@ -121,7 +121,7 @@ Summaries = tuple[Summary | None, ...]
 class Saved:
     """A tensor that a custom Function saves for backward.
 
-    ``role`` is the role of the tensor. For a differentiable input, ``argument`` says which one.
+    ``role`` is the role of the tensor. For a differentiable input, ``argument`` is its index.
     """
 
     summary: Summary
@@ -136,7 +136,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Source:
-    """The source code of the two methods of a custom Function; empty if it is not known."""
+    """The source code of a custom Function's two methods, or empty strings if it is unknown."""
 
     forward: str
     backward: str
@@ -144,10 +144,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Group:
-    """A call of a module, or a run of consecutive operations, that can be drawn as one card.
+    """A module call or a run of consecutive operations that can be drawn as one card.
 
-    ``parent`` is the group around it. ``name`` is the path of the module, with a number for a
-    second call, and ``kind`` is its class.
+    ``parent`` is the group around it. ``name`` is the path of the module, with a number from the
+    second call on, and ``kind`` is the module's class.
     """
 
     name: str
@@ -170,12 +170,12 @@ class Node:
     """One node of the graph, or one input or output.
 
     ``name`` is unique in its trace. ``op`` is the operation: PyTorch's own name without
-    ``Backward0``, or the class of a custom Function. ``values`` are its outputs in forward.
-    ``gradients`` are the gradients that arrived for these outputs in backward (``grad_output``).
-    Most nodes have one of each. A value is ``None`` if no later operation read it, and a gradient
-    is ``None`` if none arrived. ``saved``, ``attributes`` and ``source`` describe the inside of a
-    custom Function. ``folded`` lists the operations of a chain of reshapes, first to last, which is
-    drawn as one node.
+    ``Backward0``, or the class of a custom Function. ``values`` contains its outputs in forward.
+    ``gradients`` contains the gradients that arrived for these outputs in backward
+    (``grad_output``). Most nodes have one of each. A value is ``None`` if no later operation read
+    it, and a gradient is ``None`` if none arrived. ``saved``, ``attributes`` and ``source``
+    describe the inside of a custom Function. ``folded`` lists, from first to last, the operations
+    of a chain of reshapes that is drawn as one node.
 
     ``hooks`` names the tensor hooks on its outputs. If a hook of any kind changed a gradient,
     ``before`` contains the gradient before the hook. ``group`` is the innermost group around the
@@ -217,13 +217,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A value goes from the node ``source`` to the node ``target``, and its gradient goes back.
+    """A connection: a value goes from node ``source`` to node ``target``, and its gradient goes
+    back.
 
-    ``output`` is the index of the output of ``source``, and ``argument`` the index of the
-    differentiable argument of ``target``. ``gradient`` is the gradient that ``target`` sends back.
-    ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None`` unless this
-    quotient *is* the derivative, which needs an elementwise operation (or single numbers) and a
-    ``grad_output`` without zeros.
+    ``output`` is the index of the value among the outputs of ``source``. ``argument`` is its index
+    among the differentiable arguments of ``target``. ``gradient`` is the gradient that ``target``
+    sends back. ``factor`` is the local derivative, ``gradient / grad_output``. It is ``None``
+    unless this quotient *is* the derivative, which needs an elementwise operation (or single
+    numbers) and a ``grad_output`` without zeros.
     """
 
     source: int
@@ -249,10 +250,11 @@ class Edge:
 class Trace:
     """One real forward and backward pass.
 
-    ``nodes`` are in the order of forward, and ``nodes[i].id == i``; ``backward`` lists ids in the
-    order in which the engine reached them. ``summed`` says that the output is not a scalar, so that
-    the loss is the sum of all its elements. ``groups`` are the modules that ran, outer modules
-    first. ``unit`` is the norm of the gradient at the loss, with which the others are compared.
+    ``nodes`` is in the order of forward, and ``nodes[i].id == i``. ``backward`` lists ids in the
+    order in which the engine reached the nodes. ``summed`` says that the output is not a scalar, so
+    that the loss is the sum of all its elements. ``groups`` contains the modules that ran, outer
+    modules first. ``unit`` is the norm of the gradient at the loss, with which all other gradients
+    are compared.
     """
 
     title: str
@@ -281,7 +283,7 @@ class Trace:
         return self._ends[1].get(node, [])
 
     def around(self, group: int | None) -> list[int]:
-        """Return a group and the groups around it, the innermost first."""
+        """Return a group and the groups around it, innermost first."""
         chain = []
         while group is not None:
             chain.append(group)

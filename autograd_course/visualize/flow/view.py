@@ -43,8 +43,8 @@ class Drawn:
 class Picture:
     """A trace as PNG, as SVG, and as plain text, each created on first use.
 
-    ``drawn`` is an earlier drawing of the same graph with other numbers. It is reused if the new
-    numbers fit, so that only the numbers change.
+    ``drawn`` is an earlier drawing of the same graph with different numbers. It is reused if the
+    new numbers fit, so that nothing else changes.
     """
 
     trace: Trace
@@ -82,7 +82,7 @@ class Picture:
 
     @cached_property
     def png(self) -> bytes:
-        """The picture as PNG; the same bytes for the same trace."""
+        """The picture as PNG. The same trace always gives the same bytes."""
         return png(self.words, self.layout)
 
     @cached_property
@@ -107,15 +107,15 @@ class Picture:
 Range = tuple[float, float]
 Frame = Sequence[str] | None
 Fold = Callable[[Trace], Trace]
-HALF = 30  # positions of a slider on each side of the middle
+HALF = 30  # the number of slider positions on each side of the middle
 _LEAST_REACH = 3.0
 _MOST_SLIDERS, _MOST_NODES = 3, 24  # beyond these limits, sliders exist only on request
-_MOST_TEXT, _QUOTES = 900_000, 4  # characters of all sweeps, and the overhead of each text
+_MOST_TEXT, _QUOTES = 900_000, 4  # the maximum size of all sweeps, and each text's overhead
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function, its inputs, and the ranges of the scalar inputs with sliders."""
+    """A function, its inputs, and the ranges of the scalar inputs that have sliders."""
 
     fn: Any
     inputs: tuple[Any, ...]
@@ -123,16 +123,16 @@ class Experiment:
     ranges: Mapping[str, Range]
 
     def trace(self, at: Mapping[str, float]) -> Trace:
-        """Trace the function with the named inputs at other values."""
+        """Trace the function with different values for the named inputs."""
         moved = {id(x): at[n] for n, x in self._named() if n in at}
         inputs = [_at(x, moved[id(x)]) if id(x) in moved else x for x in self.inputs]
-        # If one tensor was passed twice, one tensor is passed again.
+        # If the same tensor was passed twice, the new tensor is also passed twice.
         again = {id(old): new for old, new in zip(self.inputs, inputs, strict=True)}
         inputs = [again[id(old)] for old in self.inputs]
         return trace_gradient_flow(self.fn, *inputs, names=self.names)
 
     def values(self) -> dict[str, float]:
-        """Return the given values of the inputs with sliders."""
+        """Return the given values of the inputs that have sliders."""
         return {name: x.item() for name, x in self._named() if name in self.ranges}
 
     def sliders(self, at: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -145,7 +145,7 @@ class Experiment:
         return {"name": name, "values": values, "labels": labels, "index": values.index(value)}
 
     def _places(self, name: str, value: float) -> list[float]:
-        """Return round values and the given value, which usually include the current value."""
+        """Return round values and the given value. They usually include the current value."""
         places = positions(*self.ranges[name], self.values()[name], most=2 * HALF)
         if value in places:
             return places
@@ -161,8 +161,8 @@ class Experiment:
     ) -> Iterator[Frame]:
         """Yield the texts for each value of one input. The other inputs keep their values.
 
-        ``fold`` folds a trace like the one in ``words``. The texts are ``None`` for a value that
-        leads to another graph, or to an exception.
+        ``fold`` folds a trace like the trace in ``words``. The texts are ``None`` for a value that
+        leads to a different graph or to an exception.
         """
         return (self._texts({**at, name: value}, words, fold) for value in values)
 
@@ -182,9 +182,10 @@ class Experiment:
 def experiment(
     fn: Any, inputs: Sequence[Any], names: Sequence[str] | None, sweep: Mapping[str, Range] | None
 ) -> Experiment:
-    """Check and name the function and its inputs. Without ``sweep`` there are no sliders.
+    """Check and name the function and its inputs. Without ``sweep``, there are no sliders.
 
-    Raises :class:`TraceError` if an input has no values, or ``sweep`` names no scalar input.
+    Raises :class:`TraceError` if an input has no values, or if a name in ``sweep`` is not a scalar
+    input.
     """
     require_values(inputs)
     called = tuple(input_names(fn, inputs, names))
@@ -199,7 +200,7 @@ def experiment(
 
 
 def natural_ranges(inputs: Sequence[Any], names: Sequence[str], trace: Trace) -> dict[str, Range]:
-    """Choose a range for each scalar input, if the graph is small.
+    """Choose a range for each scalar input if the graph is small.
 
     All sweeps together stay below a megabyte, so that a notebook opens quickly.
     """
@@ -238,7 +239,7 @@ Sweep = Mapping[str, Range] | bool
 
 @dataclass(frozen=True)
 class View:
-    """A trace with all its nodes, and the groups that its picture shows open."""
+    """A trace with all its nodes, and the groups that are open in its picture."""
 
     source: Experiment
     trace: Trace
@@ -256,9 +257,9 @@ class View:
         return shown(trace, self.opened)
 
     def at(self, values: Mapping[str, float]) -> "View":
-        """Return the view for other values of some inputs.
+        """Return the view for different values of some inputs.
 
-        Its modules stay open, unless other modules run. Raises :class:`TraceError`.
+        The same modules stay open, unless different modules run. Raises :class:`TraceError`.
         """
         trace = self.source.trace(values)
         same = trace.groups == self.trace.groups
@@ -266,12 +267,12 @@ class View:
         return replace(self, trace=trace, opened=opened, drawn=self.picture.drawing)
 
     def unfolded(self, opened: Sequence[int]) -> "View":
-        """Return the view with other open groups; unknown groups are ignored."""
+        """Return the view with these groups open. Unknown groups are ignored."""
         groups = sorted({group for group in opened if 0 <= group < len(self.trace.groups)})
         return replace(self, opened=tuple(groups))
 
     def roomy(self, frames: Iterable[Sequence[str]]) -> "View":
-        """Return the view with room for other texts, so that nothing moves when they appear."""
+        """Return the view with room for the texts of all frames, so that nothing ever moves."""
         return replace(self, drawn=self.picture.roomy(frames))
 
     @property
@@ -286,7 +287,7 @@ class View:
         return self.picture.words.texts
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the page needs, except for the texts."""
+        """Return the page's data, except for the texts."""
         words = asdict(replace(self.picture.words, texts=()))
         del words["texts"]
         return {**words, "name": self.name, "svg": self.picture.live_svg}
@@ -306,7 +307,7 @@ def view_of(
     depth: int | None,
     name: str = "",
 ) -> View:
-    """Trace a function and return its view; see :func:`gradient_flow`."""
+    """Trace a function and return its view. :func:`gradient_flow` explains the arguments."""
     if not isinstance(sweep, Mapping | bool):
         raise TraceError(
             'sweep must be True, False or a dict of ranges, such as {"x": (-3.0, 3.0)}.'

@@ -1,4 +1,4 @@
-"""The live picture: step, play, scrub, open nodes, unfold modules, move the inputs."""
+"""The live picture: step, play, scrub, open nodes, unfold modules, and move the inputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import is_not
@@ -14,17 +14,17 @@ from autograd_course.visualize.kit.idle_task import IdleTask
 from autograd_course.visualize.kit.inputs import whole_number
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
-# --- What one flow and several flows share --------------------------------------------------------
+# --- The parts that one flow and several flows share ----------------------------------------------
 
 
 class FlowWidget(Live):
-    """Views of functions, stepped together.
+    """Views of one or more functions that step together.
 
-    ``view`` is the view model, and ``numbers`` is what changes with each trace. ``step`` is the
-    current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the values of the inputs
-    with sliders. ``opened`` lists for each view the groups that are not folded. You can set
-    ``step``, ``inputs`` and ``opened``. ``sweeps`` contains what to show when a slider moves. After
-    a new trace the kernel computes it when it is idle.
+    ``view`` is the view model, and ``numbers`` contains the parts that change with each trace.
+    ``step`` is the current step, from 0 (the inputs) to ``steps``. ``inputs`` contains the values
+    of the inputs with sliders. ``opened`` lists the groups of each view that are not folded. You
+    can set ``step``, ``inputs`` and ``opened``. ``sweeps`` contains the texts to show when a slider
+    moves. After a new trace, the kernel computes them when it is idle.
     """
 
     _esm = BUNDLES / "flow.js"
@@ -53,7 +53,7 @@ class FlowWidget(Live):
 
     @property
     def phases(self) -> tuple[int, int]:
-        """The numbers of forward and backward steps, of the longest view."""
+        """The numbers of forward and backward steps in the longest view."""
         forward, back = zip(*(view.phases for view in self.views), strict=True)
         return max(forward), max(back)
 
@@ -75,7 +75,7 @@ class FlowWidget(Live):
         raise NotImplementedError
 
     def _make_room(self) -> None:
-        """Make each card as wide as its widest number, so that a slider does not move the cards."""
+        """Make each card as wide as its widest number, so that no card moves with a slider."""
         frames = [texts for sweep in self.sweeps for texts in sweep["frames"] if texts]
         if not frames:
             return
@@ -161,7 +161,7 @@ class FlowWidget(Live):
 
 
 def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
-    """Return the step that corresponds after the length of a phase changed; ends stay ends."""
+    """Return the corresponding step after the length of a phase changed. Ends stay ends."""
     (forward, back), (longer, further) = before, after
     if step in (0, forward + back):
         return sum(after) if step else 0
@@ -174,9 +174,10 @@ def moved(step: int, before: tuple[int, int], after: tuple[int, int]) -> int:
 
 
 class GradientFlow(FlowWidget):
-    """A trace, step by step. :func:`gradient_flow` creates it.
+    """A trace, step by step. :func:`gradient_flow` creates this widget.
 
-    ``trace`` is the trace with all nodes, and ``picture`` its static picture with folded modules.
+    ``trace`` is the trace with all nodes, and ``picture`` is its static picture with folded
+    modules.
     """
 
     @property
@@ -218,7 +219,7 @@ def gradient_flow(
     step: int | None = None,
     depth: int | None = None,
 ) -> GradientFlow:
-    """Show how values flow forward through ``fn(*inputs)``, and gradients back.
+    """Show how values flow forward through ``fn(*inputs)``, and how gradients flow back.
 
     Values and gradients come from one real forward and one real backward pass on copies of the
     inputs.
@@ -227,16 +228,17 @@ def gradient_flow(
         fn: A Function class, a module, or any callable that returns a tensor or a tuple of tensors.
             The loss is the sum of their elements.
         inputs: The arguments of the call.
-        names: Names for the inputs; by default those of the parameters of ``fn``.
-        sweep: The scalar inputs that get a slider, with its range, as in ``{"x": (-3.0, 3.0)}``.
-            By default each scalar input of a small graph gets a slider. ``False`` means no sliders.
-        step: The first step to show. By default it is the last step, where all values and gradients
+        names: Names for the inputs. The default is the names of the parameters of ``fn``.
+        sweep: The scalar inputs that get a slider, and the slider's range, such as
+            ``{"x": (-3.0, 3.0)}``. By default, each scalar input of a small graph gets a slider.
+            ``False`` means no sliders.
+        step: The first step to show. The default is the last step, where all values and gradients
             are known.
         depth: Each module that is nested at least this deep is folded into one card. By default,
             modules are folded until there are at most sixty cards.
 
     Returns:
-        A widget, which a notebook shows. Printed, it describes the graph in words.
+        A widget, which a notebook displays. Printing it describes the graph in words.
 
     Raises:
         TraceError: ``fn`` cannot be traced. The message is one sentence that says why.

@@ -1,4 +1,4 @@
-"""What the lab says about one x and about the whole range, and a plain-text summary."""
+"""The lab's sentences about one x and about the whole range, and a plain-text summary."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def by_backward(position: Position) -> str:
 
 
 def by_differences(position: Position) -> str:
-    """Return the slope from finite differences as text, or both slopes if the sides differ."""
+    """Return the slope from finite differences as text, or both slopes if the two sides differ."""
     if position.sides is None or position.verdict in _NOWHERE:
         return "none"
     if position.sides.bent:
@@ -72,7 +72,7 @@ def _without_gradient(position: Position) -> str:
 
 
 def sent_back(position: Position, grad_output: float) -> str:
-    """Write what backward received and returned, and the slope that follows."""
+    """Write the gradients that backward received and returned, and the resulting slope."""
     run, g = position.run, number(grad_output)
     if run is None:
         return "forward raised, so backward does not run"
@@ -119,14 +119,14 @@ def _region(low: float, high: float) -> str:
 
 
 def spans_of(positions: Sequence[Position], verdict: Verdict) -> list[tuple[float, float]]:
-    """Return the first and the last x of each interval with this verdict."""
+    """Return the first and last x of each interval with this verdict."""
     stretches = groupby(positions, lambda position: position.verdict == verdict)
     found = [[position.x for position in stretch] for same, stretch in stretches if same]
     return [(stretch[0], stretch[-1]) for stretch in found]
 
 
 def called(sweep: Sweep, x: float) -> str:
-    """Write the call: the function's name, x, and the parameters."""
+    """Write the call: the function's name, x and the parameters."""
     given = [(sweep.variable, x), *sweep.parameters]
     return f"{sweep.name}({', '.join(f'{name} = {number(value)}' for name, value in given)})"
 

@@ -24,20 +24,21 @@ from autograd_course.visualize.kit.figure import (
 )
 
 GRID, WRONG = "#e3e6ea", "#b3261e"
-# Backward is wide and pale, differences narrow and dashed, so both are visible when they agree.
+# Backward's line is wide and pale, and the finite differences' line is narrow and dashed, so that
+# both are visible when they agree.
 BROAD: dict[str, Any] = {"color": GRADIENT, "linewidth": 5.0, "alpha": 0.5}
 DASHED: dict[str, Any] = {"color": VALUE, "linewidth": 1.9, "linestyle": (0, (4, 2))}
 _WIDTH, _LEAST_HEIGHT, _DPI = 10.4, 5.0, 110
-_LEFT = 4.9  # inches for the plots
+_LEFT = 4.9  # the width of the plots in inches
 _TANGENT = 0.16  # half the length of a tangent, as a fraction of the axes' width
-LINE = 0.168  # inches
-_CHARACTER = 0.0654  # inches, at the size of the source
-_COLUMNS = 80  # characters of a source row and its note
+LINE = 0.168  # the height of a source line in inches
+_CHARACTER = 0.0654  # the width of a source character in inches
+_COLUMNS = 80  # the maximum number of characters in a source row and its note
 _MOST_LINES = 44
 
 
 def draw(sweep: Sweep, source: Listing, index: int, steps: Sequence[Step]) -> bytes:
-    """Draw the position with this index as PNG; ``steps`` are the lines that have run."""
+    """Draw the position with this index as PNG. ``steps`` contains the lines that have run."""
     position = sweep.positions[index]
     lines = _source_lines(sweep, source, position, steps)
     height = max(_LEAST_HEIGHT, 0.5 + LINE * len(lines))
@@ -135,7 +136,7 @@ def _gap(y: float | None) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# The source: rows, the effect of each, and what ctx stores.
+# The source: its rows, the effect of each row, and the values that ctx stores.
 # --------------------------------------------------------------------------------------------------
 
 Line = tuple[str, str, int]  # text, color, and the indentation in characters of the line above
@@ -144,7 +145,7 @@ Line = tuple[str, str, int]  # text, color, and the indentation in characters of
 def _source_lines(
     sweep: Sweep, source: Listing, position: Position, steps: Sequence[Step]
 ) -> list[Line]:
-    """Return the lines to write, at most as many as a page can show."""
+    """Return the lines to write, up to the number that a page can show."""
     lines = list(_lines(sweep, source, position, steps))
     return lines if len(lines) <= _MOST_LINES else [*lines[: _MOST_LINES - 1], ("…", SOFT, 0)]
 

@@ -1,7 +1,7 @@
-"""The source of forward and backward, which of its lines run, and what each line changes.
+"""The source of forward and backward, the lines that run, and the effect of each line.
 
 Python calls a trace function (``sys.settrace``) before each line and at each return. A line's
-effect is the difference between the local variables, and ctx, before it and after it.
+effect is the difference between the local variables and ctx before the line and after it.
 """
 
 import ast
@@ -24,8 +24,8 @@ from autograd_course.visualize.kit.formatting import Summary, number
 from autograd_course.visualize.kit.inputs import title
 
 Phase = Literal["forward", "backward"]
-MOST_STEPS = 60  # limit for one run, because a loop may be long
-_LONGEST = 48  # characters of a value
+MOST_STEPS = 60  # the limit for one run, because a loop may be long
+_LONGEST = 48  # the maximum number of characters of a value
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Part:
-    """One function of the listing; ``first`` is the row of its first line.
+    """One function of the listing. ``first`` is the row of its first line.
 
-    ``lines`` has the line in the file for each row, so that a running line finds its row.
+    ``lines`` contains the line number in the file for each row, so that a running line finds its
+    row.
     """
 
     heading: str
@@ -52,7 +53,7 @@ class Part:
     rows: tuple[str, ...]
 
     def row(self, line: int) -> int | None:
-        """Return the row of a line of the file; lines before the ``def`` belong to its row."""
+        """Return the row of a line of the file. Lines before the ``def`` belong to its row."""
         if line in self.lines:
             return self.first + self.lines.index(line)
         return self.first if self.lines and line < self.lines[0] else None
@@ -62,7 +63,7 @@ class Part:
 class Listing:
     """The source that is shown. ``missing`` names the functions whose source is not available.
 
-    ``own`` says whether the backward belongs to a custom Function, and not to autograd.
+    ``own`` says whether the backward belongs to a custom Function instead of autograd.
     """
 
     parts: tuple[Part, ...]
@@ -129,9 +130,10 @@ def _unshown(text: Sequence[str]) -> set[int]:
 
 
 class Lines:
-    """Records the steps of a run.
+    """Record the steps of a run.
 
-    It records nothing if another tracer is active, such as a debugger, or if tracing is unsafe.
+    The class records nothing if another tracer, such as a debugger, is active or if tracing is
+    unsafe.
     """
 
     def __init__(self, shown: Listing) -> None:
@@ -141,7 +143,7 @@ class Lines:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Record what runs in this thread inside a ``with`` block."""
+        """Record the lines that run in this thread inside a ``with`` block."""
         begun = self.begin()
         try:
             yield
@@ -188,7 +190,7 @@ class _Visit:
 
     def __init__(self, lines: Lines, part: Part, frame: FrameType) -> None:
         self.lines, self.part, self.line = lines, part, frame.f_code.co_firstlineno
-        # What ctx contains before backward begins is shown next to the source.
+        # The page shows the contents of ctx before backward begins next to the source.
         self.before = _on_ctx(dict(frame.f_locals))
 
     def seen(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -203,13 +205,13 @@ class _Visit:
         return self.seen
 
     def _finish(self, frame: FrameType) -> None:
-        """Record what the last line has changed."""
+        """Record the changes that the last line made."""
         new = self._new(frame)
         if self.line > 0:
             self.lines.note(self.part, self.line, ", ".join(new))
 
     def _leave(self, frame: FrameType, result: Any) -> None:
-        if self.line < 0:  # the line raised
+        if self.line < 0:  # the line raised an error
             return
         new, returned = self._new(frame), written(result)
         if frame.f_code.co_name != "setup_context":

@@ -28,7 +28,7 @@ _LEAST_REACH = 3.0
 class Subject:
     """A function, called as ``fn(x, *arguments)``. The first of ``names`` is the name of x.
 
-    ``values`` are the arguments with sliders, and ``grad_output``.
+    ``values`` contains ``grad_output`` and the arguments that have sliders.
     """
 
     name: str
@@ -40,12 +40,12 @@ class Subject:
     ranges: Mapping[str, Range]
 
     def values(self) -> dict[str, float]:
-        """Return the given values of the arguments with sliders, by name."""
+        """Return the given values of the arguments that have sliders, by name."""
         given = zip(self.names[1:], self.arguments, strict=True)
         return {name: float(v) for name, v in given if _movable(v)} | {GRAD_OUTPUT: 1.0}
 
     def range(self, name: str) -> Range:
-        """Return the range of x (the first name), of an argument, or of ``grad_output``."""
+        """Return the range of x (the first name), of an argument or of ``grad_output``."""
         if name in self.ranges:
             return self.ranges[name]
         value = self.x if name == self.names[0] else self.values()[name]
@@ -61,9 +61,10 @@ class Subject:
         return isinstance(given, int)
 
     def inputs(self, x: float, values: Mapping[str, float], graph: bool) -> list[Any]:
-        """Return new arguments for a call, with float64 tensors; with ``graph`` they require grad.
+        """Return new arguments for a call, with float64 tensors. With ``graph``, they require grad.
 
-        Each call gets its own copies, so that in-place changes of one call do not affect another.
+        Each call gets its own copies, so that one call's in-place changes do not affect another
+        call.
         """
         moved = [values.get(name) for name in self.names[1:]]
         pairs = zip(self.arguments, moved, strict=True)
@@ -107,7 +108,7 @@ def subject(
     names: Sequence[str] | None,
     ranges: Mapping[str, Range] | None,
 ) -> Subject:
-    """Check the arguments, and add the defaults and the names of the function.
+    """Check the arguments, and add the function's default values and parameter names.
 
     Raises :class:`TraceError` for an argument that is not a function, a number or a known range.
     """
@@ -141,8 +142,8 @@ def _checked(ranges: Mapping[str, Range] | None) -> dict[str, Range]:
 
 
 def _defaults(name: str, fn: Any, given: int) -> list[Any]:
-    """Return the defaults of the missing arguments, up to the first that has no default."""
-    expected = positional_parameters(fn)[1 + given :]  # the first one is x
+    """Return the default values of the missing arguments, up to the first one without a default."""
+    expected = positional_parameters(fn)[1 + given :]  # the first parameter is x
     if missing := [p.name for p in expected if p.default is inspect.Parameter.empty]:
         raise TraceError(
             f"{name} needs a value for {missing[0]!r}; pass it after the function, "

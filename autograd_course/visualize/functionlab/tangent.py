@@ -27,7 +27,7 @@ from autograd_course.visualize.kit.formatting import number
 from autograd_course.visualize.kit.inputs import as_callable, finite_number, title
 
 _POINTS = 241
-_LENGTH = 0.55  # length of a tangent, relative to half of the curve's range
+_LENGTH = 0.55  # the length of a tangent, relative to half of the curve's range
 _VERDICTS = {
     "agree": "✓ They agree",
     "disagree": "✗ They differ",
@@ -39,7 +39,7 @@ _VERDICTS = {
 class Tangent:
     """The slope of ``name`` at ``x``, from its backward and from finite differences.
 
-    ``left`` and ``right`` are the one-sided slopes. ``curve`` lists points of the graph.
+    ``left`` and ``right`` are the one-sided slopes. ``curve`` contains points on the graph.
     """
 
     name: str
@@ -52,14 +52,14 @@ class Tangent:
 
     @property
     def central(self) -> float:
-        """The slope by central differences, the mean of the one-sided ones."""
+        """The slope from central differences, which is the mean of the one-sided slopes."""
         return (self.left + self.right) / 2
 
     @property
     def verdict(self) -> str:
         """``agree``, ``disagree``, or ``kink`` if the one-sided slopes differ.
 
-        At a kink, a slope from backward that is not between them still disagrees.
+        At a kink, a slope from backward that is not between the one-sided slopes still disagrees.
         """
         compared = compare_slopes(self.backward, self.left, self.right)
         return "disagree" if compared == "differ" else compared
@@ -73,14 +73,14 @@ class Tangent:
 
     @cached_property
     def png(self) -> bytes:
-        """The figure as PNG; the same bytes for the same numbers."""
+        """The figure as PNG. The same numbers always give the same bytes."""
         figure = Figure(figsize=(5.6, 3.4), dpi=110, facecolor=PAPER, layout="constrained")
         axes = figure.add_subplot(facecolor=PAPER)
         xs, ys = zip(*self.curve, strict=True)
         axes.plot(xs, ys, color=INK, linewidth=2, label=f"forward: {self.name}")
         reach = _LENGTH * (xs[-1] - self.x)
-        # The first line is wide and pale, the second narrow and dashed, so both are visible when
-        # they agree.
+        # The first line is wide and pale, and the second is narrow and dashed, so that both are
+        # visible when they agree.
         broad: Any = {"color": VALUE, "linestyle": "-", "linewidth": 6.0, "alpha": 0.45}
         dashed: Any = {"color": GRADIENT, "linestyle": (0, (5, 2)), "linewidth": 2.2}
         tangents = (
@@ -110,15 +110,16 @@ def tangent(fn: Any, x: float | Tensor, *args: Any, span: float = 3.0) -> Tangen
 
     Args:
         fn: An elementwise Function class or callable, called as ``fn(x, *args)`` in float64.
-        x: The point.
-        args: Further arguments of ``fn``.
+        x: The point at which the slopes are compared.
+        args: Further arguments to ``fn``.
         span: The curve goes from ``x - span`` to ``x + span``.
 
     Returns:
         Both slopes and the curve as plain data. A notebook shows a figure.
 
     Raises:
-        TraceError: ``x`` is not a finite number, ``fn`` raises, or it returns another shape.
+        TraceError: ``x`` is not a finite number, ``fn`` raises an error, or its result has a
+            different shape.
 
     Example:
         >>> from autograd_course.functions import Square
@@ -170,5 +171,5 @@ def _slope(call: Callable[..., Any], at: float, args: Sequence[Any], name: str) 
 
 
 def _clean(slope: float) -> float:
-    """Remove the rounding noise of a finite difference, so that no digit depends on the machine."""
+    """Remove rounding noise from a finite difference, so that no digit depends on the machine."""
     return round(slope, 4) if math.isfinite(slope) else slope

@@ -23,10 +23,10 @@ from autograd_course.visualize.kit.formatting import raised, size
 from autograd_course.visualize.kit.graph import in_forward_order, is_custom
 from autograd_course.visualize.kit.slider import positions
 
-# How forward behaves near a place: it has a slope, jumps, or is infinitely steep.
+# The behavior of forward near a point: it has a slope, jumps, or is infinitely steep.
 Shape = Literal["smooth", "jump", "steep"]
-KINK = 1e-2  # relative: one-sided differences of a smooth function are much closer than this
-TOLERANCE = 1e-4  # relative: in float64 a central difference is good to about 1e-10
+KINK = 1e-2  # relative; the two one-sided slopes of a smooth function differ by much less
+TOLERANCE = 1e-4  # relative; in float64, a central difference has an error of about 1e-10
 Verdict = Literal["agree", "differ", "surrogate", "kink", "jump", "steep", "open"]
 
 
@@ -43,8 +43,8 @@ class Kept:
 class Run:
     """One forward and one backward pass.
 
-    ``gradient`` is ∂L/∂x, and ``None`` if x received no gradient. ``returned`` is the result of
-    backward, as text. ``failure`` is a sentence about the exception of backward, if it raised one.
+    ``gradient`` is ∂L/∂x, or ``None`` if x received no gradient. ``returned`` is the result of
+    backward, as text. If backward raised an exception, ``failure`` is a sentence about it.
     """
 
     y: float
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Stopped:
-    """A forward that raised: the reason in a sentence, and the lines that ran."""
+    """A forward that raised an error: the reason in a sentence, and the lines that ran."""
 
     failure: str
     steps: tuple[Step, ...]
@@ -65,7 +65,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Sides:
-    """The slopes of forward on the left and on the right, from finite differences."""
+    """The slopes of forward to the left and to the right, from finite differences."""
 
     left: float
     right: float
@@ -78,7 +78,7 @@ class Sides:
 
     @property
     def bent(self) -> bool:
-        """Whether the two sides differ by more than the sides of a smooth function at this step."""
+        """Whether the two slopes differ by more than a smooth function's would at this step."""
         return abs(self.right - self.left) > KINK * max(1.0, abs(self.left), abs(self.right))
 
 
@@ -86,10 +86,10 @@ class Sides:
 class Position:
     """A value of x: the run, the slopes of forward, and the verdict.
 
-    ``run`` is ``None`` if forward raised. In this case ``failure`` gives the reason, and
-    ``stopped`` contains the lines that ran. ``sides`` is ``None`` if forward is not finite on both
-    sides. ``slope`` is ``gradient / grad_output``. The verdict ``surrogate`` means that backward
-    differs from a forward that is a step function. The derivative of a step function is 0, so every
+    ``run`` is ``None`` if forward raised an error. In this case, ``failure`` gives the reason, and
+    ``stopped`` contains the lines that ran. ``sides`` is ``None`` unless forward is finite on both
+    sides. ``slope`` is ``gradient / grad_output``. The verdict ``surrogate`` means that forward is
+    a step function and backward differs from its derivative. This derivative is 0, so every
     surrogate gradient differs from it.
     """
 
@@ -108,16 +108,16 @@ class Position:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The lines that ran, up to the one that raised, if any."""
+        """The lines that ran, up to the line that raised an error, if any."""
         return self.run.steps if self.run else self.stopped
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A Function over a range of x, at fixed parameters and one ``grad_output``.
+    """A Function over a range of x, with fixed parameters and one ``grad_output``.
 
-    ``variable`` is forward's name for x. ``curve`` contains forward's values on a finer grid, with
-    ``None`` for y where forward raises or jumps.
+    ``variable`` is forward's name for x. ``curve`` contains forward's values on a finer grid. y is
+    ``None`` where forward raises an error or jumps.
     """
 
     name: str
@@ -134,11 +134,11 @@ class Sweep:
 
 
 # --------------------------------------------------------------------------------------------------
-# The whole range of x, computed before the reader drags.
+# The whole range of x, computed before the reader drags x.
 # --------------------------------------------------------------------------------------------------
 
-_FINE = 4  # points of the curve between two positions
-_MANY = 100  # maximum number of positions
+_FINE = 4  # the number of points of the curve between two positions
+_MANY = 100  # the maximum number of positions
 _SLOW, _FEW = 0.02, 24  # CPU seconds per run; a slower run gets only a few positions
 _HALVINGS = 30  # distinguishes a jump of the curve from a steep rise
 Curve = tuple[tuple[float, float | None], ...]
@@ -147,14 +147,14 @@ Curve = tuple[tuple[float, float | None], ...]
 def listing_of(subject: Subject) -> Listing:
     """Return the source to show next to the curve of a subject.
 
-    Raises :class:`TraceError` if the subject raises at its first x.
+    Raises :class:`TraceError` if the subject raises an error at its first x.
     """
     with _alone():
         return listing(subject.fn, _functions_inside(subject, subject.values()))
 
 
 def sweep(subject: Subject, x: float, values: Mapping[str, float], source: Listing) -> Sweep:
-    """Run forward and backward at many values of x, which include the current one.
+    """Run forward and backward at many values of x, including the current one.
 
     At each value, forward runs twice more, slightly to the left and to the right.
     """
@@ -209,7 +209,7 @@ def _position(
 
 
 def _verdict(found: Run, slope: float | None, both: Sides | None) -> Verdict:
-    if slope is None:  # nothing comes in, so nothing may go out
+    if slope is None:  # grad_output is 0, so the gradient must be 0
         return "agree" if not found.gradient else "differ"
     if both is None:
         return "open"
@@ -223,7 +223,7 @@ def compare_slopes(
 ) -> Literal["agree", "differ", "kink"]:
     """Compare the slope from backward with the one-sided slopes of forward.
 
-    At a kink, a slope from backward that is not between them still differs.
+    At a kink, a slope from backward that is not between the one-sided slopes still differs.
     """
     scale = max(1.0, abs(left), abs(right))
     low, high = sorted((left, right))
@@ -235,8 +235,8 @@ def compare_slopes(
 def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
     """Distinguish a backward that may be an intended surrogate from a wrong one.
 
-    It may be intended if the slope of forward is 0 in the whole range, because no other derivative
-    can be meant.
+    It may be intended if the slope of forward is 0 in the whole range, because then no other
+    derivative is useful.
     """
     sloped = [place for place in found if place.verdict in ("agree", "differ", "kink")]
     staircase = bool(sloped) and all(place.flat for place in sloped)
@@ -246,7 +246,7 @@ def _with_surrogates(found: tuple[Position, ...]) -> Iterator[Position]:
 
 
 def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve:
-    """Return the graph on a finer grid. If forward is not a number or jumps, y is ``None``."""
+    """Return the graph on a finer grid. y is ``None`` where forward jumps or is not a number."""
     pairs = pairwise(places)
     xs = [a + (b - a) * k / fine for a, b in pairs for k in range(fine)] + places[-1:]
     ys = [f(x) for x in xs]
@@ -261,7 +261,7 @@ def _curve(f: Callable[[float], float], places: list[float], fine: int) -> Curve
 
 
 def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[float, float | None]]:
-    """Return the ends of a jump between two places, or an empty list."""
+    """Return the ends of the jump between two points, or an empty list if there is no jump."""
     before, after = f(low), f(high)
     whole = abs(after - before)
     for _ in range(_HALVINGS):
@@ -277,7 +277,7 @@ def _jump(f: Callable[[float], float], low: float, high: float) -> list[tuple[fl
 
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, at one place.
+# One forward and one backward pass at one point.
 # --------------------------------------------------------------------------------------------------
 
 _SCALAR = (
@@ -291,8 +291,8 @@ def run(
 ) -> Run | Stopped:
     """Run forward and backward once, on new float64 tensors.
 
-    The result is :class:`Stopped` if forward raises, or does not return one number. If backward
-    raises, ``Run.failure`` says so.
+    The result is :class:`Stopped` if forward raises an error or does not return one number. If
+    backward raises an error, ``Run.failure`` says so.
     """
     inputs = subject.inputs(x, values, graph=True)
     lines = Lines(shown)
@@ -321,9 +321,9 @@ def run(
 
 
 def _functions_inside(subject: Subject, values: Mapping[str, float]) -> tuple[type[Function], ...]:
-    """Return the custom Functions that run in a call, each once, in their order.
+    """Return the custom Functions that run in a call, without duplicates, in their order.
 
-    Raises :class:`TraceError` if forward raises, or does not return one number.
+    Raises :class:`TraceError` if forward raises an error or does not return one number.
     """
     inputs = subject.inputs(subject.x, values, graph=True)
     try:
@@ -371,7 +371,7 @@ def _what(y: Any) -> str:
 
 @contextmanager
 def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
-    """Record lines in the engine's threads too, because a GPU's backward runs in its own thread."""
+    """Also record lines in the engine's threads. A GPU's backward runs in its own thread."""
     begun: list[bool] = []
 
     def start(_: Any) -> None:
@@ -391,7 +391,7 @@ def _in_engine(nodes: list[Any], lines: Lines) -> Iterator[None]:
 
 
 def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
-    """Run forward alone and return its value."""
+    """Run only forward, and return its value."""
     with preserve_global_state(0), torch.no_grad():
         result = subject.call(subject.inputs(x, values, graph=False))
     return float(result.item())
@@ -400,7 +400,7 @@ def _value(subject: Subject, x: float, values: Mapping[str, float]) -> float:
 def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) -> Iterator[Kept]:
     """Yield the contents of a custom Function's node: its saved tensors, then its attributes.
 
-    The memory of a saved tensor tells whether it is an input, an output, or neither.
+    A saved tensor's memory shows whether it is an input, an output or neither.
     """
     pairs = zip(inputs, names, strict=True)
     known = {x.data_ptr(): f"the input {name}" for x, name in pairs if isinstance(x, Tensor)}
@@ -419,11 +419,11 @@ def _kept_by(node: Any, y: Tensor, inputs: Sequence[Any], names: Sequence[str]) 
 
 
 # --------------------------------------------------------------------------------------------------
-# The slopes of forward, and the meaning of a slope that grows when the step shrinks.
+# The slopes of forward, and the interpretation of a slope that grows when the step shrinks.
 # --------------------------------------------------------------------------------------------------
 
 STEP = 1e-5  # relative to max(1, |x|)
-_FINER = 16.0  # the factor between the first and the second step
+_FINER = 16.0  # the quotient of the first and the second step
 _STEEP = 30.0  # steeper slopes are measured with both steps
 _GROWS, _JUMPS = 1.5, 12.0  # growth of the slope: less than _FINER, or about _FINER
 
@@ -431,8 +431,8 @@ _GROWS, _JUMPS = 1.5, 12.0  # growth of the slope: less than _FINER, or about _F
 def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
     """Return the one-sided slopes at x, or ``None`` if one of them is not finite.
 
-    If forward is smooth, a slope does not depend on the step. Across a jump it grows as 1/step. If
-    the tangent is vertical, as for a square root at 0, it grows more slowly.
+    If forward is smooth, a slope does not depend on the step. Across a jump, it grows like 1/step.
+    If the tangent is vertical, as for a square root at 0, the slope grows more slowly.
     """
     step = STEP * max(1.0, abs(x))
     left, right = one_sided_slopes(f, x, step)
@@ -447,6 +447,6 @@ def sides_at(f: Callable[[float], float], x: float) -> Sides | None:
 
 
 def one_sided_slopes(f: Callable[[float], float], x: float, step: float) -> tuple[float, float]:
-    """Return the slopes of f on the left and on the right, from finite differences."""
+    """Return the slopes of f to the left and to the right, from finite differences."""
     before, here, after = f(x - step), f(x), f(x + step)
     return (here - before) / step, (after - here) / step

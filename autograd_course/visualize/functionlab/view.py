@@ -27,7 +27,7 @@ _UNTOLD = (
 def build_view(
     sweep: Sweep, subject: Subject, source: Listing, before: Mapping[str, Range] | None = None
 ) -> Json:
-    """Return the page's content for a sweep. ``before`` are the current ranges of the axes."""
+    """Return the page's content for a sweep. ``before`` contains the axes' current ranges."""
     at = sweep.positions
     lines = slopes(sweep)
     shown = [value for line in lines.values() for _, value in line]
@@ -55,9 +55,9 @@ def build_view(
 
 
 def slopes(sweep: Sweep) -> dict[str, list[Pair]]:
-    """Return the lines of the lower plot: slopes over x, broken if x has no slope.
+    """Return the lines of the lower plot: slopes over x, with a gap where x has no slope.
 
-    ``chosen`` are single points: the slopes from backward at a kink or a jump.
+    ``chosen`` contains individual points: the slopes from backward at a kink or a jump.
     """
     lines: dict[str, list[Pair]] = {"backward": [], "differences": [], "chosen": []}
     for place in sweep.positions:
@@ -140,20 +140,20 @@ def _plain(value: float | None) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# The range of an axis: it shows the usual values, and a pole does not flatten the rest.
+# The range of an axis. It shows the usual values, so that a pole does not flatten the rest.
 # --------------------------------------------------------------------------------------------------
 
-_TAIL = 0.03  # share of the values at each end that may leave the plot
-_BEYOND = 0.4  # only if they are farther out than this, relative to the spread of the others
+_TAIL = 0.03  # the share of the values at each end that may lie outside the plot
+_BEYOND = 0.4  # they may do so only if they are this far out, relative to the others' spread
 _ROOM = 0.08
-_NOISE = 1e-6  # relative: smaller differences count as equal, so that rounding is not magnified
-_LEAST = 0.4  # share of the current range that the values must use to keep the range
+_NOISE = 1e-6  # relative; smaller differences count as 0, so that rounding is not magnified
+_LEAST = 0.4  # the range stays the same if the values use at least this share of it
 
 
 def extent(
     values: Iterable[float | None], present: Range | None = None, zero: bool = False
 ) -> Range:
-    """Return a range for the values, or the current range if the values still fill it well.
+    """Return a range for the values, or the current range if the values still fill enough of it.
 
     ``zero`` says that the range must include 0.
 
@@ -189,7 +189,7 @@ def spans(rows: Sequence[str]) -> list[list[Span]]:
     try:
         for token in tokenize.generate_tokens(io.StringIO("\n".join(rows)).readline):
             _mark(token, marks, rows)
-    except (tokenize.TokenError, SyntaxError):  # an incomplete statement: the rest stays plain
+    except (tokenize.TokenError, SyntaxError):  # an incomplete statement, whose rest stays plain
         pass
     return [_split(row, mark) for row, mark in zip(rows, marks, strict=True)]
 

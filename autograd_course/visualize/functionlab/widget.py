@@ -1,4 +1,4 @@
-"""The live Function lab: drag x, change parameters, step through the lines that ran."""
+"""The live Function lab: drag x, change parameters, and step through the lines that ran."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class FunctionLab(Live):
-    """One Function at a chosen x. :func:`function_lab` creates it.
+    """One Function at a chosen x. :func:`function_lab` creates this widget.
 
-    ``x`` is the current x, and ``step`` the current line: an index, or -1 for the last line. Set
-    ``choice`` to select a ``function`` by name, and ``parameters``, which include ``grad_output``.
-    Forward and backward then run again over the range of x. What ``choice`` leaves out does not
-    change. ``sweep`` contains the data.
+    ``x`` is the current x, and ``step`` is the index of the current line, or -1 for the last line.
+    Set ``choice`` to select a ``function`` by name and to change ``parameters``, which include
+    ``grad_output``. Forward and backward then run again over the range of x. Settings that
+    ``choice`` omits do not change. ``sweep`` contains the data.
     """
 
     _esm = BUNDLES / "functionlab.js"
@@ -85,7 +85,7 @@ class FunctionLab(Live):
         return float(proposal["value"])
 
     def _move(self, change: Any) -> None:
-        """If x is outside of the sweep, run a new sweep that includes x."""
+        """If x is outside the sweep, run a new sweep that includes x."""
         if abs(self.position.x - change["new"]) > 1e-9 * max(1.0, abs(change["new"])):
             self._run(self.function, self.parameters, change["new"])
 
@@ -96,7 +96,7 @@ class FunctionLab(Live):
             values = self._values(function, asked.get("parameters", {}))
             self._run(function, values, self._place(function))
         except TraceError as error:
-            # Answer in any case, so that the page does not wait.
+            # Always answer, so that the page does not wait.
             self.scene = {**self.scene, "answers": asked, "notice": str(error)}
 
     def _values(self, function: str, asked: Mapping[str, Any]) -> dict[str, float]:
@@ -106,7 +106,7 @@ class FunctionLab(Live):
                 f"choose one of: {', '.join(self._subjects)}."
             )
         known = self._subjects[function].values()
-        # Another version of the same Function starts with the same parameters.
+        # A different version of the same Function starts with the same parameters.
         values = dict(self.parameters) if known.keys() == self.parameters.keys() else known
         for name, value in asked.items():
             if name not in known or not isinstance(value, int | float) or not math.isfinite(value):
@@ -147,19 +147,19 @@ def function_lab(
 
     Args:
         fn: A Function class or any callable, called as ``fn(x, *parameters)`` on scalars, or
-            several of them in a list or by name in a dict. By default the course's reference
+            several of them in a list or by name in a dict. The default is the course's reference
             Functions.
         parameters: Further arguments. Numbers and scalar tensors have sliders. For arguments that
-            you leave out, the lab uses the defaults of ``forward``.
+            you omit, the lab uses the default values in ``forward``.
         x: The first value of x.
         names: Names for x and the parameters.
-        ranges: The ranges of the sliders, as in ``{"x": (-3.0, 3.0)}``.
+        ranges: The ranges of the sliders, such as ``{"x": (-3.0, 3.0)}``.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
-        TraceError: ``fn`` cannot be run, or has no curve.
+        TraceError: ``fn`` does not run or has no curve.
 
     Example:
         >>> from autograd_course.functions import Square
@@ -197,13 +197,13 @@ to_polar: Callable[..., tuple[Tensor, Tensor]] = ToPolar.apply
 
 
 def radius(x: Tensor, y: Tensor) -> Tensor:
-    """One of the two outputs; the gradient of the other one arrives as zeros."""
+    """Return the first of the two outputs. The gradient of the second output arrives as zeros."""
     r, _ = to_polar(x, y)
     return r
 
 
 def angle(x: Tensor, y: Tensor) -> Tensor:
-    """The other output, in radians."""
+    """Return the second output, in radians."""
     _, theta = to_polar(x, y)
     return theta
 

@@ -1,4 +1,4 @@
-"""Jacobian view: forward's Jacobian next to backward's, and where they differ.
+"""Jacobian view: forward's Jacobian next to backward's, and the differences between them.
 
-``trace → describe → view → figure, widget``; the Jacobians themselves are the doctor's data.
+``trace → describe → view → figure, widget``. The doctor computes the Jacobians themselves.
 """

@@ -1,4 +1,4 @@
-"""A Jacobian in words: how many entries are wrong, and what pattern a matrix has."""
+"""A Jacobian in words: the number of wrong entries, and the pattern of a matrix."""
 
 import torch
 from autograd_doctor import Diagnosis
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from autograd_course.visualize.jacobian.trace import AGREES, UNKNOWN, WRONG
 
-_NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries and differences count as 0
-_FEW = 24  # parts that are described as blocks
+_NEGLIGIBLE = 1e-6  # relative to the largest entry; smaller entries and differences count as 0
+_FEW = 24  # the maximum number of parts that are described as blocks
 
 
 WORDS = {
@@ -32,7 +32,7 @@ HOW_DECLARED = (
 
 
 def describe_finding(diagnosis: Diagnosis | None) -> str:
-    """Return the rule and the sentence of the first finding of a diagnosis, or ``""``."""
+    """Return the rule and the sentence of a diagnosis's first finding, or ``""``."""
     if diagnosis is None or not diagnosis.findings:
         return ""
     first = diagnosis.findings[0]
@@ -63,7 +63,7 @@ def scale(height: int, width: int) -> str:
 
 
 def filling(matrix: Matrix) -> str:
-    """Describe the entries of a map: how many are not zero, their size, and their pattern."""
+    """Describe the entries of a map: the number of nonzero entries, their size and pattern."""
     pattern = looks(torch.tensor(matrix, dtype=torch.float64))
     filled = heatmap.filling(matrix)
     known = pattern in ("", "zero", "sparse") or (pattern == "diagonal" and "diagonal" in filled)
@@ -71,11 +71,11 @@ def filling(matrix: Matrix) -> str:
 
 
 def looks(matrix: Tensor) -> str:
-    """Name the pattern in a few words, as in ``block diagonal (3 blocks of 4 × 4), symmetric``.
+    """Name the pattern in a few words: ``block diagonal (3 blocks of 4 × 4), symmetric``.
 
-    The pattern is that of the numbers at this point, up to one millionth of the largest entry, so a
-    matrix may be diagonal by chance. A single row or column has no pattern (``""``), and neither
-    has a matrix with an entry that is not finite.
+    The function looks only at the numbers at this point, and ignores entries below one millionth of
+    the largest entry. So a matrix may be diagonal by chance. A single row or column has no pattern
+    (``""``), and neither does a matrix with an entry that is not finite.
     """
     if min(matrix.shape) < 2 or not bool(matrix.isfinite().all()):
         return ""
@@ -109,7 +109,7 @@ def _triangle(filled: Tensor) -> str:
 
 
 def _blocks(filled: Tensor) -> str:
-    """Describe the independent parts: no input of one part reaches an output of another."""
+    """Describe the independent parts. No input of one part reaches an output of another part."""
     parts = _parts(filled)
     if len(parts) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""The three maps as a PNG."""
+"""The three maps as PNG."""
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
@@ -17,8 +17,8 @@ from autograd_course.visualize.kit.figure import GRAY, INK, PAPER, SANS, SOFT, s
 
 _WIDTH, _MAP, _LEAST = 8.9, 2.3, 0.4  # inches: the figure, a map's longer and shorter side
 _LEFT, _PITCH, _LINE = 0.64, 2.94, 0.18
-_TICKS = 8  # maximum number of rows that are all labeled
-_FEW = 24  # maximum number of rows and columns with lines between them
+_TICKS = 8  # with at most this many rows, every row has a label
+_FEW = 24  # the maximum number of rows and columns with lines between them
 _FONT: dict[str, Any] = {"fontfamily": SANS, "parse_math": False, "color": INK}
 _HATCH = "////"
 Cell = tuple[int, int]
@@ -78,7 +78,7 @@ class _Page:
 
 
 def _shades() -> list[tuple[int, ...]]:
-    """Return the palette on a white ground."""
+    """Return the palette on a white background."""
     return [
         tuple(round(255 + (part - 255) * opacity / 255) for part in color)
         for color, opacity in heatmap.palette()
@@ -127,9 +127,9 @@ def _runs(marks: str) -> Iterator[tuple[int, int]]:
 
 
 def _ticks(axes: Axes, view: View, width: float, height: float) -> None:
-    """Name the tensors along the axes, and the indices of the first and the last element.
+    """Label the axes with the tensors' names, and with the indices of the first and last elements.
 
-    ``width`` and ``height`` are the size of the map in inches.
+    ``width`` and ``height`` are the map's dimensions in inches.
     """
     for axis, labels, name, most in (
         (axes.yaxis, view.cells.rows, view.pair.rows.name, _TICKS),

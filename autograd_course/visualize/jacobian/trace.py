@@ -1,4 +1,4 @@
-"""Both Jacobians of a function, and their cells: entries, or blocks of a large matrix."""
+"""Both Jacobians of a function, and their cells, which are entries or blocks of a large matrix."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.inputs import as_callable, require_dense, require_values
 
-MOST = 128  # maximum number of rows and columns that are shown one by one
+MOST = 128  # the maximum number of rows and columns that are shown one by one
 
 AGREES, WRONG, UNKNOWN = ".", "x", "?"
 
@@ -24,7 +24,8 @@ def capture(
 ) -> ComputedJacobians:
     """Return both Jacobians of each output with respect to each differentiable input.
 
-    Raises :class:`TraceError` if forward or backward raises, or a Jacobian is too large.
+    Raises :class:`TraceError` if forward or backward raises an error, or if a Jacobian is too
+    large.
     """
     as_callable(fn, "jacobian_view")
     require_values(inputs)
@@ -37,10 +38,11 @@ def capture(
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of the three maps; each cell is a block of ``block`` entries.
+    """The cells of the three maps. Each cell is a block of ``block`` entries.
 
-    For a block, each map shows the entry with the largest magnitude. ``marks`` contains a character
-    per cell: backward agrees, backward is wrong, or forward is not differentiable there.
+    For each block, a map shows the entry with the largest magnitude. ``marks`` contains one
+    character per cell, which says that backward agrees, that backward is wrong, or that forward is
+    not differentiable there.
     """
 
     rows: tuple[str, ...]
@@ -70,7 +72,8 @@ class Cells:
             for i, j in self.wrong
         }
         most = max(sizes.values(), default=0.0)
-        # Not the exact maximum: the last digits of equal entries differ from machine to machine.
+        # Do not use the exact maximum, because the last digits of equal entries differ between
+        # machines.
         return next((at for at, size in sizes.items() if size >= (1 - 1e-6) * most), (0, 0))
 
 
@@ -113,7 +116,7 @@ def _blocks(matrix: Tensor, block: tuple[int, int], filler: float) -> Tensor:
 
 
 def _largest(matrix: Tensor, block: tuple[int, int]) -> Matrix:
-    """Return the entry with the largest magnitude of each block, with its sign."""
+    """Return each block's entry with the largest magnitude, including its sign."""
     blocks = _blocks(matrix, block, math.nan)
     place = blocks.abs().nan_to_num(nan=-1.0, posinf=math.inf).argmax(-1, keepdim=True)
     return tuple(map(tuple, blocks.gather(-1, place).squeeze(-1).tolist()))

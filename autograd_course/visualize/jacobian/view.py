@@ -15,7 +15,7 @@ from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 from autograd_course.visualize.jacobian import describe
 from autograd_course.visualize.jacobian.trace import UNKNOWN, WRONG, Cells, cells_of
 
-FEW = 6  # rows and columns of a matrix that the plain text contains in full
+FEW = 6  # the maximum number of rows and columns that the plain text contains in full
 LEGEND = [
     {"meaning": "negative", "color": f"rgb{heatmap.NEGATIVE}", "mark": ""},
     {"meaning": "zero", "color": "transparent", "mark": ""},
@@ -44,7 +44,7 @@ class View:
 
     @property
     def maps(self) -> tuple[tuple[str, Matrix, float], ...]:
-        """The three maps: title, entries, and the magnitude with the darkest shade."""
+        """The three maps: title, entries, and the magnitude that has the darkest shade."""
         cells = self.cells
         common = max(heatmap.largest_of(cells.differences), heatmap.largest_of(cells.backward))
         return (
@@ -66,7 +66,7 @@ class View:
 
     @cached_property
     def verdict(self) -> str:
-        """How many entries are wrong, in a sentence."""
+        """A sentence about the number of wrong entries."""
         entries = len(self.pair.off) * len(self.pair.off[0])
         known = any(d == d for line in self.pair.differences for d in line)
         blind = any(UNKNOWN in marks for marks in self.cells.marks)
@@ -81,7 +81,7 @@ class View:
 
     @property
     def groups(self) -> tuple[int, int]:
-        """The number of rows and columns between separating lines, 0 for no lines."""
+        """The number of rows and columns between two separating lines, or 0 without lines."""
         return self._group(self.pair.rows), self._group(self.pair.columns)
 
     def _group(self, axis: Axis) -> int:
@@ -92,7 +92,7 @@ class View:
 
     @property
     def scale(self) -> str:
-        """The explanation of a cell that shows several entries, ``""`` otherwise."""
+        """The explanation of a cell that shows several entries, or ``""``."""
         return "" if self.cells.whole else describe.scale(*self.cells.block)
 
     def entry(self, row: int, column: int) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""The live view: three linked maps, a selected entry, and what backward did there."""
+"""The live view: three linked maps, a selected entry, and backward's result for it."""
 
 from collections.abc import Callable, Sequence
 from textwrap import fill
@@ -18,17 +18,17 @@ from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Live
 
 
 class JacobianView(Live):
-    """The Jacobian of forward next to that of backward. :func:`jacobian_view` creates it.
+    """Forward's Jacobian next to backward's. :func:`jacobian_view` creates this widget.
 
-    There is one Jacobian for each output and input. ``shown`` is the number of the current one, and
-    ``cell`` is the selected ``[row, column]``. You can set both. ``finding`` is the first finding
-    of ``diagnose``.
+    There is one Jacobian for each output and input. ``shown`` is the number of the current
+    Jacobian, and ``cell`` is the selected ``[row, column]``. You can set both. ``finding`` is the
+    first finding of ``diagnose``.
     """
 
     _esm = BUNDLES / "jacobian.js"
     _css = BUNDLES / "jacobian.css"
 
-    # In quotes, because the traitlets of Colab (5.7.1) cannot be subscripted at run time.
+    # The type is in quotes, because Colab's traitlets (5.7.1) cannot be subscripted at run time.
     views: "traitlets.List[dict[str, Any]]" = traitlets.List().tag(sync=True)
     finding = traitlets.Unicode("").tag(sync=True)
     words = traitlets.Dict(WORDS).tag(sync=True)
@@ -84,24 +84,24 @@ def jacobian_view(
 ) -> JacobianView:
     """Show the Jacobian of ``fn`` at ``inputs`` twice: from ``forward`` and from ``backward``.
 
-    Entry (i, j) is ∂output_i/∂input_j. ``backward`` computes its matrix row by row, in one pass for
-    each one-hot ``grad_output``. Central differences of ``forward`` in float64 compute the other
+    Entry (i, j) is ∂output_i/∂input_j. ``backward`` gives its matrix row by row, with one pass for
+    each one-hot ``grad_output``. Central differences of ``forward`` in float64 give the other
     matrix column by column. A complex element counts as two. The first finding of
-    :func:`~autograd_course.diagnose` is above the maps.
+    :func:`~autograd_course.diagnose` appears above the maps.
 
     Args:
         fn: A Function class, any callable, or a :class:`~autograd_course.Diagnosis` that contains
             Jacobians.
-        inputs: The arguments of the call; none for a diagnosis.
-        of: The position of one of several outputs.
+        inputs: The arguments of the call. Pass none with a diagnosis.
+        of: The index of one output, if there are several.
         reference: A differentiable callable with the same arguments. Its Jacobian replaces the
             finite differences.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
-        TraceError: An input or output has more than 512 elements, or a pass raises.
+        TraceError: An input or output has more than 512 elements, or a pass raises an error.
 
     Example:
         >>> import torch
@@ -139,5 +139,5 @@ def _examined(
 ) -> Diagnosis | None:
     try:
         return diagnose(fn, inputs, reference=reference)
-    except CannotDiagnoseError:  # the maps then have no finding above them
+    except CannotDiagnoseError:  # then no finding appears above the maps
         return None

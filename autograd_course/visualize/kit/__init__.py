@@ -1,1 +1,1 @@
-"""Code that all visualizers share: styles, small pictures, the base class of a widget, tools."""
+"""Code that all visualizers share: styles, small pictures, a base class for widgets, and tools."""

@@ -1,4 +1,4 @@
-"""The one error of the visualizers."""
+"""The exception that all visualizers raise."""
 
 from autograd_course.errors import CourseError
 

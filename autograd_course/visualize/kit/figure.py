@@ -1,4 +1,4 @@
-"""The common parts of saved pictures: colors, axes, and a small PNG. pyplot does not change."""
+"""The common parts of saved pictures: colors, axes, and a small PNG, without pyplot's state."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 INK, PAPER, SOFT, GRAY, FAINT = "#22262b", "#ffffff", "#5b636e", "#878f9a", "#d9dce1"
-VALUE, GRADIENT = "#00609a", "#ad4300"  # colors of forward and of backward
-SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib: the same everywhere
+VALUE, GRADIENT = "#00609a", "#ad4300"  # the colors of forward and backward
+SANS, MONO = ["DejaVu Sans"], ["DejaVu Sans Mono"]  # part of matplotlib, so the same everywhere
 _COLORS = 48
-_EVERY = 5  # every n-th row is enough to choose the colors: each color fills more rows
+_EVERY = 5  # every fifth row is enough to choose the colors, because each color fills more rows
 
 
 def plain_frame(axes: Axes, **grid: Any) -> None:
-    """Draw a grid behind the data, and a frame on the left and below; ``grid`` is its style."""
+    """Draw a grid behind the data, and a frame on the left and below. ``grid`` is its style."""
     axes.grid(**{"color": FAINT, "linewidth": 0.6, **grid})
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -25,10 +25,10 @@ def plain_frame(axes: Axes, **grid: Any) -> None:
 
 
 def small_png(figure: Figure, keep: Sequence[tuple[int, ...]] = ()) -> bytes:
-    """Render with a palette of a few colors; the same bytes for the same figure.
+    """Render with a palette of a few colors. The same figure always gives the same bytes.
 
-    ``keep`` are colors (red, green, blue) that have a meaning. They stay exact, even if they fill
-    only a small part of the figure.
+    ``keep`` contains colors (red, green, blue) that have a meaning. They stay exact even if they
+    fill only a small part of the figure.
     """
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]

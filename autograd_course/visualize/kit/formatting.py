@@ -13,7 +13,7 @@ from torch import Tensor
 
 from autograd_course.folders import COURSE, OURS
 
-SMALL = 9  # maximum number of elements that are shown one by one
+SMALL = 9  # the maximum number of elements that are shown one by one
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,18 @@ class Summary:
 
     @property
     def short(self) -> str:
-        """A few characters, for a node's card: up to three values, else the shape."""
+        """A few characters for a node's card: up to three values, or else the shape."""
         digits = 4 if self.shape == () else 3
         return elements(self.values, digits) if self.few else f"[{self.size}]"
 
     @property
     def few(self) -> bool:
-        """Whether it has at most three values, all in one row."""
+        """Whether the tensor has at most three values, all in one row."""
         return self.shape == () or (len(self.shape) == 1 and 0 < self.shape[0] <= 3)
 
     @property
     def measure(self) -> str:
-        """A few characters about its size: up to three values, else the norm."""
+        """A few characters about its magnitude: up to three values, or else the norm."""
         return self.short if self.few else f"norm {number(self.norm, 3)}"
 
     @property
@@ -69,7 +69,7 @@ class Summary:
 
     @property
     def brief(self) -> str:
-        """A phrase for a sentence: the elements if there are few, else shape and norm."""
+        """A phrase for a sentence: the elements if there are few, or else shape and norm."""
         return f"[{self.size}] of norm {number(self.norm, 3)}" if self.statistics else self.text
 
     @property
@@ -81,7 +81,7 @@ class Summary:
         return f"[{self.size}] {', '.join(figures)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data; complex and non-finite numbers become text."""
+        """Return JSON-compatible data. Complex and non-finite numbers become text."""
         content = (
             {"statistics": {name: _plain(value) for name, value in self.statistics}}
             if self.statistics
@@ -113,7 +113,7 @@ def _statistics(tensor: Tensor) -> tuple[tuple[str, float], ...]:
         return (("norm", torch.linalg.vector_norm(tensor.to(torch.complex128)).item()),)
     tensor = tensor.double()
     low, mean, high = tensor.min().item(), tensor.mean().item(), tensor.max().item()
-    # A mean that is rounding noise differs from machine to machine.
+    # If a mean is rounding noise, it differs between machines.
     noise = 1e-6 * max(abs(low), abs(high))
     norm = torch.linalg.vector_norm(tensor).item()
     mean = 0.0 if math.isfinite(mean) and abs(mean) <= noise else mean
@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
 
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-# The function may be a reference Function, so its lines are reported like the caller's own.
+# The function may be one of the reference Functions, whose lines are reported like the caller's.
 _FUNCTIONS = COURSE / "functions"
 _OURS_AND_TORCHS = (*OURS, Path(torch.__file__).parent)
 

@@ -1,4 +1,4 @@
-"""PyTorch's graph: its nodes, their order and names, and a pass through them."""
+"""PyTorch's graph: its nodes, their order and names, and a walk through them."""
 
 import heapq
 import re
@@ -21,9 +21,9 @@ def producers(node: GraphNode) -> list[tuple[int, GraphNode, int]]:
 
 
 def in_forward_order(roots: Iterable[GraphNode], leaves: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return all nodes behind ``roots``, each once, and each after the nodes that it depends on.
+    """Return all nodes behind ``roots`` without duplicates, each after the nodes it depends on.
 
-    Leaves come first, in the order of ``leaves``. The others are in the order of forward.
+    Leaves come first, in the order of ``leaves``. The other nodes are in the order of forward.
     """
     found = _reachable(roots)
     waiting = {node: len({id(source) for _, source, _ in producers(node)}) for node in found}
@@ -74,7 +74,7 @@ def is_custom(node: GraphNode) -> bool:
 
 
 def operation(node: GraphNode) -> str:
-    """Return the operation's name: ``MulBackward0`` is ``Mul``, a custom Function its class."""
+    """Return the operation: ``Mul`` for ``MulBackward0``, the class name for a custom Function."""
     if is_custom(node):
         return str(node._forward_cls.__name__)
     return re.sub(r"(Backward\d*|^torch::autograd::)", "", node.name())

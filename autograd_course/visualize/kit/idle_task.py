@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 SLICE_S = 0.008  # seconds of work before the kernel handles messages
 YIELD_S = 0.002  # seconds for the page's messages, which need several turns of the event loop
-DEBOUNCE_S = 0.08  # seconds in which the page can draw the answer with a free CPU
+DEBOUNCE_S = 0.08  # seconds of free CPU in which the page can draw the answer
 
 
 class IdleTask:
@@ -19,7 +19,7 @@ class IdleTask:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, steps: Iterator[None]) -> None:
-        """Run the steps of a task, one after the other."""
+        """Run the steps of a task one after another."""
         self.stop()
         try:
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Check and copy the arguments of the call to trace, and name them."""
+"""Check, copy and name the arguments of the call to trace."""
 
 import inspect
 import math
@@ -13,9 +13,9 @@ from autograd_course.visualize.kit.errors import TraceError
 
 
 def as_callable(fn: Any, shown_by: str) -> Callable[..., Any]:
-    """Return the callable to trace: ``.apply`` of a Function class, else ``fn`` itself.
+    """Return the callable to trace: ``.apply`` of a Function class, or else ``fn`` itself.
 
-    Raises :class:`TraceError`, which says how to call ``shown_by``.
+    Raises :class:`TraceError` with a message that says how to call ``shown_by``.
     """
     if _is_function(fn):
         return fn.apply  # type: ignore[no-any-return]
@@ -58,7 +58,7 @@ def fresh_leaves(inputs: Sequence[Any]) -> list[Any]:
 
 
 def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> list[str]:
-    """Return a name for each argument: the given names, or those of the parameters."""
+    """Return a name for each argument: the given name or the parameter's name."""
     if names is not None:
         if not isinstance(names, Sequence):
             raise TraceError(
@@ -76,7 +76,7 @@ def input_names(fn: Any, inputs: Sequence[Any], names: Sequence[str] | None) -> 
 
 
 def positional_parameters(fn: Any) -> list[inspect.Parameter]:
-    """Return the positional parameters of a call, without the ``ctx`` of a Function's forward.
+    """Return the positional parameters of a call, excluding ``ctx`` in a Function's forward.
 
     The list is empty for a built-in, which has no signature.
     """
@@ -91,7 +91,7 @@ def positional_parameters(fn: Any) -> list[inspect.Parameter]:
 
 
 def captured_names(fn: Any) -> dict[int, str]:
-    """Name the tensors that ``fn`` uses by itself, by ``id``: parameters and outer variables."""
+    """Name the tensors that ``fn`` uses besides its arguments, by ``id``."""
     owner = getattr(fn, "__self__", fn)
     reached: dict[str, Any] = {"": owner} if isinstance(owner, torch.nn.Module) else {}
     if inspect.isfunction(fn):
@@ -138,7 +138,7 @@ def _require(given: Sequence[Any], what: str, lacks: Callable[[Tensor], bool], w
 
 
 def finite_number(what: str, given: Any, example: float) -> float:
-    """Return a finite number, which may be a tensor of one element."""
+    """Return a finite number, which may be given as a tensor with one element."""
     alone = given.detach() if isinstance(given, Tensor) else given
     try:
         value = math.nan if isinstance(given, str | bool) else float(alone)
@@ -150,7 +150,7 @@ def finite_number(what: str, given: Any, example: float) -> float:
 
 
 def whole_number(what: str, given: Any, example: int) -> int:
-    """Return a whole number that is not negative."""
+    """Return a nonnegative integer."""
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise TraceError(
             f"{what} must be a whole number, 0 or more, such as {what}={example}, "

@@ -15,27 +15,27 @@ from PIL import Image
 BUNDLES = Path(__file__).parents[1] / "bundles"
 VIEW = "application/vnd.jupyter.widget-view+json"
 
-# For a trait that the page sets. The kernel does not send it back, as ipywidgets does for a second
-# page: this would add a message to every move.
+# For a trait that the page sets. ipywidgets would send the value back for a second page, which
+# would add a message to every move. This setting turns that off.
 FROM_PAGE = {"sync": True, "echo_update": False}
 
 
 class Saved(anywidget.AnyWidget):
     """A widget that saves ``left`` in the notebook, for readers without a kernel.
 
-    A live view needs its kernel. Yet JupyterLab prefers a saved view to a saved picture, and shows
-    "Error displaying widget" once the kernel has ended. Therefore the view is shown but not saved:
-    ``saving.js`` leaves it out of what JupyterLab writes to the file. JupyterLab, the book,
-    nbconvert and GitHub then all find the picture. The address of the view stays in the metadata of
-    the output: if a notebook is opened again while its kernel runs, the script puts the view back.
+    A live view needs its kernel. But JupyterLab prefers a saved view to a saved picture, and shows
+    "Error displaying widget" once the kernel has ended. So the view is shown but not saved:
+    ``saving.js`` removes it from the data that JupyterLab writes to the file. JupyterLab, the book,
+    nbconvert and GitHub then all find the picture. The view's address stays in the metadata of the
+    output. If a notebook is opened again while its kernel is running, the script restores the view.
 
-    This needs no setting and no extension. A JupyterLab extension would work only where the course
-    is installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 35
-    to 150 KB a widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
-    the script's part for JupyterLab.
+    This needs no setting and no extension. A JupyterLab extension would work only if the course is
+    installed next to JupyterLab. JupyterLab's own "save widget state" is off by default, adds 35 to
+    150 KB per widget, and makes nbconvert fetch scripts from a CDN. Colab and VS Code do not run
+    the script's JupyterLab part.
     """
 
-    # ipywidgets 7 displays with this method, and leaves only 110 characters of text.
+    # ipywidgets 7 displays widgets with this method, and saves only 110 characters of text.
     _ipython_display_ = None
 
     def __init__(self, **traits: Any) -> None:
@@ -53,16 +53,16 @@ class Saved(anywidget.AnyWidget):
 
 
 def _pictured(bundle: Any, left: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a widget's own bundle with its picture; ``saving.js`` reads the metadata."""
-    # ipywidgets returns only the data, anywidget a pair with metadata.
+    """Return a widget's own bundle with its picture. ``saving.js`` reads the metadata."""
+    # ipywidgets returns only the data. anywidget returns a pair of data and metadata.
     data, metadata = bundle if isinstance(bundle, tuple) else (bundle or {}, {})
     return {**data, **left}, {VIEW: data.get(VIEW, {}), **metadata}
 
 
 def _box_bundle(box: Box) -> Any:
-    """Return the bundle of a box of ipywidgets, with the pictures of the widgets inside.
+    """Return the bundle of an ipywidgets box, with the pictures of the widgets inside it.
 
-    The notebook saves only what the outermost widget displays.
+    The notebook saves only the output of the outermost widget.
     """
     own = box._repr_mimebundle_()
     parts = [widget.left() for widget in _inside(box)]
@@ -78,7 +78,7 @@ def _inside(box: Box) -> Iterator[Saved]:
 
 
 def together(parts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return one bundle for several widgets: their pictures and texts, one below the other.
+    """Return one bundle for several widgets, with their pictures and texts below each other.
 
     A picture among texts becomes part of the Markdown, which every page prefers to a PNG.
     """
@@ -116,7 +116,7 @@ class Live(Saved):
 
     @property
     def png(self) -> bytes:
-        """The picture of the current state; the same bytes for the same state."""
+        """The picture of the current state. The same state always gives the same bytes."""
         raise NotImplementedError
 
     def left(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Round numbers in a range: the positions of a slider."""
+"""The positions of a slider: round numbers in a range."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ def positions(low: float, high: float, value: float, most: int) -> list[float]:
 
 
 def among(places: Iterable[float], value: float) -> list[float]:
-    """Return the positions with a value included exactly. The value replaces one that almost equals
+    """Return the positions, including a value exactly. It replaces a position that almost equals
     it.
     """
     apart = [at for at in places if abs(at - value) > _APART * max(1.0, abs(value))]
@@ -26,6 +26,6 @@ def among(places: Iterable[float], value: float) -> list[float]:
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is not below the least."""
+    """Return the smallest of …, 0.1, 0.2, 0.25, 0.5, 1, … that is at least ``least``."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * digit for digit in _DIGITS if power * digit >= least * (1 - 1e-9))

@@ -1,4 +1,4 @@
-"""The style of the course's figures: legible on a light and on a dark notebook page."""
+"""The style of the course's figures: legible on light and dark notebook pages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 BLUE, ORANGE, GREEN, GRAY = "#0072B2", "#D55E00", "#007A5A", "#8A8F98"
 INK, PAPER, FAINT = "#22262B", "#FFFFFF", "#D9DCE1"
 
-# The paper is opaque: a transparent figure would put dark ink on a dark page.
+# The background is opaque, because a transparent figure would put dark ink on a dark page.
 _LOOK: Any = {
     "figure.facecolor": PAPER,
     "savefig.facecolor": PAPER,

@@ -1,4 +1,4 @@
-"""Memory timeline: what autograd saves for backward, which node saves it, and how long.
+"""Memory timeline: the tensors that autograd saves for backward, by which node and for how long.
 
 ``ledger → hooks, isolation → trace → describe → view → figure, widget``
 """

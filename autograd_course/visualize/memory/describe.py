@@ -6,12 +6,12 @@ from autograd_course.visualize.kit.formatting import listed, size
 from autograd_course.visualize.memory.hooks import CHECKPOINT
 from autograd_course.visualize.memory.trace import Event, Kept, MemoryTrace
 
-_MOST_NAMED = 3  # tensors that one sentence names
-_MOST_LINES = 60  # maximum number of lines in a description
+_MOST_NAMED = 3  # the maximum number of tensors that one sentence names
+_MOST_LINES = 60  # the maximum number of lines in a description
 
 
 def sentence(trace: MemoryTrace, number: int) -> str:
-    """Say what happens at an event."""
+    """Describe an event in a sentence."""
     event = trace.events[number]
     return _SENTENCES[event.kind](event, _Items(trace, event))
 
@@ -48,7 +48,7 @@ def _save(event: Event, items: _Items) -> str:
 
 
 def _summed(items: Sequence[Kept], told: Callable[[Kept], str]) -> list[tuple[str, int]]:
-    """Name tensors with their bytes. Tensors of one name are summed, and many are only counted."""
+    """Name tensors, with their bytes summed by name, or only count them if there are many names."""
     if len({told(item) for item in items}) > _MOST_NAMED:
         return [(f"{len(items)} tensors", sum(item.extra for item in items))]
     found: dict[str, list[int]] = {}
@@ -168,7 +168,7 @@ def who(event: Event) -> str:
 
 
 def its(item: Kept) -> str:
-    """Name a tensor by its role in the node that saved it, as in ``its output``."""
+    """Name a tensor by its role in the node that saved it, such as ``its output``."""
     return item.role if item.how == "attribute" else f"its {what(item)}"
 
 

@@ -25,13 +25,13 @@ from autograd_course.visualize.memory.view import (
 
 Point = tuple[float, float]
 _BUDGET = "#b3261e"
-# The same eight colors as in widget.css: dark letters are legible on each of them.
+# The same eight colors as in widget.css. Dark letters are legible on each of them.
 COLORS = (
     "#56b4e9", "#e69f00", "#29b08a", "#f0e442", "#cc79a7", "#e8743b", "#8da0f0", "#a9b1bb",
 )  # fmt: skip
-_ACROSS, _PANEL, _HEIGHT = 4, 2.7, 2.5  # panels in a row, and inches of one
+_ACROSS, _PANEL, _HEIGHT = 4, 2.7, 2.5  # panels in a row, and the size of a panel in inches
 _HATCH, _AGAIN = "////", "..."
-_READABLE, _WIDE = 0.07, 0.12  # fractions of the peak and of a phase: a smaller band has no letter
+_READABLE, _WIDE = 0.07, 0.12  # fractions of the peak and of a phase; a smaller band has no letter
 
 
 def draw(traces: Mapping[str, MemoryTrace], budget: int | None) -> bytes:

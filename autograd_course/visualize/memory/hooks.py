@@ -1,8 +1,9 @@
 """Hooks that watch a run and report to the ledger. They change nothing.
 
-:class:`SavedTensors` sees what each node saves, :class:`Applied` sees which custom Function saves
-it, and :class:`Modules` sees in which module it runs. :class:`Watch` sees which operations run and
-which tensors exist. :class:`Graph` sees which node of backward runs, and the attributes of its ctx.
+:class:`SavedTensors` sees the tensors that each node saves, :class:`Applied` sees which custom
+Function saves them, and :class:`Modules` sees in which module it runs. :class:`Watch` sees which
+operations run and which tensors exist. :class:`Graph` sees which node runs in backward, and the
+attributes of the node's ctx.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from autograd_course.visualize.memory.ledger import Entry, Ledger, Moment, Owner
 
 _NOT_THEIRS = (str(Path(torch.__file__).parent), *map(str, OURS))
 _CHECKPOINTING = torch.utils.checkpoint.__file__
-CHECKPOINT = "checkpoint"  # it saves its inputs without a node in the graph
+CHECKPOINT = "checkpoint"  # checkpoint saves its inputs without a node in the graph
 _OUTSIDE = -1  # the id of the graph task when no backward runs
 
 # --------------------------------------------------------------------------------------------------
@@ -47,7 +48,7 @@ _OUTSIDE = -1  # the id of the graph task when no backward runs
 
 
 class Slot:
-    """The object that a node holds in place of a tensor, until the node releases the tensor."""
+    """The object that a node holds in place of a tensor until the node releases it."""
 
     def __init__(self, packed: Any, entries: list[Entry], release: Callable[[Entry], None]) -> None:
         self.packed, self.entries, self.release = packed, entries, release
@@ -58,13 +59,13 @@ class Slot:
 
 
 class SavedTensors:
-    """Sees each tensor that a node saves, even if other hooks are active.
+    """Observe each tensor that a node saves, even if other hooks are active.
 
     PyTorch calls only the innermost hooks, and ``torch.utils.checkpoint`` has its own hooks. In
-    forward, these hooks keep no tensor that they receive. In backward, when checkpoint recomputes
-    forward, they keep the tensors in a table. So this class wraps each pair of hooks that becomes
-    active. In forward, the tensors in the result of ``pack_hook`` count. In backward, each storage
-    counts as long as it exists.
+    forward, these hooks do not keep the tensors that they receive. In backward, when checkpoint
+    recomputes forward, they keep the tensors in a table. So this class wraps each pair of hooks
+    that becomes active. In forward, it counts the tensors in the result of ``pack_hook``. In
+    backward, it counts each storage as long as the storage exists.
     """
 
     def __init__(self, ledger: Ledger, watch: Watch, modules: Modules) -> None:
@@ -78,7 +79,7 @@ class SavedTensors:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Be active inside a ``with`` block."""
+        """Observe saved tensors inside a ``with`` block."""
         entering = saved_tensors_hooks.__enter__
 
         def entered(hooks: Any) -> None:
@@ -101,7 +102,7 @@ class SavedTensors:
         return Slot(tensor, self._hold(tensor, tensor, owner, frame), self.ledger.release)
 
     def _pass(self, hooks: Any, tensor: Tensor) -> Slot:
-        """Let other hooks pack a tensor, and record what they keep."""
+        """Let other hooks pack a tensor, and record the tensors that they keep."""
         frame = sys._getframe(1)
         owner, by = self._owner(frame), _called(hooks)
         if _current_graph_task_id() != _OUTSIDE:
@@ -171,8 +172,8 @@ class SavedTensors:
         return self.owners[key]
 
     def _custom(self, frame: FrameType) -> tuple[str, set[int]]:
-        """Return the Function or checkpoint that saves, and its inputs. For an operation, return
-        ``""``.
+        """Return the name and inputs of the saving Function or checkpoint, or ``""`` for an
+        operation.
         """
         itself = frame.f_code.co_name in ("save_inputs", "<listcomp>")
         if itself and frame.f_code.co_filename == _CHECKPOINTING:
@@ -182,7 +183,7 @@ class SavedTensors:
 
 
 def _called(hooks: Any) -> str:
-    """Return the name of a pair of hooks: ``_checkpoint_hook`` is ``checkpoint``."""
+    """Return the name of a pair of hooks: ``checkpoint`` for ``_checkpoint_hook``."""
     name = type(hooks).__name__
     if "checkpoint" in name or "recomputation" in name:
         return CHECKPOINT
@@ -203,16 +204,16 @@ def _dtype(tensor: Tensor) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which custom Function is saving, and its inputs. Hooks receive only the tensor.
+# The custom Function that is saving, and its inputs. Hooks receive only the tensor.
 # --------------------------------------------------------------------------------------------------
 
 
 class Applied:
     """The custom Function whose forward has ended, until autograd creates the next node.
 
-    ``apply`` looks up ``forward`` on the class, calls it, and then saves. This class can only see
-    the lookup: from PyTorch 2.14 on, ``apply`` has no Python frame, and code such as
-    ``cube = Cube.apply`` may have bound it before.
+    ``apply`` looks up ``forward`` on the class, calls it, and then saves. This class can see only
+    the lookup, because from PyTorch 2.14 on, ``apply`` has no Python frame. Also, code such as
+    ``cube = Cube.apply`` may have bound it earlier.
     """
 
     def __init__(self) -> None:
@@ -222,7 +223,7 @@ class Applied:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """See each call of a custom forward inside a ``with`` block."""
+        """Observe each call to a custom forward inside a ``with`` block."""
         before = FunctionMeta.__getattribute__
 
         def looked_up(cls: type, name: str) -> Any:
@@ -236,7 +237,7 @@ class Applied:
             FunctionMeta.__getattribute__ = before  # type: ignore[method-assign]
 
     def saving(self) -> tuple[str, set[int]] | None:
-        """Return its name and the storages of its inputs, if it is saving now."""
+        """Return the Function's name and the storages of its inputs, if it is saving now."""
         return (self._name, self._inputs) if self._when == _now() else None
 
     def _noting(self, cls: type, forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -244,8 +245,8 @@ class Applied:
         def noted(*args: Any, **kwargs: Any) -> Any:
             given = storage_keys((args, kwargs))
             result = forward(*args, **kwargs)
-            # Not earlier: a forward may apply other Functions, and may create nodes under
-            # enable_grad.
+            # Do not set these earlier, because a forward may apply other Functions, and may create
+            # nodes under enable_grad.
             self._name, self._inputs, self._when = cls.__name__, given, _now()
             return result
 
@@ -258,12 +259,12 @@ def _now() -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Which module's forward is running.
+# The module whose forward is running.
 # --------------------------------------------------------------------------------------------------
 
 
 class Modules:
-    """A stack of module calls, by path if the module is known, else by class."""
+    """A stack of module calls, by path if the module is known, or else by class."""
 
     def __init__(self, roots: Iterable[nn.Module]) -> None:
         self._paths: dict[int, str] = {}
@@ -275,7 +276,7 @@ class Modules:
 
     @property
     def path(self) -> str:
-        """The path of the innermost running module, or ``""`` at the root or outside of modules."""
+        """The path of the innermost running module, or ``""`` at the root or outside modules."""
         return self._stack[-1][1] if self._stack else ""
 
     @contextmanager
@@ -301,15 +302,15 @@ class Modules:
 
 
 # --------------------------------------------------------------------------------------------------
-# The dispatcher: which tensors exist, which operation runs, how many operations ran.
+# The dispatcher: the tensors that exist, the running operation, and the number of operations.
 # --------------------------------------------------------------------------------------------------
 
 
 class Watch(LiveStorages):
-    """Records the name of each operation, and the storages of its arguments and results.
+    """Record the name of each operation, and the storages of its arguments and results.
 
-    A node takes its number in the graph before its operation is dispatched, so that the first
-    operation under a number is the node's own.
+    A node takes its number in the graph before its operation is dispatched. So the first operation
+    under a number is the node's own.
     """
 
     def __init__(self, ledger: Ledger, modules: Modules) -> None:
@@ -324,7 +325,7 @@ class Watch(LiveStorages):
         self.born_in_backward: set[int] = set()
         self._aside = False
         self.tick = 0
-        self.last_read: dict[int, int] = {}  # by a forward, in ticks
+        self.last_read: dict[int, int] = {}  # the tick at which a forward last read a storage
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -376,7 +377,7 @@ class Watch(LiveStorages):
 
 
 def _camel(func: Any) -> str:
-    """Return the name of an operation as in the graph: ``_softmax`` is ``Softmax``."""
+    """Return an operation's name as it is in the graph: ``Softmax`` for ``_softmax``."""
     name = getattr(func, "_schema", None)
     plain = str(name.name if name else func).split("::")[-1].split(".")[0]
     return "".join(part.capitalize() for part in re.split("_+", plain) if part) or plain
@@ -388,12 +389,12 @@ def _only_looks(func: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The nodes of a graph while backward runs, and what else their ctx holds.
+# The nodes of a graph while backward runs, and the attributes of their ctx.
 # --------------------------------------------------------------------------------------------------
 
 
 def nodes_behind(outputs: Iterable[Tensor]) -> list[GraphNode]:
-    """Return each node of the graph once, in the order of forward."""
+    """Return all nodes of the graph without duplicates, in the order of forward."""
     found: set[GraphNode] = set()
     stack = [output.grad_fn for output in outputs if output.grad_fn is not None]
     while stack:
@@ -425,7 +426,7 @@ class Graph:
         self._last = -1
 
     def look_into_ctx(self) -> None:
-        """Add the tensors that custom Functions have set as attributes of their ctx.
+        """Add the tensors that custom Functions have stored as attributes of their ctx.
 
         No hook saw the assignments, so the tensors are added at the position of their node.
         """
@@ -451,7 +452,7 @@ class Graph:
             )  # fmt: skip
             if entry in moment.again:
                 _begins_earlier(ledger, entry, moment, owner, f"ctx.{names[key]}")
-        last.high = high  # the growth belongs to the earlier moment
+        last.high = high  # the increase belongs to the earlier moment
         _raise_from(ledger.moments[ledger.moments.index(moment) :], ledger.kept - kept)
         moment.alive = max(moment.alive, moment.kept)
         moment.alive_high = max(moment.alive_high, moment.kept)
@@ -463,7 +464,7 @@ class Graph:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Report to the ledger, inside a ``with`` block, which node runs."""
+        """Inside a ``with`` block, report to the ledger which node runs."""
         handles = [
             node.register_prehook(partial(self._runs, index))
             for index, node in enumerate(self.nodes)
@@ -495,14 +496,14 @@ class Graph:
 def _owner(
     node: GraphNode, plain: dict[int, Owner], custom: list[Owner], paths: Mapping[int, str]
 ) -> Owner:
-    """Return the owner of the tensors that a node saved, or a new one if it saved nothing."""
+    """Return the owner of the tensors that a node saved, or a new owner if it saved nothing."""
     number, name = node._sequence_nr(), operation(node)
     new = Owner(name, number, paths.get(number, ""), custom=is_custom(node))
     if not is_custom(node):
         owner = plain.get(number) or new
         owner.op = name
         return owner
-    # A custom forward under grad mode creates nodes, which take numbers, before its node saves.
+    # A custom forward in grad mode creates nodes, which take numbers, before its own node saves.
     found = next((it for it in custom if it.op == name and it.seq >= number), None)
     if found is None:
         return new
@@ -511,7 +512,7 @@ def _owner(
 
 
 def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
-    """Return a new moment for the attributes of a node's ctx, at its position among the others."""
+    """Return a new moment for a ctx's attributes, at the node's position among the moments."""
     places = [i for i, it in enumerate(ledger.moments) if it.seq <= owner.seq]
     place = places[-1]
     before = ledger.moments[place]
@@ -524,7 +525,7 @@ def _moment_of(ledger: Ledger, owner: Owner) -> Moment:
 
 
 def _begins_earlier(ledger: Ledger, entry: Entry, moment: Moment, owner: Owner, role: str) -> None:
-    """Correct the record of a storage that was on a ctx before another node saved it."""
+    """Correct the record of a storage that was already on a ctx when another node saved it."""
     place, known = ledger.moments.index(moment), ledger.moments.index(entry.born)
     if known <= place:
         return

@@ -1,4 +1,4 @@
-"""Find the objects that a call uses besides its arguments, and restore them afterwards."""
+"""Find the objects that a call uses besides its arguments, and restore them after the call."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +18,14 @@ from autograd_course.visualize.kit.inputs import captured_names
 
 @dataclass(frozen=True)
 class Reach:
-    """Modules and tensors that a callable uses; ``tensors`` contains names by ``id``."""
+    """The modules and tensors that a callable uses. ``tensors`` contains names by ``id``."""
 
     modules: tuple[nn.Module, ...]
     tensors: dict[int, tuple[str, Tensor]]
 
     @classmethod
     def of(cls, fn: Any) -> "Reach":
-        """Look into the closure, globals and attributes of a callable, without calling anything."""
+        """Look into the closure, globals and attributes of a callable without calling anything."""
         found = CapturedState(("", fn)).things
         inner = tuple(thing for _, thing in found if isinstance(thing, nn.Module))
         named = {id(it): (name, it) for name, it in found if isinstance(it, Tensor)}
@@ -67,7 +67,7 @@ class Gradients:
 
 @contextmanager
 def preserve_state(reach: Reach) -> Iterator[Gradients]:
-    """Run a block in grad mode; restore gradients, buffers and random states afterwards."""
+    """Run a block in grad mode. Then restore the gradients, buffers and random states."""
     gradients = Gradients()
     gradients.borrow(it for _, it in reach.tensors.values())
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()

@@ -11,7 +11,7 @@ Kind = Literal["start", "save", "pass", "attribute", "turn", "run", "free", "end
 
 @dataclass(eq=False)
 class Owner:
-    """A node of the graph; ``seq`` is its place in the order of forward."""
+    """A node of the graph. ``seq`` is its place in the order of forward."""
 
     op: str
     seq: int
@@ -65,8 +65,8 @@ class Moment:
 class Ledger:
     """Saved bytes and bytes in memory, and the moments at which they changed.
 
-    ``known`` names the storages that are already resident, by key. ``allocated`` reads the
-    allocator of the device.
+    ``known`` maps the keys of the storages that are already resident to names. ``allocated`` reads
+    the device's allocator.
     """
 
     def __init__(self, known: dict[int, str], allocated: Callable[[], int | None]) -> None:
@@ -77,12 +77,12 @@ class Ledger:
         self.held: dict[int, Entry] = {}
         self.kept = self.alive = self._early = 0
         self.phase: Phase = "start"
-        self.running: Owner | None = None  # in backward
+        self.running: Owner | None = None  # the node that runs in backward
         self.closed = False  # storages that are freed after this are not recorded
         self.begin("start")
 
     def begin(self, kind: Kind, owner: Owner | None = None, **about: Any) -> Moment:
-        """Close the current moment and begin another one."""
+        """Close the current moment and begin a new one."""
         moment = Moment(self.phase, kind, owner, **about)
         if self.phase == "backward" and kind != "run":
             moment.inside = self.running
@@ -114,7 +114,7 @@ class Ledger:
         return self.begin(kind, owner, by=by, seq=seq)
 
     def hold(self, key: int, size: int, owner: Owner, moment: Moment, **about: Any) -> Entry:
-        """Count a storage, unless it is already counted or resident; return its entry."""
+        """Count a storage unless it is already counted or resident. Return its entry."""
         entry = self.held.get(key)
         if entry is None:
             anyway = self.known.get(key, "")
@@ -150,9 +150,9 @@ class Ledger:
         self.now.high = max(self.now.high, self.kept)
 
     def lived(self, size: int) -> None:
-        """Count a new tensor (or, with a negative size, a freed one)."""
+        """Count a new tensor, or a freed tensor if the size is negative."""
         self.alive += size
-        if self.now.kind == "start":  # nothing is saved yet: the bytes belong to the first event
+        if self.now.kind == "start":  # nothing is saved yet, so the bytes belong to the first event
             self._early = max(self._early, self.alive)
         else:
             self.now.alive_high = max(self.now.alive_high, self.alive)

@@ -1,4 +1,4 @@
-"""What autograd saves during one real forward and one real backward pass, as plain data."""
+"""The tensors that autograd saves in one real forward and backward pass, as plain data."""
 
 import gc
 from collections import Counter
@@ -39,15 +39,15 @@ AGAIN = "↻"  # marks the name of a node in a forward that backward recomputes
 class Kept:
     """A storage that autograd saves, counted once even if several tensors share it.
 
-    ``owner`` is the node that saved it first, and ``also`` names the others. ``op`` is the owner's
-    operation, and ``module`` the path of the module whose forward ran. ``role`` is the tensor's
-    role in its owner (``input``, ``output`` or ``intermediate``). ``bytes`` is the size of the
-    whole storage, and ``part`` the size of the tensor in it. ``how`` is ``saved`` (by
-    ``save_for_backward``), ``attribute`` (on the ctx of a custom Function, where hooks do not see
-    it) or ``again`` (saved by a forward that backward recomputes). ``anyway`` names the input or
-    parameter that holds the storage already, so that it costs nothing. ``line`` is the line of the
-    caller's code. ``born`` and ``freed`` are indices of events; ``freed`` is ``None`` if nothing
-    frees it.
+    ``owner`` is the node that saved it first, and ``also`` names the other nodes that saved it.
+    ``op`` is the owner's operation, and ``module`` is the path of the module whose forward ran.
+    ``role`` is the tensor's role in its owner (``input``, ``output`` or ``intermediate``).
+    ``bytes`` is the size of the whole storage, and ``part`` is the size of the tensor in it.
+    ``how`` is ``saved`` (by ``save_for_backward``), ``attribute`` (on the ctx of a custom Function,
+    where hooks do not see it) or ``again`` (saved by a forward that backward recomputes).
+    ``anyway`` names the input or parameter that already holds the storage, so that saving it costs
+    nothing. ``line`` is the line of the caller's code. ``born`` and ``freed`` are indices of
+    events. ``freed`` is ``None`` if no event frees the storage.
     """
 
     id: int
@@ -72,7 +72,7 @@ class Kept:
         return 0 if self.anyway else self.bytes
 
     def lives(self, event: int) -> bool:
-        """Whether it is saved after an event."""
+        """Whether the storage is still saved after an event."""
         return self.born <= event and (self.freed is None or event < self.freed)
 
 
@@ -80,12 +80,13 @@ class Kept:
 class Event:
     """One moment: a node saves, a node runs in backward, or a storage is freed.
 
-    ``saves``, ``again`` and ``frees`` are ids of :class:`Kept`: storages that the event saves, that
-    another node has already saved, and that the event frees. ``passed`` is the number of bytes that
-    other saved-tensor hooks (``by``) received and discarded. ``kept`` is the number of bytes that
-    are saved after the event, and ``high`` the most during it. ``alive`` and ``alive_high`` are the
-    same for all tensors that the call created, as the dispatcher sees them. ``allocated`` is what
-    the CUDA allocator has allocated since the start, ``None`` on the CPU.
+    ``saves``, ``again`` and ``frees`` contain ids of :class:`Kept`: storages that the event saves,
+    storages that it saves after another node already saved them, and storages that it frees.
+    ``passed`` is the number of bytes that other saved-tensor hooks (``by``) received and discarded.
+    ``kept`` is the number of bytes that are saved after the event, and ``high`` is the maximum
+    during it. ``alive`` and ``alive_high`` are the same numbers for all tensors that the call
+    created, as the dispatcher sees them. ``allocated`` is the memory that the CUDA allocator has
+    allocated since the start, or ``None`` on the CPU.
     """
 
     phase: Phase
@@ -110,9 +111,10 @@ class Event:
 class MemoryTrace:
     """One forward and one backward pass of ``title``, and everything that autograd saved.
 
-    ``operations`` counts the operations of forward, and ``backward_operations`` those of backward.
-    ``again_operations`` of the latter ran in grad mode, because a forward was recomputed. Views do
-    not count. ``again_modules`` counts the module calls inside backward.
+    ``operations`` counts the operations of forward, and ``backward_operations`` counts the
+    operations of backward. ``again_operations`` counts those operations of backward that ran in
+    grad mode, because they recompute a forward. Views do not count. ``again_modules`` counts the
+    module calls inside backward.
     """
 
     title: str
@@ -125,7 +127,7 @@ class MemoryTrace:
 
     @property
     def peak(self) -> int:
-        """The most bytes saved at any moment, without bytes that are already resident."""
+        """The maximum number of bytes saved at any moment, without already resident bytes."""
         return max(event.high for event in self.events)
 
     @property
@@ -140,12 +142,12 @@ class MemoryTrace:
 
     @property
     def between(self) -> int:
-        """The bytes that are saved between forward and backward."""
+        """The number of bytes that are saved between forward and backward."""
         return self.events[self.turn].kept
 
     @property
     def anyway(self) -> int:
-        """The bytes of saved tensors that are already resident: inputs and parameters."""
+        """The number of bytes in saved tensors that are already resident: inputs and parameters."""
         return sum(item.bytes for item in self.kept if item.anyway)
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,20 +161,21 @@ class MemoryTrace:
 
 
 def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
-    """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves, and when.
+    """Run ``fn(*inputs)`` and its backward pass once, and record what autograd saves and when.
 
     ``fn`` is a ``torch.autograd.Function`` class (its ``.apply`` is called), a module, or any
     callable that returns a tensor or a tree of tensors. The backward pass starts with ones. Tensors
     among ``inputs`` are copied. Each storage counts once, from the moment when a node saves a
-    tensor to the moment when the node releases it; saved-tensor hooks see both moments. Storages of
-    the inputs and of tensors that ``fn`` uses by itself (its parameters) are already resident and
-    cost nothing. Tensors that a custom Function sets as attributes of its ctx count too.
+    tensor to the moment when the node releases it. Saved-tensor hooks see both moments. The
+    storages of the inputs and of tensors that ``fn`` uses by itself (its parameters) are already
+    resident and cost nothing. Tensors that a custom Function stores as attributes of its ctx also
+    count.
 
-    The caller's tensors, gradients, buffers, random states, grad mode and default dtype stay as
-    they are, and no part of the graph stays alive.
+    The caller's tensors, gradients, buffers, random states, grad mode and default dtype do not
+    change, and no part of the graph stays alive.
 
-    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises, or
-    if the result contains no tensor that depends on the inputs.
+    Raises :class:`TraceError` if no input can have a gradient, if ``fn`` or a backward raises an
+    error, or if the result contains no tensor that depends on the inputs.
     """
     call = as_callable(fn, "memory_timeline")
     require_dense(inputs)
@@ -191,7 +194,7 @@ def trace_memory(fn: Any, *inputs: Any) -> MemoryTrace:
 
 
 class _Run:
-    """One forward and one backward."""
+    """One forward and one backward pass."""
 
     def __init__(self, ledger: Ledger, modules: Modules, name: str) -> None:
         self.ledger, self.modules, self.name = ledger, modules, name
@@ -230,7 +233,7 @@ class _Run:
             with self._watching(), graph.watching():
                 seeds = [torch.ones_like(output) for output in self.outputs]
                 ledger.phase = "backward"
-                # Not grad(): checkpoint's reentrant kind refuses to run inside of it.
+                # Do not call grad(), because reentrant checkpointing raises an error inside it.
                 run_backward(self.outputs, seeds)
         except Exception as error:
             where = ledger.running.op if ledger.running else self.name
@@ -240,7 +243,7 @@ class _Run:
         graph.let_go()
 
     def drop(self) -> None:
-        """Delete the results and their graph, then everything that only reference cycles hold."""
+        """Delete the results and their graph, and then all objects that only cycles keep alive."""
         ledger = self.ledger
         ledger.phase, ledger.running = "after", None
         ledger.begin("end", by="backward")
@@ -266,8 +269,8 @@ class _Run:
 def _collect(ledger: Ledger) -> None:
     """Run the garbage collector as long as it frees anything.
 
-    If a leaking node refers to another through the C++ graph, a collection sees only the outermost
-    one. Each collection frees one layer.
+    If a leaking node refers to another node through the C++ graph, a collection sees only the
+    outermost node. So each collection frees one layer.
     """
     held = -1
     while held != len(ledger.held) and ledger.held:
@@ -276,9 +279,7 @@ def _collect(ledger: Ledger) -> None:
 
 
 def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
-    """Return a function that reads the CUDA allocator of the inputs' device, or ``None`` on the
-    CPU.
-    """
+    """Return a function that reads the CUDA allocator. On the CPU, it returns ``None``."""
     devices = {it.device for it in arguments if isinstance(it, Tensor) and it.is_cuda}
     if len(devices) != 1:
         return lambda: None
@@ -288,7 +289,7 @@ def _allocator(arguments: Sequence[Any]) -> Callable[[], int | None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# From the ledger of a run to its trace: names, roles, indices.
+# From the ledger of a run to its trace: names, roles and indices.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -12,8 +12,8 @@ from autograd_course.visualize.kit.formatting import listed, size
 from autograd_course.visualize.memory.describe import sentence, shape, verdict, what
 from autograd_course.visualize.memory.trace import AGAIN, Event, Kept, MemoryTrace
 
-ROWS = 12  # rows of the list of saved tensors
-_POSITIONS = 64  # positions of the budget's slider
+ROWS = 12  # the number of rows in the list of saved tensors
+_POSITIONS = 64  # the number of positions of the budget slider
 COLUMNS = ("peak", "after forward", "forward ops", "backward ops", "recomputed")
 
 
@@ -77,7 +77,7 @@ def _variant(name: str, trace: MemoryTrace, groups: Grouping) -> dict[str, Any]:
 
 
 def _at_each_event(trace: MemoryTrace) -> list[list[Kept]]:
-    """Return the saved, held and freed tensors of each event: largest first, free ones last."""
+    """Return each event's saved, held and freed tensors: largest first, resident ones last."""
     ranked = sorted(trace.kept, key=_rank)
     last = len(trace.events)
     spans = [(item.born, last if item.freed is None else item.freed, item) for item in ranked]
@@ -118,7 +118,7 @@ def _item(item: Kept, groups: Grouping) -> dict[str, Any]:
 
 
 def note(item: Kept) -> str:
-    """Say what is special about a saved tensor."""
+    """Write a note about a special property of a saved tensor."""
     notes = []
     if item.anyway:
         notes.append(f"{item.anyway}, already resident")
@@ -153,11 +153,12 @@ def budgets(traces: Mapping[str, MemoryTrace], budget: int | None) -> dict[str, 
 
 
 # --------------------------------------------------------------------------------------------------
-# Bands of the stacked area: how much each node saves, in a few groups with their own colors.
+# The bands of the stacked area: the bytes that each node saves, in a few groups with their own
+# colors.
 # --------------------------------------------------------------------------------------------------
 
 OTHERS = "others"
-MOST_BANDS = 8  # groups with a color of their own
+MOST_BANDS = 8  # the maximum number of groups, each with its own color
 _LETTERS = "ABCDEFGH"
 _HIDDEN = " (ctx attribute)"
 Key = Callable[[Kept], str]
@@ -165,7 +166,7 @@ Key = Callable[[Kept], str]
 
 @dataclass(frozen=True)
 class Grouping:
-    """The labels of the bands, the same for all variants, and the rule that assigns a tensor."""
+    """The bands' labels, which all variants share, and the rule that assigns a tensor to a band."""
 
     labels: tuple[str, ...]
     key: Key
@@ -254,7 +255,7 @@ def _again(item: Kept) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Axes: events on the x axis, with equal widths for both phases; bytes on the y axis.
+# The axes: events on the x axis, with equal widths for both phases, and bytes on the y axis.
 # --------------------------------------------------------------------------------------------------
 
 FORWARD, BACKWARD, END = 1.0, 2.0, 2.16  # the end of each phase, the same for every variant
@@ -262,9 +263,9 @@ _TICKS = 5
 
 
 def places(trace: MemoryTrace) -> list[float]:
-    """Return where each event begins, and where the last one ends.
+    """Return the places where the events begin and where the last one ends.
 
-    Variants differ in their number of events, but their forward and backward phases line up.
+    Variants have different numbers of events, but their forward and backward phases line up.
     """
     turn = trace.turn
     after = next(i for i, event in enumerate(trace.events) if event.phase == "after")
@@ -279,8 +280,8 @@ def places(trace: MemoryTrace) -> list[float]:
 def ticks(most: int) -> list[tuple[int, str]]:
     """Return about five round sizes from 0 to at least ``most``.
 
-    They are multiples of 1, 2, 4 or 5 · 10ᵏ of a unit. If the range reaches the next unit, they are
-    quarters of that unit, because 1024 KiB is not a multiple of 200.
+    They are multiples of 1, 2, 4 or 5 · 10ᵏ units. If the range reaches the next larger unit, they
+    are quarters of that unit, because 1024 KiB is not a multiple of 200.
     """
     unit = 1024 ** max(0, (max(most, 1).bit_length() - 1) // 10)
     rough = max(most, 1) / unit / _TICKS
@@ -292,20 +293,21 @@ def ticks(most: int) -> list[tuple[int, str]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Fewer events with the same totals: join events that change nothing, and shorten long traces.
+# Fewer events with the same totals: events that change nothing are joined, and long traces are
+# shortened.
 # --------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 200  # maximum number of events that are shown one by one
+MOST_EVENTS = 200  # the maximum number of events that are shown one by one
 _FIXED = ("start", "turn", "end")
-_DEPTHS = (6, 5, 4, 3, 2, 1)  # depth of module paths
-_FEWEST = 10  # maximum number of events in a shortened trace
+_DEPTHS = (6, 5, 4, 3, 2, 1)  # the depths of module paths, in the order in which they are tried
+_FEWEST = 10  # a trace that is shortened by module has more events than this
 Run = Sequence[tuple[int, Event]]
 
 
 def folded(trace: MemoryTrace, most: int = MOST_EVENTS) -> MemoryTrace:
     """Join backward nodes that free nothing. In a long trace, join events by their module.
 
-    Peaks do not change: a joined event has the highest ``high`` of its parts.
+    Peaks do not change, because a joined event has the highest ``high`` of its parts.
     """
     short = _joined(trace, _idle_runs(trace))
     if len(short.events) <= most:
@@ -331,7 +333,7 @@ def _idle(event: Event) -> bool:
 
 
 def _by_module(trace: MemoryTrace, depth: int) -> Iterator[Run]:
-    """Join neighbors that ran in the same module, up to a depth of paths."""
+    """Join neighbors that ran in the same module. Paths count only up to a depth."""
     paths = (event.module.split(".")[:depth] for event in trace.events)
     return _together(trace, [".".join(path) or None for path in paths])
 

@@ -1,4 +1,4 @@
-"""The live timeline: step through the events, select a variant, move the budget."""
+"""The live timeline: step through the events, select a variant, and move the budget."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,11 +13,11 @@ from autograd_course.visualize.memory.figure import draw
 from autograd_course.visualize.memory.trace import MemoryTrace, trace_memory
 from autograd_course.visualize.memory.view import budgets, build_view, folded
 
-_MOST = 8  # maximum number of variants
+_MOST = 8  # the maximum number of variants
 
 
 class MemoryTimeline(Live):
-    """Memory traces of one or more variants. :func:`memory_timeline` creates it.
+    """Memory traces of one or more variants. :func:`memory_timeline` creates this widget.
 
     ``traces`` contains the complete trace of each variant. ``variant`` is the name of the selected
     variant, ``step`` is the event that is shown, and ``budget`` is a number of bytes. You can set
@@ -78,19 +78,20 @@ class MemoryTimeline(Live):
 def memory_timeline(
     variants: Callable[..., Any] | Mapping[str, Any], *inputs: Any, budget: int | None = None
 ) -> MemoryTimeline:
-    """Show which bytes autograd saves for backward, which node saves them, and how long.
+    """Show the bytes that autograd saves for backward, by which node and for how long.
 
     Each variant runs once, forward and backward, on copies of the inputs. Each storage counts once.
-    Inputs and parameters count 0, because they are already resident.
+    Inputs and parameters count as 0, because they are already resident.
 
     Args:
         variants: A Function class, a module or a function, or a dict of up to eight of them by
-            name. They should compute the same result from the same inputs. All share one scale.
+            name. They should compute the same result from the same inputs. All of them share one
+            scale.
         inputs: The arguments of the call.
         budget: A number of bytes, drawn as a line. The widget says which variants fit into it.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
         TraceError: A variant cannot be traced, or the budget is not a number of bytes.

@@ -11,7 +11,7 @@ from autograd_course.learner.state import State
 from autograd_course.quizzes import Question, Quiz
 from autograd_course.visualize.quiz.markdown import blocks, escape, safe_markdown
 
-TRIES = 2  # number of wrong answers after which all options are explained
+TRIES = 2  # the number of wrong answers after which all options are explained
 
 WORDS: Mapping[str, Any] = {
     "tries": TRIES,
@@ -92,7 +92,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """The first sentence."""
+        """The first sentence of the explanation."""
         if self.question.essay:
             return str(WORDS["written"])
         if self.right:
@@ -131,7 +131,7 @@ def plain(quiz: Quiz) -> str:
 
 
 def markdown(quiz: Quiz) -> str:
-    """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
+    """Return the questions as Markdown, which GitHub, JupyterLab and nbconvert show."""
     parts = [f"**{escape(quiz.heading)}**"]
     for number, question in enumerate(quiz.questions, 1):
         parts.append(f"**{number}.** `{question.id}` – *{WORDS[_kind(question)]}*")

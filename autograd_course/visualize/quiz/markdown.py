@@ -1,9 +1,9 @@
-"""The small part of Markdown that questions use: as plain data for the page, and for notebooks.
+"""The small part of Markdown that questions use, as plain data for the page and for notebooks.
 
 The page builds its elements from the data and never uses HTML. The file of a saved notebook may
-come from anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. A question
-in it therefore contains no code that runs and no link. HTML, links, pictures and formulas become
-text first.
+come from anyone, and GitHub, JupyterLab, nbconvert and the book filter it differently. So a
+question in a saved notebook contains no executable code and no link. HTML, links, pictures and
+formulas are first turned into text.
 """
 
 import re
@@ -42,8 +42,8 @@ def _spans(text: str) -> Iterator[list[str]]:
 
 _BETWEEN = "\N{ZERO WIDTH SPACE}"  # separates a code span from the next one
 _ACTIVE = re.compile(
-    r"(?P<entity>`|<(?=[\w/!?])|&(?=#?\w+;)|\](?=\s*[(\[:]))"  # HTML; what makes a link of [text]
-    r"|(?P<code>[$\\]+)"  # formulas: the pages do not look for formulas in code
+    r"(?P<entity>`|<(?=[\w/!?])|&(?=#?\w+;)|\](?=\s*[(\[:]))"  # HTML and the start of a link
+    r"|(?P<code>[$\\]+)"  # formulas, because the pages do not look for formulas in code
 )
 
 

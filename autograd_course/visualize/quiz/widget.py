@@ -1,4 +1,4 @@
-"""The live knowledge check: answer questions, read explanations, keep the answers."""
+"""The live knowledge check: answer questions, read explanations, and save the answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.kit.live import BUNDLES, FROM_PAGE, Saved
 from autograd_course.visualize.quiz.describe import Outcome, markdown, page, plain, summary
 
-Answer = dict[str, str]  # "chosen": letters, and "text" of an essay
-_LONGEST = 20_000  # maximum number of saved characters of an essay
+Answer = dict[str, str]  # "chosen" contains letters, and "text" contains an essay
+_LONGEST = 20_000  # the maximum number of characters of an essay that are saved
 
 
 class KnowledgeCheck(Saved):
-    """The questions of a lesson or of the course. :func:`knowledge_check` creates it.
+    """The questions of a lesson or of the course. :func:`knowledge_check` creates this widget.
 
     ``answers`` contains the chosen letters or the written text for each question. Set it to answer.
     A saved notebook contains the questions as Markdown and as plain text. A reader can search both,
@@ -52,8 +52,8 @@ class KnowledgeCheck(Saved):
     def answer(self, question_id: str, *given: str) -> Outcome:
         """Answer a question without the page, and return the verdict with its explanation.
 
-        ``given`` are letters of options, ``"b"`` or ``"b", "d"``, or the text of an essay.
-        Raises :class:`TraceError` if there is no such question or option.
+        ``given`` contains letters of options, such as ``"b"`` or ``"b", "d"``, or the text of an
+        essay. Raises :class:`TraceError` if there is no such question or option.
         """
         question = self._question(question_id)
         answer = _essay(question, given) if question.essay else _choice(question, given)
@@ -69,7 +69,7 @@ class KnowledgeCheck(Saved):
 
     @traitlets.validate("answers")
     def _known_ones(self, proposal: Any) -> dict[str, Answer]:
-        """Drop answers that do not belong to this check: a page may be older than the file."""
+        """Drop answers that do not belong to this check. A page may be older than the file."""
         given, known = proposal["value"], {q.id: q for q in self._quiz.questions}
         return {
             name: {"chosen": str(answer["chosen"]), "text": str(answer["text"])[:_LONGEST]}
@@ -115,15 +115,16 @@ def knowledge_check(lesson: str, seed: int | str = 0) -> KnowledgeCheck:
 
     The answers are saved in your progress file, and ``progress()`` counts them. If the widget does
     not work, call ``knowledge_check("01").answer("vjp", "b")``. After a first wrong answer, you see
-    the explanations of what you chose. After a second one, you see all explanations.
+    the explanations of the options that you chose. After a second wrong answer, you see all
+    explanations.
 
     Args:
         lesson: The number of a lesson, such as ``"01"``, or ``"course"`` for fifteen questions and
             three essays about all lessons.
-        seed: For ``"course"``, a number or your name. It selects the questions from a bank.
+        seed: For ``"course"``, a number or your name, which selects the questions from a bank.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
         TraceError: The lesson has no knowledge check.

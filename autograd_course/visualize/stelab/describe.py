@@ -8,14 +8,14 @@ from autograd_course.visualize.stelab.training_comparison import STEPS, Place, R
 
 SPAN = f"{VIEW[0]:g} to {VIEW[1]:g}"
 PLACES: dict[Place, str] = {"activations": "the hidden activations", "weights": "the weights"}
-# What a net still learns if no gradient passes through its quantizer.
+# The parts that a net still learns if no gradient passes through its quantizer.
 REST: dict[Place, str] = {
     "activations": "If ∂ is 0, only the last layer learns: no gradient passes the quantizer.",
     "weights": "If ∂ is 0, only the biases learn: no gradient reaches a weight.",
 }
-_SAME = 1e-3  # a slope and a gradient with a smaller difference agree
+_SAME = 1e-3  # a slope and a gradient agree if their difference is smaller
 
-# What backward does to a gradient of 1.
+# The effect of backward on a gradient of 1.
 TURNS = (
     "the gradient is blocked",
     "the gradient passes unchanged",
@@ -23,7 +23,7 @@ TURNS = (
     "the gradient is amplified",
     "the gradient changes its sign",
 )
-# A gradient compared with the slope of the chord of the staircase.
+# The comparison of a gradient with the slope of the staircase's chord.
 VERDICTS = {
     "equal": "∂ agrees with it.",
     "above": "∂ is too large here.",
@@ -34,7 +34,7 @@ VERDICTS = {
 
 def turn(gradient: float) -> int:
     """Return the key in TURNS for a gradient, for ``grad_output`` 1."""
-    if abs(gradient) < 1e-6:  # shown unchanged, but too small to learn from
+    if abs(gradient) < 1e-6:  # the page still shows its value, but it is too small to learn from
         return 0
     if gradient < 0:
         return 4
@@ -53,7 +53,7 @@ def verdict(gradient: float, slope: float | None) -> str:
 
 
 def at(x: str, y: str, gradient: str, became: str) -> str:
-    """Say what forward and backward return."""
+    """Describe the results of forward and backward."""
     return f"Forward maps x = {x} to {y}. Backward maps grad_output = 1 to ∂ {gradient}: {became}."
 
 
@@ -73,13 +73,13 @@ JUMP = "The staircase jumps at x and has no derivative there."
 
 
 def climbs(estimate: Estimate, trace: LabTrace) -> str:
-    """Compare how far the staircase and the surrogate rise in the view."""
+    """Compare the rise of the staircase in the view with the rise of the surrogate."""
     own, line = tidy(trace.staircase_of(estimate).climb), tidy(estimate.climb)
     return f"From {SPAN}, the staircase rises by {own} and the surrogate by {line}."
 
 
 def gap(estimate: Estimate, j: int) -> str:
-    """Return the mean difference between gradient and slope as text."""
+    """Return the mean difference between the gradient and the slope as text."""
     beside = f"the slope over x ± {WIDTHS[j]:g}" if WIDTHS[j] else "the derivative"
     return f"Mean difference between ∂ and {beside}: {estimate.gaps[j]:.2f}"
 

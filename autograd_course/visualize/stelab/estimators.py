@@ -1,4 +1,4 @@
-"""Straight-through estimators: a quantizer forward, a surrogate gradient backward.
+"""Straight-through estimators: a quantizer in forward, a surrogate gradient in backward.
 
 To add a quantizer or a surrogate, add it to :data:`QUANTIZERS` or :data:`SURROGATES`.
 """
@@ -17,15 +17,15 @@ from autograd_course.visualize.kit.errors import TraceError
 # Quantizers: staircases whose derivative is 0 wherever it exists.
 # --------------------------------------------------------------------------------------------------
 
-_FAR = 8  # round and floor have infinitely many jumps; they are listed up to this one
+_FAR = 8  # round and floor have infinitely many jumps, which are listed up to this one
 
 
 @dataclass(frozen=True)
 class Quantizer:
-    """An elementwise staircase ``quantize``, for any shape and any real floating dtype.
+    """An elementwise staircase ``quantize``, for any shape and any real floating-point dtype.
 
-    It jumps by ``step`` at each of ``jumps``. Outside of ``reach`` the staircase saturates.
-    ``round`` and ``floor`` never saturate; their reach is set to -2 … 2.
+    It jumps by ``step`` at each of ``jumps``. Outside ``reach``, the staircase saturates. ``round``
+    and ``floor`` never saturate, and their reach is set to -2 … 2.
     """
 
     name: str
@@ -37,20 +37,20 @@ class Quantizer:
 
 
 def sign(x: Tensor) -> Tensor:
-    """Return +1 if ``x >= 0``, else -1. (``torch.sign`` has a third level, 0 at 0.)"""
+    """Return +1 if ``x >= 0``, else -1. (``torch.sign`` has a third level: it is 0 at 0.)"""
     return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
 
 def ternary(x: Tensor) -> Tensor:
-    """Return the nearest of -1, 0 and 1; ±0.5 goes to the even number, 0."""
+    """Return the nearest of -1, 0 and 1. ±0.5 is rounded to the even number 0."""
     return x.round().clamp(-1, 1)
 
 
 def uniform(bits: int) -> Quantizer:
-    """Return the fake-quantizer of 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
+    """Return the fake quantizer with 2^bits levels on [-2, 2): ``s · clamp(round(x / s), …)``.
 
-    The scale is ``s = 4 / 2^bits``. The integers are those of a signed number with ``bits`` bits,
-    from ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
+    The scale is ``s = 4 / 2^bits``. The integers are the signed numbers with ``bits`` bits, from
+    ``-2^(bits-1)`` to ``2^(bits-1) - 1``, as in ``torch.fake_quantize_per_tensor_affine``.
     """
     count = 2**bits
     scale, least, most = 4 / count, -count // 2, count // 2 - 1
@@ -95,20 +95,20 @@ QUANTIZERS = {
 # --------------------------------------------------------------------------------------------------
 # Surrogates: the functions that replace the derivative of a staircase.
 #
-# Each is a smooth or broken line h through the staircase, and backward multiplies by h′. Its center
-# c and half-width r are the same as for the quantizer's reach.
+# Each surrogate is a smooth or piecewise linear curve h through the staircase, and backward
+# multiplies by h′. The quantizer's reach determines the curve's center c and half-width r.
 #
 # ReinMax (Liu et al. 2023) is not among them. It is a second-order estimate for the expectation
 # over a *sampled* category. A deterministic quantizer does not sample: its expectation is the
 # staircase itself, so Heun's method has no integral to approximate.
 # --------------------------------------------------------------------------------------------------
 
-_SHARPNESS = 8.0  # of the sigmoid: its slope at a jump is a quarter of this, for any step
+_SHARPNESS = 8.0  # the sigmoid's slope at a jump is a quarter of this, for any step
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
+    """A surrogate. ``slope(x, quantizer)`` is h′(x), elementwise, in the dtype of ``x``.
 
     ``formula(quantizer)`` is the text of the factor in backward, and ``source`` names the authors.
     """
@@ -175,7 +175,8 @@ SURROGATES = {
 
 
 # --------------------------------------------------------------------------------------------------
-# Both together: the course's estimators for one quantizer, or a learner's Functions.
+# Quantizers and surrogates together: the course's estimators for one quantizer, or a learner's
+# Functions.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -185,15 +186,15 @@ class Quantize(torch.autograd.Function):
     Forward: ``y = q(x)``. Backward: ``∂L/∂x := h′(x) · ∂L/∂y`` by design, where the true
     derivative ``q′`` is 0 almost everywhere.
 
-    Shapes: ``x`` and ``y`` have the same shape, which can be any. Real floating dtypes; the
-    gradient has the dtype of ``x``. Saves the input. Backward consists of differentiable
-    operations, so a second derivative is that of the surrogate. Source: Bengio, Léonard and
+    ``x`` can have any shape and any real floating-point dtype. ``y`` and the gradient have the same
+    shape and dtype. The Function saves its input. Backward consists of differentiable operations,
+    so the second derivative is the second derivative of the surrogate. Source: Bengio, Léonard and
     Courville 2013, arXiv:1308.3432.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, quantizer: Quantizer, surrogate: Surrogate) -> Tensor:
-        """Return ``q(x)``, saving ``x``."""
+        """Return ``q(x)`` and save ``x``."""
         ctx.save_for_backward(x)
         ctx.quantizer, ctx.surrogate = quantizer, surrogate
         return quantizer.quantize(x)
@@ -207,7 +208,7 @@ class Quantize(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Estimator:
-    """A quantizer with its backward: ``call(x)`` runs a real Function.
+    """A quantizer with its backward. ``call(x)`` runs a real Function.
 
     ``formula`` is the text of the factor in backward, and ``source`` names the authors. A learner's
     own Function has neither.
@@ -226,9 +227,9 @@ def by_surrogate(quantizer: Quantizer) -> tuple[Estimator, ...]:
 
 
 def own(given: Any) -> tuple[Estimator, ...]:
-    """Return estimators for a Function class, or for several of them by name.
+    """Return estimators for one Function class, or for several classes by name.
 
-    A value of a mapping may also be the name of a surrogate. This surrogate then uses the staircase
+    A value in a mapping may also be the name of a surrogate. This surrogate then uses the staircase
     of the first Function in the mapping, which must be one of :data:`QUANTIZERS`.
 
     Raises :class:`TraceError` for anything else.
@@ -249,7 +250,7 @@ def own(given: Any) -> tuple[Estimator, ...]:
 
 
 def find_quantizer(name: str) -> Quantizer:
-    """Return the quantizer with this name; ``uniform`` has 3 bits."""
+    """Return the quantizer with this name. ``uniform`` has 3 bits."""
     name = "uniform-3" if name == "uniform" else name
     if name not in QUANTIZERS:
         raise TraceError(f"There is no quantizer {name!r}; choose one of: {', '.join(QUANTIZERS)}.")

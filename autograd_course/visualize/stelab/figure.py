@@ -1,4 +1,4 @@
-"""The lab as a static picture: staircase, gradient, training."""
+"""The lab as a static picture: the staircase, the gradient and the training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,10 +22,10 @@ from autograd_course.visualize.stelab.training_comparison import (
 )
 from autograd_course.visualize.stelab.view import heights, steepest
 
-CLASSES = ("#a9cfea", "#f6c49f")  # background colors for class 0 and class 1
+CLASSES = ("#a9cfea", "#f6c49f")  # the background colors for class 0 and class 1
 # Estimators differ in color and in dashes, as on the page. The colors are five of the kit's: soft,
-# gradient, custom, right and rim. Of all sets of five in its style sheet, these stay furthest apart
-# for a reader who sees no red, no green or no blue.
+# gradient, custom, right and rim. Of all sets of five colors in the kit's style sheet, these are
+# the easiest to tell apart for a reader who cannot see red, green or blue.
 _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#5b636e", "linestyle": (0, (1, 1.6))},
     {"color": "#ad4300", "linestyle": (0, (6, 1.6))},
@@ -34,7 +34,7 @@ _LOOKS: tuple[dict[str, Any], ...] = (
     {"color": "#878f9a", "linestyle": (0, (2.5, 1.2))},
 )
 _OWN: dict[str, Any] = {"color": INK, "linestyle": (0, (3, 2)), "linewidth": 1.7}
-_LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # of the figure
+_LEFT, _RIGHT = (0.05, 0.59, 0.43, 0.31), (0.55, 0.59, 0.43, 0.31)  # fractions of the figure
 
 
 def look(i: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def draw(
     trace: LabTrace, name: str, shown: Estimate, x: float, width: float, training: TrainingTrace
 ) -> bytes:
     """Draw ``shown`` at ``x`` with the chord slopes for ``width``, and the training below."""
-    # All positions are fixed: a layout engine would take longer than the drawing itself.
+    # All positions are fixed, because a layout engine would take longer than the drawing itself.
     figure = Figure(figsize=(9.0, 7.4), dpi=100, facecolor=PAPER)
     figure.text(0.012, 0.965, headline(name, shown), fontsize=10, color=INK, weight="bold")
     j = WIDTHS.index(width)
@@ -109,7 +109,7 @@ def _broken(curve: Curve) -> tuple[list[float], list[float]]:
 # The training of all nets: their losses, and the maps of their decisions.
 # --------------------------------------------------------------------------------------------------
 
-_GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # few, for a small palette
+_GROUND = LinearSegmentedColormap.from_list("classes", CLASSES, N=5)  # for a small palette
 _MOST_LOSS = 0.85  # ln 2 = 0.69 is the loss of a net that knows nothing
 _LOSSES = (0.05, 0.08, 0.40, 0.36)
 _MAPS = (0.49, 0.0, 0.50, 0.455)  # left, bottom, width, height of the part with the maps

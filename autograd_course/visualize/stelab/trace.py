@@ -22,11 +22,11 @@ Curve = tuple[tuple[float, float | None], ...]
 class Staircase:
     """The forward of an estimator over the view.
 
-    ``values`` are the values at the trace's ``xs``. ``slopes[j]`` contains, for each x, the slope
-    of the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``. This is the derivative of
-    the staircase, blurred by uniform noise in ``±w``. For ``w = 0`` it is the derivative, and
-    ``None`` where the staircase jumps. ``feet[j]`` are the lower ends ``q(x - w)`` of these chords,
-    and ``climb`` is how far the staircase rises in the view.
+    ``values`` contains the values at the trace's ``xs``. ``slopes[j]`` contains, for each x, the
+    slope of the chord over ``x ± WIDTHS[j]``, ``(q(x + w) - q(x - w)) / 2w``. This is the
+    derivative of the staircase, averaged over uniform noise in ``±w``. For ``w = 0``, it is the
+    derivative itself, and ``None`` where the staircase jumps. ``feet[j]`` contains the lower ends
+    ``q(x - w)`` of these chords, and ``climb`` is the rise of the staircase in the view.
     """
 
     values: tuple[float, ...]
@@ -41,10 +41,10 @@ class Staircase:
 class Estimate:
     """An estimator over the view.
 
-    ``gradients`` are the results of backward for ``grad_output`` 1 at the trace's ``xs``. ``line``
-    is their integral, through the middle of the staircase: the function that backward
-    differentiates. ``climb`` is how far this line rises in the view, and ``gaps[j]`` is the mean
-    difference between the gradient and the slope of the chord of width ``WIDTHS[j]``.
+    ``gradients`` contains the results of backward for ``grad_output`` 1 at the trace's ``xs``.
+    ``line`` is their integral through the middle of the staircase, which is the function that
+    backward differentiates. ``climb`` is the rise of this line in the view, and ``gaps[j]`` is the
+    mean difference between the gradient and the slope of the chord with width ``WIDTHS[j]``.
     """
 
     name: str
@@ -80,17 +80,18 @@ class LabTrace:
 # Sampling over the view.
 # --------------------------------------------------------------------------------------------------
 
-_FINE, _COARSE = 0.01, 5  # distance between samples; x can be at every fifth sample
-_NEAR = 1e-6  # distance to both sides of a place, to detect a jump
-_OFF = 1e-7  # offset from the middle between two samples, so that no round number's jump is met
-_GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by 0.25 between samples
+_FINE, _COARSE = 0.01, 5  # the distance between samples; x can be at every fifth sample
+_NEAR = 1e-6  # the distance to each side of a place at which a jump is detected
+_OFF = 1e-7  # the offset from the middle between two samples, which avoids jumps at round numbers
+_GRADIENT_JUMP = 0.4  # a sharp surrogate of a fine staircase changes by only 0.25 between samples
 _STEEP = 1e3  # a slope over ± _NEAR that only a jump can have
 
 
 def capture(estimators: Sequence[Estimator], x: float) -> LabTrace:
-    """Run each estimator over the view, and at ``x``.
+    """Run each estimator over the view and at ``x``.
 
-    Raises :class:`TraceError` if one raises, is not elementwise, or has no gradient.
+    Raises :class:`TraceError` if an estimator raises an error, is not elementwise, or has no
+    gradient.
     """
     count = round((VIEW[1] - VIEW[0]) / _FINE)
     fine = [round(VIEW[0] + i * _FINE, 10) for i in range(count + 1)]
@@ -113,7 +114,7 @@ class _Staircases:
     chords: list[list[Tensor]]
 
     def place(self, estimator: Estimator) -> int:
-        """Return the number of an estimator's staircase; equal staircases have one number."""
+        """Return the number of an estimator's staircase. Equal staircases share one number."""
         values = tuple(forward(estimator, self.xs).tolist())
         curve = points_of(self.fine.tolist(), forward(estimator, self.fine).tolist())
         for i, known in enumerate(self.found):
@@ -181,7 +182,7 @@ def _float64(numbers: Sequence[float]) -> Tensor:
 def checked(x: object) -> float:
     """Return ``x`` as a number in the view.
 
-    Raises :class:`TraceError` if it is not a number, or outside of the view.
+    Raises :class:`TraceError` if it is not a number or is outside the view.
     """
     try:
         at = float(x)  # type: ignore[arg-type]
@@ -193,7 +194,7 @@ def checked(x: object) -> float:
 
 
 def checked_width(width: object) -> float:
-    """Return a width that was sampled.
+    """Return ``width`` if it was sampled.
 
     Raises :class:`TraceError` for any other width.
     """
@@ -205,7 +206,7 @@ def checked_width(width: object) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# Sampled functions as a few points, broken at the jumps.
+# Sampled functions as a few points, with gaps at the jumps.
 # --------------------------------------------------------------------------------------------------
 
 _EVERY = 5  # every n-th sample is enough where a function bends gently
@@ -213,7 +214,7 @@ _BEND = 0.02  # if the difference between neighbors changes by more, every sampl
 
 
 def points_of(xs: Sequence[float], ys: Sequence[float], jump: float = 0.2) -> Curve:
-    """Return points of a curve through finite samples; ``None`` for y lifts the pen.
+    """Return points of a curve through finite samples. If y is ``None``, the curve has a gap.
 
     Neighbors that differ by more than ``jump`` are on the two sides of a jump.
     """
@@ -240,11 +241,11 @@ def _needed(i: int, ys: Sequence[float]) -> bool:
 # One run of an estimator, and the checks of its result.
 # --------------------------------------------------------------------------------------------------
 
-_SOME = 7  # every seventh element alone must give the same result as among all elements
+_SOME = 7  # every seventh element must give the same result alone as among all elements
 
 
 def forward(estimator: Estimator, x: Tensor) -> Tensor:
-    """Run forward alone. ``x`` is a row of float64 numbers."""
+    """Run only forward. ``x`` is a row of float64 numbers."""
     with torch.no_grad():
         return _called(estimator, x.clone()).detach()
 
@@ -252,7 +253,8 @@ def forward(estimator: Estimator, x: Tensor) -> Tensor:
 def both_ways(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the values, and the gradients that backward returns for ``grad_output`` 1.
 
-    Raises :class:`TraceError` if the Function raises, mixes its elements, or has no gradient.
+    Raises :class:`TraceError` if the Function raises an error, mixes its elements, or has no
+    gradient.
     """
     y, gradient = _run(estimator, x)
     for whole, part in zip((y, gradient), _run(estimator, x[::_SOME]), strict=True):

@@ -16,16 +16,16 @@ from autograd_course.visualize.kit.errors import TraceError
 from autograd_course.visualize.stelab.estimators import Estimator
 
 Place = Literal["activations", "weights"]
-STEPS, EVERY = 150, 3  # training steps; steps between two points of a curve
-_SHADES = 15  # of the map: 0 is certainly one class, 15 certainly the other
+STEPS, EVERY = 150, 3  # the training steps, and the steps between two points of a curve
+_SHADES = 15  # the map's shades: 0 is certainly one class, and 15 is certainly the other
 
 
 @dataclass(frozen=True)
 class Run:
     """The state of one net: ``losses`` at every third step, and the share of correct points.
 
-    ``shades`` is the map of its decisions, with a hexadecimal digit for each cell, row by row. f is
-    class 1.
+    ``shades`` is the map of its decisions, with one hexadecimal digit per cell, row by row. The
+    digit f stands for class 1.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TrainingTrace:
 
 
 class TrainingComparison:
-    """Nets with the same start and the same points. They differ only in backward."""
+    """Nets with the same initial weights and the same points. They differ only in backward."""
 
     def __init__(self, estimators: Sequence[Estimator], place: Place, seed: int) -> None:
         self.estimators, self.place, self.seed = tuple(estimators), place, seed
@@ -66,7 +66,7 @@ class TrainingComparison:
     def advance(self) -> None:
         """Train each net for a few steps. An exception ends the comparison with a notice."""
         with preserve_global_state(self.step):
-            torch.set_num_threads(1)  # in such small nets, threads mainly wait for each other
+            torch.set_num_threads(1)  # in such a small net, threads mostly wait for each other
             for i, estimator in enumerate(self.estimators):
                 try:
                     self._train(i)
@@ -110,10 +110,7 @@ def not_started(place: Place, seed: int) -> TrainingTrace:
 
 
 def checked_place(place: str) -> Place:
-    """Return the place.
-
-    Raises :class:`TraceError` if nothing at this place can be quantized.
-    """
+    """Return the place. Raises :class:`TraceError` for an unknown place."""
     if place == "activations":
         return "activations"
     if place == "weights":
@@ -126,7 +123,7 @@ def checked_place(place: str) -> Place:
 # --------------------------------------------------------------------------------------------------
 
 _SIZES = (2, 16, 16, 1)
-_RATE, _MEAN, _SQUARE, _EPSILON = 0.03, 0.9, 0.999, 1e-8  # of Adam
+_RATE, _MEAN, _SQUARE, _EPSILON = 0.03, 0.9, 0.999, 1e-8  # the settings of Adam
 
 
 class Net:
@@ -135,7 +132,7 @@ class Net:
     If the ``activations`` are quantized, a hidden unit is ``q(w·x + b)``. If the ``weights`` are
     quantized, each weight matrix is ``q(W)``, and a hidden unit is ``tanh``. After the first layer,
     the product is divided by the square root of the number of inputs. ``seed`` determines the
-    start. All tensors are float64, so that a run can be repeated exactly.
+    initial weights. All tensors are float64, so that a run can be repeated exactly.
 
     This class implements Adam itself, because ``torch.optim`` would first load the compiler.
     """
@@ -162,7 +159,7 @@ class Net:
         return x @ self.quantize(weight) / (math.sqrt(len(weight)) if i else 1.0)
 
     def step(self, x: Tensor, labels: Tensor) -> tuple[float, float]:
-        """Return loss (mean binary cross-entropy, nats) and accuracy, and train one step."""
+        """Train one step, and return the loss (mean binary cross-entropy, nats) and accuracy."""
         logits = self(x)
         loss = binary_cross_entropy_with_logits(logits, labels)
         (gradient,) = torch.autograd.grad(loss, self.parameters)
@@ -207,12 +204,12 @@ def _layers(parameters: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 REACH = 1.5  # the points lie in the square from -REACH to REACH
 POINTS = 160
-CELLS = 24  # cells on a side of the map that shows a net's decisions
-_SEED = 100  # the points are always the same; only the nets start differently
+CELLS = 24  # the number of cells along a side of the map that shows a net's decisions
+_SEED = 100  # the points are always the same, and only the nets start differently
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """Return positions [160, 2] and labels [160], 1 where both coordinates have the same sign."""
+    """Return positions [160, 2] and labels [160], which are 1 if both coordinates share a sign."""
     generator = torch.Generator().manual_seed(_SEED)
     unit = torch.rand(POINTS, 2, generator=generator, dtype=torch.float64)
     positions = (2 * unit - 1) * REACH
@@ -220,7 +217,7 @@ def points() -> tuple[Tensor, Tensor]:
 
 
 def chart() -> Tensor:
-    """Return the middles of the map's cells [CELLS², 2], row by row from the upper left."""
+    """Return the centers of the map's cells [CELLS², 2], row by row from the upper left."""
     steps = ((torch.arange(CELLS, dtype=torch.float64) + 0.5) / CELLS * 2 - 1) * REACH
     down, across = torch.meshgrid(-steps, steps, indexing="ij")
     return torch.stack([across.flatten(), down.flatten()], 1)

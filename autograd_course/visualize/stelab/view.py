@@ -20,7 +20,7 @@ from autograd_course.visualize.stelab.training_comparison import (
 def build_view(trace: LabTrace, name: str, quantizers: dict[str, str]) -> dict[str, Any]:
     """Return the data for the sliders and the choice of a surrogate, for one quantizer.
 
-    ``name`` is the name of the forward, and ``quantizers`` are the labels to choose from.
+    ``name`` is the name of the forward, and ``quantizers`` contains the labels to choose from.
     """
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""The live lab: choose a quantizer and a surrogate, move x, train."""
+"""The live lab: choose a quantizer and a surrogate, move x, and train."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,13 +35,13 @@ from autograd_course.visualize.stelab.training_comparison import (
 
 
 class STELab(Live):
-    """The lab with its state. :func:`ste_lab` creates it.
+    """The lab with its state. :func:`ste_lab` creates this widget.
 
     You can set ``quantizer``, ``surrogate``, ``x``, ``width``, ``place`` and ``seed``. ``width`` is
-    half the width of the chord of the staircase. Set ``training`` to ``True`` to train the nets, a
-    few steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs,
-    the nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
-    the state of the training.
+    half the width of the staircase's chord. Set ``training`` to ``True`` to train the nets, a few
+    steps at a time on the kernel's event loop, and to ``False`` to stop. If no event loop runs, the
+    nets train to the end at once. ``trace`` contains the sampled estimators, and ``comparison``
+    contains the state of the training.
     """
 
     _esm = BUNDLES / "stelab.js"
@@ -194,24 +194,24 @@ def ste_lab(
 ) -> STELab:
     """Show a quantizer, the gradient that replaces its derivative, and how nets train with it.
 
-    The dashed line is the slope of the quantizer over ``x ± width``, or its derivative if ``width``
-    is 0. The lab trains a net with each surrogate when you click *Train*, and when it saves its
-    picture, which takes about a second.
+    The dashed line shows the slope of the quantizer over ``x ± width``, or the quantizer's
+    derivative if ``width`` is 0. The lab trains a net with each surrogate when you click *Train*
+    and when it saves its picture. The training takes about a second.
 
     Args:
-        quantizer: One of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor, or
-            your own elementwise Function with one tensor argument, or several in a dict such as
-            ``{"mine": MySTE, "other": "clipped"}``. A named surrogate there uses the quantizer of
-            the first Function.
+        quantizer: One of sign, ternary, uniform-2, uniform-3, uniform-4 (bits), round and floor. It
+            can also be your own elementwise Function with one tensor argument, or a dict such as
+            ``{"mine": MySTE, "other": "clipped"}``. A surrogate that the dict names uses the
+            quantizer of the first Function.
         surrogate: One of zero, identity, clipped, tanh and sigmoid.
-        x: The x of the value and the gradient, from -3 to 3.
-        width: Half the width of the interval of the slope.
+        x: The x at which the value and the gradient are shown, from -3 to 3.
+        width: Half the width of the interval over which the slope is computed.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
-        TraceError: There is no such quantizer or surrogate, or the lab cannot show your Function.
+        TraceError: The quantizer or the surrogate is unknown, or the lab cannot show your Function.
 
     Example:
         >>> from autograd_course.visualize import ste_lab

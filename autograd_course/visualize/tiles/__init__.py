@@ -1,4 +1,4 @@
-"""Attention tiles: how tiled attention processes the score matrix, and its memory for each tile.
+"""Attention tiles: how tiled attention processes the score matrix, and the memory for each tile.
 
 ``trace → describe → view → figure, widget``
 """

@@ -1,4 +1,4 @@
-"""A tiled attention in words: a few sentences for each step, and a summary of the picture."""
+"""Tiled attention in words: a few sentences for each step, and a summary of the picture."""
 
 import math
 from collections.abc import Sequence
@@ -8,8 +8,8 @@ from autograd_course.visualize.kit.formatting import number, size
 from autograd_course.visualize.tiles.trace import TileTrace, Visit, dot
 
 Json = dict[str, Any]
-_NOISE = 1e-6  # relative: a smaller sum is zero except for rounding
-_LARGE = 8192  # additional numbers of queries and keys for which the memory is computed
+_NOISE = 1e-6  # relative; a smaller sum is zero except for rounding
+_LARGE = 8192  # the memory is also computed for this many queries and keys
 
 
 def figure(value: float, digits: int = 3) -> str:
@@ -54,7 +54,7 @@ def given(trace: TileTrace) -> str:
 
 
 def meeting(trace: TileTrace, visit: Visit, before: Visit | None) -> str:
-    """Describe a tile in forward; ``before`` is the visit of the tile to its left."""
+    """Describe a tile in forward. ``before`` is the visit to the tile on its left."""
     told = f"{_row(trace, visit, before, _telling(visit))}{_rest(visit, before)}"
     return f"{_tile(trace, visit)} {told}"
 
@@ -122,7 +122,7 @@ def delta(trace: TileTrace) -> str:
 
 
 def meeting_back(trace: TileTrace, visit: Visit) -> str:
-    """Describe a tile in backward, by the pair with the largest weight."""
+    """Describe a tile in backward, using the pair with the largest weight."""
     rows, columns = trace.rows[visit.row], trace.columns[visit.column]
     head = _tile(trace, visit)
     weights = visit.of("weights")
@@ -196,11 +196,11 @@ def _start(text: str) -> str:
 # One step of a view as plain text.
 # --------------------------------------------------------------------------------------------------
 
-_MOST_ROWS = 16  # maximum number of items that are listed one by one
+_MOST_ROWS = 16  # the maximum number of items that are listed one by one
 
 
 def describe(view: Json, now: Json, step: int) -> str:
-    """Describe a step: its number, the order of the tiles, the numbers of each row, the memory.
+    """Describe a step: its number, the tiles' order, the numbers of each row, and the memory.
 
     ``now`` is the frame of the step, together with the results of the earlier steps.
     """

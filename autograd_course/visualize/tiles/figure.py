@@ -16,15 +16,15 @@ from autograd_course.visualize.tiles.view import LEVELS, View, at
 
 GRID = "#e3e6ea"
 Point = tuple[float, float]
-_MAP, _ROOM, _ASIDE = 108, 38, 272  # side of an order map, space next to it, right column
-_NUMBERED = 12  # minimum size in pixels of a numbered tile in an order map
+_MAP, _ROOM, _ASIDE = 108, 38, 272  # an order map's side, the space next to it, the right column
+_NUMBERED = 12  # the minimum size in pixels of a numbered tile in an order map
 _PIXELS, _SHARP = 72, 130
 _NAMES = (("grad_q", "∂Q"), ("q", "Q"), ("out", "O"), ("grad_out", "∂O"))
 _ABOVE = (("grad_v", "∂Vᵀ"), ("grad_k", "∂Kᵀ"), ("v", "Vᵀ"), ("k", "Kᵀ"))
 
 
 def draw(view: View, step: int) -> bytes:
-    """Draw a view after a step. The bytes are the same for the same view and step."""
+    """Draw a view after a step. The same view and step always give the same bytes."""
     layout, now = Layout(view), at(view, step)
     width, height = layout.width + 24 + _ASIDE, max(layout.height, 300.0) + 8
     figure = Figure(figsize=(width / _PIXELS, height / _PIXELS), dpi=_SHARP)
@@ -146,7 +146,7 @@ def _numbers(canvas: Canvas, corners: list[Point], side: float) -> None:
 
 
 def _ways(canvas: Canvas, corners: list[Point], side: float, phase: str) -> None:
-    """Draw a line through each row in forward, or each column in backward, for very small tiles."""
+    """For tiny tiles, draw a line through each row in forward or each column in backward."""
     middles = [(x + side / 2, y + side / 2) for x, y in corners]
     along, head = (1, ">") if phase == "forward" else (0, "v")
     for _, way in groupby(middles, key=lambda point: point[along]):
@@ -177,12 +177,12 @@ Box = tuple[float, float, float, float]  # left, top, width, height
 _STRIP, _GAP, _HEAD, _NUMBER, _FACTOR, _BAR, _SUM = 26, 4, 18, 40, 52, 68, 42
 _WIDE, _WIDER, _TALL, _MOST, _FIGURED = 256, 330, 300, 32, 12
 _STEP = _STRIP + _GAP
-# The numbers in a row's columns, by their names; the third column is for the factor.
+# The names of the numbers in a row's columns. The third column is for the factor.
 COLUMNS: tuple[tuple[str, ...], ...] = (("m",), ("ℓ", "D"), (), ("L",))
 
 
 class Layout:
-    """The places of a view's tiles, strips and rows."""
+    """The positions of a view's tiles, strips and rows."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -204,7 +204,7 @@ class Layout:
         return float(min(wide / self.m, max(_TALL, wide) / self.n, _MOST))
 
     def block(self, name: str, start: int, stop: int) -> Box:
-        """Return the box of a block of a strip."""
+        """Return the box of a block in a strip."""
         long = (stop - start) * self.cell - 2
         side = {"grad_q": 1, "q": 1 + _STEP, "out": self.after, "grad_out": self.after + _STEP}
         if name in side:
@@ -213,7 +213,7 @@ class Layout:
         return self.left + start * self.cell + 1, above + 1, long, _STRIP
 
     def label(self, name: str) -> tuple[float, float, str]:
-        """Return the place of a strip's label, and its alignment."""
+        """Return the position and the alignment of a strip's label."""
         x, y, _, height = self.block(name, 0, 1)
         if name in ("q", "grad_q", "out", "grad_out"):
             return x + _STRIP / 2, self.top - 6, "center"
@@ -248,26 +248,26 @@ class Layout:
         return [(i, j) for i in queries for j in keys]
 
     def number_at(self, tile: list[int], i: int, j: int) -> tuple[float, float]:
-        """Return the place of the number of a pair in a tile."""
+        """Return the position of a pair's number in a tile."""
         x, y, *_ = self.tile(*tile)
         return x - 1 + (j + 0.5) * self.cell, y + 3 + (i + 0.5) * self.cell
 
     def bar_box(self, query: int, begin: float, part: int) -> Box:
-        """Return the box of a part of a row's bar; the part is given in thousandths."""
+        """Return the box of a part of a row's bar. The part is given in thousandths."""
         height = min(15.0, 0.72 * self.cell)
         y = self.top + query * self.cell + (self.cell - height) / 2
         return begin, y, part * _BAR / 1000, height
 
 
 # --------------------------------------------------------------------------------------------------
-# Drawing in pixels on a matplotlib figure, without any state of pyplot.
+# Drawing in pixels on a matplotlib figure, without any pyplot state.
 # --------------------------------------------------------------------------------------------------
 
-_DEEPEST = 0.52  # opacity of the highest level
+_DEEPEST = 0.52  # the opacity of the highest level
 
 
 class Canvas:
-    """One axes over the whole figure. A unit is a point, and the origin is at the upper left."""
+    """An Axes over the whole figure. A unit is a point, and the origin is at the upper left."""
 
     def __init__(self, figure: Figure, width: float, height: float) -> None:
         figure.set_facecolor("#ffffff")
@@ -323,7 +323,7 @@ class Canvas:
             self.axes.plot(xs, ys, color=SOFT, linewidth=2, marker="o", markersize=2.4)
 
     def dashes(self, points: Sequence[tuple[float, float]]) -> None:
-        """Mark points by a small dash."""
+        """Mark points with small dashes."""
         xs, ys = [x for x, _ in points], [y for _, y in points]
         self.axes.plot(xs, ys, color=GRAY, linestyle="none", marker="_", markersize=3)
 

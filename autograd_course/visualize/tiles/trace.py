@@ -1,4 +1,4 @@
-"""A real run of tiled attention, tile by tile: checks of the arguments, the run, plain data."""
+"""A real run of tiled attention, tile by tile: checks of the arguments, the run, and its data."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ class Held:
 
     @property
     def size(self) -> str:
-        """Its shape as text, such as ``2×4``."""
+        """The tensor's shape as text, such as ``2×4``."""
         return f"{len(self.values)}×{len(self.values[0])}"
 
     @property
@@ -39,7 +39,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Visit:
-    """The visit of one tile. ``held`` has the names of :class:`attention_tiles.Tile`'s ``live``."""
+    """The visit to one tile. ``held`` has the same names as a :class:`Tile`'s ``live``."""
 
     row: int
     column: int
@@ -50,7 +50,7 @@ class Visit:
         return self.held[name].values
 
     def column_of(self, name: str) -> tuple[float, ...]:
-        """Return one number per row: ``max``, ``sum``, ``rescale``, ``lse`` or ``delta``."""
+        """Return a tensor with one number per row, such as ``max``, ``sum`` or ``lse``."""
         return tuple(row[0] for row in self.of(name))
 
     @property
@@ -60,15 +60,15 @@ class Visit:
 
     @property
     def square(self) -> int:
-        """The bytes of the tensors with an element for each pair of a query and a key."""
+        """The number of bytes in tensors with an element for each pair of a query and a key."""
         return sum(self.held[name].bytes for name in _SQUARE if name in self.held)
 
 
 @dataclass(frozen=True)
 class TileTrace:
-    """One forward and one backward pass of ``TiledAttention``, tile by tile, in their order.
+    """One forward and one backward pass of ``TiledAttention``, with the tiles in their order.
 
-    ``visible`` says for each query which keys are not masked. ``delta`` is ``rowsum(∂O∘O)``.
+    ``visible`` says which keys are not masked for each query. ``delta`` is ``rowsum(∂O∘O)``.
     ``whole`` contains the visits in ``forward`` and ``backward`` if the whole matrix is one tile.
     ``agrees`` says whether the output and the gradients agree with full attention, up to rounding.
     The loss is the sum of the output.
@@ -108,7 +108,7 @@ class TileTrace:
 
     @cached_property
     def delta_by_weights(self) -> tuple[float, ...]:
-        """``rowsum(P∘∂P)``, summed over the tiles of backward; it should be ``delta``."""
+        """``rowsum(P∘∂P)``, summed over the tiles of backward. It should equal ``delta``."""
         sums = [0.0] * self.queries
         for visit in self.backward:
             pairs = zip(
@@ -122,12 +122,12 @@ class TileTrace:
 
     @cached_property
     def longest_sum(self) -> float:
-        """The largest running sum, the full length of a row's bar."""
+        """The largest running sum, which is the full length of a row's bar."""
         return max(total for visit in self.forward for total in visit.column_of("sum")) or 1.0
 
     @cached_property
     def largest(self) -> int:
-        """The number of elements of the largest tensor of any tile."""
+        """The number of elements in the largest tensor of any tile."""
         visits = (*self.forward, *self.backward)
         return max(held.elements for visit in visits for held in visit.held.values())
 
@@ -161,12 +161,12 @@ class Inputs:
         return self.q.shape[0], self.k.shape[0]
 
     def leaves(self) -> list[Tensor]:
-        """Return copies of the three that require a gradient."""
+        """Return copies of the queries, keys and values that require a gradient."""
         return [x.detach().clone().requires_grad_() for x in (self.q, self.k, self.v)]
 
 
 def trace_attention_tiles(inputs: Inputs, block: Place, causal: bool) -> TileTrace:
-    """Run ``TiledAttention`` and full attention, forward and backward, on copies."""
+    """Run ``TiledAttention`` and full attention, forward and backward, on copies of the inputs."""
     with _at_work():
         forward, backward, found = _watched(inputs, block, causal)
         whole = _watched(inputs, inputs.size, causal)
@@ -203,7 +203,7 @@ def _at_work() -> Iterator[None]:
 def _watched(
     inputs: Inputs, block: Place, causal: bool
 ) -> tuple[list[Visit], list[Visit], tuple[Tensor, ...]]:
-    """Return the visits of forward and of backward, the two outputs and the three gradients."""
+    """Return the visits in forward and in backward, the two outputs and the three gradients."""
     visits: list[Visit] = []
     leaves = inputs.leaves()
     call: Any = TiledAttention.apply
@@ -223,7 +223,7 @@ def _by_full_attention(inputs: Inputs, causal: bool) -> tuple[Tensor, ...]:
 
 
 def _visit(tile: Tile) -> Visit:
-    live = {name: x[0] for name, x in tile.live.items()}  # of the only head
+    live = {name: x[0] for name, x in tile.live.items()}  # there is only one head
     held = {name: Held(_matrix(x), x.numel() * x.element_size()) for name, x in live.items()}
     return Visit(tile.row, tile.column, held)
 
@@ -249,7 +249,7 @@ def _close(found: Tensor, truth: Tensor) -> bool:
 # The supported arguments, and the messages for unsupported ones.
 # --------------------------------------------------------------------------------------------------
 
-MOST_TILES, LONGEST = 16, 64  # tiles along a side, and queries or keys; more are illegible
+MOST_TILES, LONGEST = 16, 64  # the legible number of tiles along a side, and of queries or keys
 
 
 def checked_inputs(q: Any, k: Any, v: Any, mask: Any) -> Inputs:
@@ -309,7 +309,7 @@ def _checked_mask(mask: Any, q: Tensor, k: Tensor) -> Tensor | None:
 
 
 def checked_block(block: Any, size: Place) -> Place:
-    """Return the block as a pair, cut to the size of the score matrix."""
+    """Return the block as a pair that is at most as large as the score matrix."""
     pair = tuple(block) if isinstance(block, tuple | list) else (block,)
     if len(pair) != 2 or not all(type(side) is int and side > 0 for side in pair):
         raise TraceError(f"block is {block!r}; pass (queries, keys) of a tile, such as (2, 2).")

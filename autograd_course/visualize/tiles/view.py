@@ -1,6 +1,6 @@
 """The content of the page and the picture: frames, as JSON-compatible data.
 
-A frame contains only what its step changes; :func:`at` adds the frames up.
+A frame contains only the changes of its step. :func:`at` combines the frames.
 """
 
 import math
@@ -25,9 +25,9 @@ _SYMBOLS: dict[Phase, dict[str, str]] = {
         "delta": "D",
     },
 }  # fmt: skip
-_MOST_TEXTS = 10  # maximum number of queries or keys whose cells are large enough for numbers
-_MOST_FIGURES = 21  # maximum number whose rows are high enough
-_FINE = 1000  # parts of a bar
+_MOST_TEXTS = 10  # with more queries or keys, cells are too small for numbers
+_MOST_FIGURES = 21  # with more queries or keys, rows are too low for numbers
+_FINE = 1000  # the number of parts of a bar
 
 
 def build_view(trace: TileTrace) -> View:
@@ -80,7 +80,7 @@ def most_telling(trace: TileTrace, view: View) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# The frames: the changes and the texts of each step of forward and of backward.
+# The frames: the changes and the texts of each step in forward and backward.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +98,7 @@ def _frame(phase: str, kind: str, text: str, **more: Any) -> Frame:
 
 
 def _forward(trace: TileTrace) -> Iterator[Frame]:
-    """Yield the frames of forward, one row of tiles after the other."""
+    """Yield the frames of forward, one row of tiles after another."""
     for row, places in enumerate(trace.rows):
         before: Visit | None = None
         parts: list[list[float]] = [[] for _ in places]
@@ -121,7 +121,7 @@ def _forward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _backward(trace: TileTrace) -> Iterator[Frame]:
-    """Yield the frames of backward, one column of tiles after the other."""
+    """Yield the frames of backward, one column of tiles after another."""
     unseen = {str(i): _kept(trace, i, 0.0) for i in range(trace.queries)}
     yield _frame("backward", "delta", describe.delta(trace), figures=unseen)
     sums = [0.0] * trace.queries
@@ -145,7 +145,7 @@ def _backward(trace: TileTrace) -> Iterator[Frame]:
 
 
 def _shares(trace: TileTrace, part: list[float]) -> list[int]:
-    """Return the parts of a bar. If rows are low, return only the old and the new part."""
+    """Return the parts of a bar. If the rows are low, return only the old and the new part."""
     shown = part if _figured(trace) else [sum(part[:-1]), part[-1]]
     return [_share(share, trace.longest_sum) for share in shown]
 
@@ -211,7 +211,7 @@ def _figured(trace: TileTrace) -> bool:
 
 
 def _figures(texts: dict[str, str], parts: list[int], factor: str = "", ghost: int = 0) -> Frame:
-    """Return the contents of a row: numbers, parts of the bar, a factor, and the previous bar."""
+    """Return the contents of a row: its numbers, the parts of its bar, a factor and the old bar."""
     return {"texts": texts, "parts": parts, "factor": factor, "ghost": ghost}
 
 
@@ -235,7 +235,7 @@ def _turn(trace: TileTrace, visit: Visit, numbers: str, names: dict[str, str]) -
 
 
 def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
-    """Return the bytes of a visit as text, and as fractions of the bytes of one tile for all."""
+    """Return a visit's bytes as text, and as fractions of the bytes of a single whole tile."""
     whole = max(turn.bytes for turn in trace.whole.values())
     shares = {"square": visit.square / whole, "all": visit.bytes / whole}
     return {"text": size(visit.bytes), **{n: round(x, 4) for n, x in shares.items()}}
@@ -246,16 +246,16 @@ def _weighed(trace: TileTrace, visit: Visit) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------
 
 LEVELS = 8
-_SHOWN = 8  # number of features that are drawn
+_SHOWN = 8  # the number of features that are drawn
 
 
 def largest(values: Matrix) -> float:
-    """Return the largest size of a finite element, or 1 if all are zero."""
+    """Return the largest magnitude of a finite element, or 1 if all elements are zero."""
     return max((abs(x) for row in values for x in row if math.isfinite(x)), default=0.0) or 1.0
 
 
 def heat(values: Matrix, most: float | None = None, shown: int = _SHOWN) -> list[str]:
-    """Write each row's first elements as digits. The magnitude ``most`` has the highest digit."""
+    """Write the first elements of each row as digits. ``most`` has the highest digit."""
     most = largest(values) if most is None else most
     return ["".join(str(_level(x, most)) for x in row[:shown]) for row in values]
 

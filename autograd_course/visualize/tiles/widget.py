@@ -1,4 +1,4 @@
-"""The live picture of tiled attention: step, play, scrub, select the tile size and causality."""
+"""The live picture of tiled attention: step, play, scrub, and select tile size and causality."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ from autograd_course.visualize.tiles.view import at, build_view, most_telling
 
 
 class AttentionTiles(Live):
-    """Tiled attention, step by step. :func:`attention_tiles` creates it.
+    """Tiled attention, step by step. :func:`attention_tiles` creates this widget.
 
-    ``step`` is the step that is shown, from 0 to ``steps``. The first one shown is a step at which
-    a running maximum rises. ``block`` (such as ``"2×2"``) and ``causal`` select the run. You can
-    set all three. ``trace`` is the selected run.
+    ``step`` is the current step, from 0 to ``steps``. The first step shown is one at which a
+    running maximum rises. ``block`` (such as ``"2×2"``) and ``causal`` select the run. You can set
+    all three. ``trace`` is the selected run.
     """
 
     _esm = BUNDLES / "tiles.js"
@@ -94,25 +94,25 @@ def attention_tiles(
     causal: bool = False,
     mask: Tensor | None = None,
 ) -> AttentionTiles:
-    """Show how tiled attention processes the score matrix, and what is in memory for each tile.
+    """Show how tiled attention processes the score matrix, and the memory for each tile.
 
     The widget runs ``TiledAttention`` forward and backward on copies of the tensors, for ``block``
     and for other blocks that you can select, with and without ``causal``. The loss is the sum of
     the output.
 
     Args:
-        q: Queries of one head, of shape ``(N, E)`` with N up to 64.
-        k: Keys of shape ``(M, E)`` with M up to 64.
-        v: Values of shape ``(M, F)``.
-        block: The number of queries and of keys in a tile.
+        q: The queries of one head, with shape ``(N, E)`` and N up to 64.
+        k: The keys, with shape ``(M, E)`` and M up to 64.
+        v: The values, with shape ``(M, F)``.
+        block: The numbers of queries and keys in a tile.
         causal: Whether a query attends only to keys up to its own position.
-        mask: A boolean tensor of shape ``(N, M)``, False for masked pairs.
+        mask: A boolean tensor with shape ``(N, M)``, which is False for masked pairs.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
-        TraceError: The shapes do not match, or are too large to show.
+        TraceError: The shapes do not match or are too large to show.
 
     Example:
         >>> import torch

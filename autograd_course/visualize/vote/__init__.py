@@ -1,4 +1,4 @@
-"""Votes on what the next cell will show. A vote is saved like the answer to a question.
+"""Votes on what the next cell will show. A vote is saved like an answer to a question.
 
-``quizzes (data) → quiz.markdown → describe → widget``; the grader saves the vote.
+``quizzes (data) → quiz.markdown → describe → widget``. The grader saves the vote.
 """

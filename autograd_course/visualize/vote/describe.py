@@ -41,7 +41,7 @@ def page(vote: Vote) -> dict[str, Any]:
 
 
 def saved(chosen: str, note: str) -> str:
-    """Say that a vote is saved, and what to do next. A ``note`` says why it may not be saved."""
+    """Say that a vote is saved, and what to do next. A ``note`` explains a saving problem."""
     if not chosen:
         return ""
     return f"You voted for {chosen}{'' if note else ', and your vote is saved'}: run the next cell."
@@ -76,7 +76,7 @@ def _option(letter: str, text: str) -> str:
 
 
 def markdown(vote: Vote) -> str:
-    """Return the same as Markdown, which GitHub, JupyterLab and nbconvert show."""
+    """Return the question as Markdown, which GitHub, JupyterLab and nbconvert show."""
     options = [f"- **{letter}** {safe_markdown(o.text)}" for letter, o in vote.lettered.items()]
     return "\n\n".join(
         [

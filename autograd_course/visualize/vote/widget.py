@@ -27,9 +27,9 @@ class Said:
 
 
 class VoteView(Saved):
-    """A vote on what the next cell shows. :func:`vote` creates it.
+    """A vote on what the next cell shows. :func:`vote` creates this widget.
 
-    ``chosen`` is the letter of an option. Set it to vote; only the first vote counts. A saved
+    ``chosen`` is the letter of an option. Set it to vote. Only the first vote counts. A saved
     notebook contains the question and its options as Markdown and as plain text.
     """
 
@@ -51,7 +51,7 @@ class VoteView(Saved):
         self.observe(self._keep, "chosen")
 
     def answer(self, letter: str) -> Said:
-        """Vote without the page, for the option ``letter``, such as ``"a"``.
+        """Vote for the option ``letter``, such as ``"a"``, without the page.
 
         Raises :class:`TraceError` if the vote has no such option.
         """
@@ -65,16 +65,16 @@ class VoteView(Saved):
         return Said(self.kept["said"])
 
     def explain(self) -> Said:
-        """Return which option is right, and why."""
+        """Return a text that says which option is right, and why."""
         return Said(answer(self._vote, self.kept["chosen"]))
 
     @traitlets.validate("chosen")
     def _known_one(self, proposal: Any) -> str:
-        """Drop a letter that is not an option of this vote: a page may be older than the file."""
+        """Drop a letter that is not an option of this vote. A page may be older than the file."""
         return proposal["value"] if proposal["value"] in self._vote.lettered else ""
 
     def _counted(self, state: State) -> str:
-        """Return the letter of the vote that counts, or an empty text."""
+        """Return the letter of the vote that counts, or an empty string."""
         chosen = state.question(self._vote.home, self._vote.id).chosen
         return chosen if chosen in self._vote.lettered else ""
 
@@ -108,16 +108,16 @@ def vote(lesson: str, vote_id: str) -> VoteView:
     """Show a common belief, and ask what the next cell will show.
 
     Click an option to vote, and then run the next cell. The vote is saved in your progress file,
-    and only your first vote counts. After the vote, a button shows which option is right, and why.
+    and only your first vote counts. After you vote, a button shows which option is right, and why.
     If the widget does not work, call ``vote("02", "saved-as-attribute").answer("a")`` to vote and
     ``vote("02", "saved-as-attribute").explain()`` to see the answer.
 
     Args:
         lesson: The number of a lesson, such as ``"02"``.
-        vote_id: The id of the vote in the file of the lesson's questions.
+        vote_id: The id of the vote in the file that contains the lesson's questions.
 
     Returns:
-        A widget, which a notebook shows.
+        A widget, which a notebook displays.
 
     Raises:
         TraceError: The lesson has no such vote.
