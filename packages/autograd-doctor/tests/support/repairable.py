@@ -888,3 +888,162 @@ MISTAKES += [
         ],
     ),
 ]
+
+
+# A number, a shape, a slice, or the same factor in several places
+
+
+class SmoothTarget(Function):
+    """The target's class gets ``1 - rate + rate / n``, and every other class ``rate / n``."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, target: Tensor, rate: float) -> Tensor:
+        ctx.save_for_backward(target)
+        ctx.rate, ctx.shape = rate, scores.shape
+        picked = scores.gather(1, target[:, None])[:, 0]
+        return (1 - rate) * picked + rate * scores.mean(dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        (target,) = ctx.saved_tensors
+        weights = torch.full(ctx.shape, ctx.rate / ctx.shape[1], dtype=grad_output.dtype)
+        weights.scatter_(1, target[:, None], 1 - ctx.rate)
+        return grad_output[:, None] * weights, None, None
+
+
+class MeanOfValid(Function):
+    """The mean of the elements at or above a limit."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, limit: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.limit = limit
+        valid = x >= limit
+        return (x * valid).sum() / valid.sum()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        (x,) = ctx.saved_tensors
+        valid = x >= ctx.limit
+        return grad_output * valid / x.numel(), None
+
+
+def gates(shape: torch.Size, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+class RowGates(Function):
+    """Each row times a random number, which backward draws again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, seed: int) -> Tensor:
+        ctx.gate_shape, ctx.seed = x.shape[:1] + (1,), seed
+        return x * gates(ctx.gate_shape, seed)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        return grad_output * gates(grad_output.shape, ctx.seed), None
+
+
+class Correlation(Function):
+    """A valid correlation with a filter."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, taps: Tensor) -> Tensor:
+        ctx.save_for_backward(x, taps)
+        return torch.nn.functional.conv1d(x[:, None], taps[None, None])[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, taps = ctx.saved_tensors
+        n = taps.shape[0]
+        wide = torch.nn.functional.pad(grad_output, (n - 1, n - 1))
+        grad_x = torch.nn.functional.conv1d(wide[:, None], taps[None, None])[:, 0]
+        grad_taps = (x.unfold(1, grad_output.shape[1], 1) * grad_output[:, None]).sum((0, 2))
+        return grad_x, grad_taps
+
+
+class LogOdds(Function):
+    """``-(1 - p) * log(p)`` of the target's probability p; backward writes into a tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, target: Tensor) -> Tensor:
+        logs = scores.log_softmax(dim=1)
+        ctx.save_for_backward(logs, target)
+        log = logs.gather(1, target[:, None])
+        return -(1 - log.exp()) * log
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        logs, target = ctx.saved_tensors
+        log = logs.gather(1, target[:, None])
+        p = log.exp()
+        slope = log - (1 - p)
+        change = -logs.exp()
+        change.scatter_add_(1, target[:, None], torch.ones_like(p))
+        return grad_output * slope * change, None
+
+
+class GatedSquare(Function):
+    """``y ** 2 * exp(-y)`` for ``y = x * sigmoid(g)``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, g: Tensor) -> Tensor:
+        ctx.save_for_backward(x, g)
+        y = x * torch.sigmoid(g)
+        return y**2 * torch.exp(-y)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        x, g = ctx.saved_tensors
+        gate = torch.sigmoid(g)
+        slope = (2 * x - x**2) * torch.exp(-x)
+        d_y = grad_output * slope
+        return d_y * gate, d_y * x * gate * (1 - gate)
+
+
+MISTAKES += [
+    Mistake(
+        "a number that lacks a term",
+        SmoothTarget,
+        lambda: (draw(3, 5), torch.tensor([4, 0, 2]), 0.3),
+        ["weights.scatter_(1, target[:, None], 1 - ctx.rate)"],
+        ["weights.scatter_(1, target[:, None], 1 - ctx.rate + ctx.rate / weights.shape[-1])"],
+    ),
+    Mistake(
+        "a count of all elements",
+        MeanOfValid,
+        lambda: (draw(3, 5), 1.4),
+        ["return grad_output * valid / x.numel(), None"],
+        ["return grad_output * valid / valid.sum(), None"],
+    ),
+    Mistake(
+        "another shape than the one kept",
+        RowGates,
+        lambda: (draw(3, 4), 3),
+        ["return grad_output * gates(grad_output.shape, ctx.seed), None"],
+        ["return grad_output * gates(ctx.gate_shape, ctx.seed), None"],
+    ),
+    Mistake(
+        "a filter that is not flipped",
+        Correlation,
+        lambda: (draw(2, 7), draw(3, seed=1)),
+        ["grad_x = torch.nn.functional.conv1d(wide[:, None], taps[None, None])[:, 0]"],
+        ["grad_x = torch.nn.functional.conv1d(wide[:, None], taps.flip(-1)[None, None])[:, 0]"],
+    ),
+    Mistake(
+        "a factor of one term, and a later call in place",
+        LogOdds,
+        lambda: (draw(3, 4), torch.tensor([1, 3, 0])),
+        ["slope = log - (1 - p)"],
+        ["slope = log * p - (1 - p)"],
+    ),
+    Mistake(
+        "a factor forgotten everywhere",
+        GatedSquare,
+        lambda: (draw(3, 4), draw(3, 4, seed=1)),
+        ["slope = (2 * x - x**2) * torch.exp(-x)"],
+        ["slope = (2 * (x * gate) - (x * gate)**2) * torch.exp(-(x * gate))"],
+    ),
+]

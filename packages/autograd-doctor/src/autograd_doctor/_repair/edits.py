@@ -277,18 +277,30 @@ def _values(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
             yield place, node
 
 
-def _inner(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
-    """Yield the object of a method call, or the arguments of a function call."""
+def _inner(scope: Scope, also: type[ast.expr] | None = None) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the object of a method call, or the arguments of a function call.
+
+    They are names, operations and calls. ``also`` is one more type of expression.
+    """
     for place, node in scope.places:
-        parent, field, _ = place
+        parent, field, index = place
         called_on = isinstance(parent, ast.Attribute) and not is_module(parent.value)
         called_with = isinstance(parent, ast.Call) and field == "args"
         if called_with and _called(parent) in TAKE_NO_TENSORS:
             continue
-        if (called_on or called_with) and isinstance(node, ast.Name | ast.BinOp | ast.Call):
+        if called_on and _is_in_place(ast.unparse(parent)):
+            continue  # the call would change a copy
+        if called_with and not index and _is_in_place(_called(parent)):
+            continue
+        kinds = (ast.Name, ast.BinOp, ast.Call, *([also] if also else []))
+        if (called_on or called_with) and isinstance(node, kinds):
             text = ast.unparse(node)
             if not isinstance(node, ast.Name) or text in scope.tensors:
                 yield place, node
+
+
+def _is_in_place(call: str) -> bool:
+    return call.endswith("_") and not call.endswith("__")
 
 
 TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", "unsqueeze")
@@ -297,10 +309,35 @@ TAKE_NO_TENSORS = ("reshape", "view", "expand", "sum", "mean", "flip", "range", 
 def value_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
     """Yield each expression that may be a tensor and that a formula may replace."""
     seen = set()
-    for place, node in [*_values(scope), *_inner(scope)]:
+    for place, node in [*_values(scope), *_inner(scope, ast.Subscript), *_indexed(scope)]:
         if id(node) not in seen and _tensors_of(node):
             seen.add(id(node))
             yield place, node
+
+
+def number_places(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield each expression that may be a number and that a formula may replace."""
+    kinds = (ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Call, ast.Subscript)
+    for place, node in _loads(scope):
+        parent, field, _ = place
+        exponent = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Pow)
+        computed = isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Assign | ast.Call)
+        named = isinstance(node, ast.Constant) and not _is_number(node)
+        if (
+            computed
+            and isinstance(node, kinds)
+            and not named
+            and not (exponent and field == "right")
+        ):
+            yield place, node
+
+
+def _indexed(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
+    """Yield the names of tensors from which an index reads."""
+    for _, node in scope.places:
+        match node:
+            case ast.Subscript(ast.Name(name) as value, _, ast.Load()) if name in scope.tensors:
+                yield (node, "value", None), value
 
 
 def _is_tuple_of_values(node: ast.AST, scope: Scope) -> bool:
@@ -592,6 +629,48 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
                 case ast.Slice(_, ast.UnaryOp(ast.USub(), ast.Name(name))):
                     length = f"{ast.unparse(node.value)}.shape[{dim if len(parts) > 1 else 0}]"
                     yield (part, "upper", None), parse(f"{length} - {name}")
+
+
+def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Use ``x[n : n + length]`` for ``x[:length]``: the part that begins behind a padding."""
+    sliced = [
+        (part, parent)
+        for _, parent in scope.places
+        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
+        for part in (parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice])
+        if isinstance(part, ast.Slice) and part.step is None and (part.lower or part.upper)
+    ]
+    for part, parent in sliced:
+        place = _place_of(part, parent)
+        used = {it for end in (part.lower, part.upper) if end for it in [ast.unparse(end)]}
+        for name in scope.names:
+            if name in used or re.search("grad", name):
+                continue
+            lower, upper = (
+                ast.BinOp(parse(name), ast.Add(), end) if end else None
+                for end in (part.lower, part.upper)
+            )
+            yield place, ast.Slice(lower or parse(name), upper)
+
+
+def _place_of(part: ast.Slice, parent: ast.Subscript) -> Place:
+    if isinstance(parent.slice, ast.Tuple):
+        return parent.slice, "elts", parent.slice.elts.index(part)
+    return parent, "slice", None
+
+
+def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Use a value that forward keeps on ctx, and that backward never reads, for a shape."""
+    own = ast.unparse(scope.method)
+    unused = [it for it in scope.names if "." in it and not re.search(rf"{re.escape(it)}\b", own)]
+    for place, node in _loads(scope):
+        match node:
+            case ast.Attribute(attr="shape" | "dtype" | "device") | ast.Subscript(
+                ast.Attribute(attr="shape")
+            ):
+                yield from ((place, parse(name)) for name in unused)
+            case ast.Call(ast.Attribute(attr="size" | "numel")):
+                yield from ((place, parse(name)) for name in unused)
 
 
 def _numbers(scope: Scope) -> Iterator[tuple[Place, ast.expr]]:
@@ -1332,6 +1411,8 @@ KINDS = (
     Kind("another direction", 1.2, other_directions),
     Kind("another length", 1.3, other_lengths),
     Kind("a slice from the end", 1.2, slices_from_the_end),
+    Kind("a shifted slice", 1.35, shifted_slices),
+    Kind("an unused value", 1.0, unused_values),
     Kind("a neighbor", 1.35, neighbors),
     Kind("an addition", 1.2, added_to),
     Kind("an accumulation", 1.1, accumulated),
@@ -1394,6 +1475,8 @@ SAID = {
     "another direction": "a loop runs in the wrong direction",
     "another length": "a length or a count is wrong",
     "a slice from the end": "a slice is empty if its end is 0",
+    "a shifted slice": "a slice begins at the wrong element",
+    "an unused value": "`backward` does not use a value that `forward` stores",
     "a neighbor": "an index is off by one",
     "an addition": "a value is overwritten where values have to add up",
     "an accumulation": "a repeated index loses all values but one",

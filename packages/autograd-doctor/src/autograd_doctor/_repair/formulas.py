@@ -98,16 +98,7 @@ class Holes:
     @property
     def edits(self) -> Sequence[Edit]:
         """The edits that wrap each expression in a call of this object."""
-        return [Edit("", 0, place, self._call(k, node)) for k, (place, node) in self._numbered]
-
-    @property
-    def _numbered(self) -> Iterator[tuple[int, tuple[Place, ast.expr]]]:
-        return enumerate(self._places)
-
-    @staticmethod
-    def _call(number: int, node: ast.expr) -> ast.expr:
-        known = ast.Call(ast.Name("locals", ast.Load()), [], [])
-        return ast.Call(ast.Name(HOLE, ast.Load()), [ast.Constant(number), node, known], [])
+        return hole_edits(self._places)
 
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
         """Return a value with its zero added."""
@@ -126,6 +117,19 @@ class Holes:
         Outer expressions come first.
         """
         return [spot for _, spot in sorted(self._seen.items()) if spot is not None]
+
+
+def hole_edits(places: Sequence[tuple[Place, ast.expr]]) -> Sequence[Edit]:
+    """Return edits that wrap expressions in calls of :data:`HOLE`.
+
+    A call gets the number of the place, the value, and the names known there.
+    """
+    known = ast.Call(ast.Name("locals", ast.Load()), [], [])
+    hole = ast.Name(HOLE, ast.Load())
+    return [
+        Edit("", 0, place, ast.Call(hole, [ast.Constant(k), node, known], []))
+        for k, (place, node) in enumerate(places)
+    ]
 
 
 @dataclass(frozen=True)
@@ -281,6 +285,8 @@ class Words:
             value = self._value(text)
             if is_number(value):
                 known[text] = float(value), 0.1
+                if value < 0:
+                    continue
                 known[f"{text} ** 2"] = float(value) ** 2, 0.15
                 known[f"(1 - {text})"] = 1.0 - value, 0.3
                 known[f"({text} + 1)"] = value + 1.0, 0.4
@@ -312,6 +318,32 @@ class Words:
             if above != below and not chance & {above, below}
         ]
         return [*single, *both]
+
+    @cached_property
+    def numbers(self) -> Mapping[str, tuple[float, float]]:
+        """The values and costs of the numbers that a formula for a number may use."""
+        known: dict[str, tuple[float, float]] = {}
+        for text in (*self._scope.names, *self._scope.numbers):
+            value = self._value(text)
+            if is_number(value):
+                known[text] = float(value), 0.1
+        for term in self.masks[:MOST_NAMES]:
+            whole = term.text if term.text.isidentifier() else f"({term.text})"
+            known.setdefault(f"{whole}.sum()", (float(term.value.sum()), term.cost + 0.1))
+        seen: set[torch.Size] = set()
+        for term in self.named:
+            shape = term.value.shape
+            if shape not in seen:
+                for dim, length in enumerate(shape):
+                    at = dim - len(shape) if dim == len(shape) - 1 else dim
+                    known.setdefault(f"{term.text}.shape[{at}]", (float(length), 0.3))
+                known.setdefault(f"{term.text}.numel()", (float(term.value.numel()), 0.3))
+            seen.add(shape)
+            if not shape and _is_inexact(term.value) and not term.value.is_complex():
+                known.setdefault(term.text, (float(term.value), 0.1))
+        known.setdefault("2", (2.0, 0.2))
+        usable = ((text, it) for text, it in known.items() if it[0])
+        return dict(sorted(usable, key=lambda it: it[1][1]))
 
     @cached_property
     def masks(self) -> Sequence[Term]:

@@ -19,16 +19,23 @@ from autograd_doctor._execution.passes import handed_over, own_node
 from autograd_doctor._execution.session import Run, Session, Subject
 from autograd_doctor._numerics.closeness import within
 from autograd_doctor._numerics.tensors import as_tuple
-from autograd_doctor._repair.edits import Edit, Scope, made_together, value_places
+from autograd_doctor._repair.edits import (
+    Edit,
+    Scope,
+    made_together,
+    number_places,
+    value_places,
+)
 from autograd_doctor._repair.formulas import (
     HOLE,
     Holes,
-    Spot,
     Words,
     formulas,
     formulas_in,
+    hole_edits,
     projected,
 )
+from autograd_doctor._repair.numbers import NumberHoles, formulas_of, needed
 from autograd_doctor._repair.source import (
     METHODS,
     Fix,
@@ -389,41 +396,105 @@ class InProcess:
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
         """Yield formulas that make a group of gradients right."""
-        question, graph = self._asked[0]
-        method = self.methods["backward"]
-        places = [it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
-        holes = Holes(places)
-        with made_together(holes.edits):
-            made = method.compiled()
-        if made is None:
-            return
-        returned = graph.traced(with_helpers(made, {HOLE: holes}))
-        if returned is None or len(returned) <= max(question.wanted):
-            return
-        spots = holes.spots
-        others = [it.tree for it in self.methods.values() if it is not method]
-        written = formulas_in([*others, method.tree])
-        own: Any = method.function
-        names = own.__globals__
-        at: dict[tuple[int, ...], Words] = {}
-        values: dict[Any, Any] = {}
-
-        def words(spot: Spot) -> Words:
-            key = tuple(id(value) for value in spot.frame.values())
-            if key not in at:
-                at[key] = Words(spot.frame, scope, written, names, values)
-            return at[key]
-
+        tensors = self._tensor_formulas(scope, concerns)
+        numbers = self._number_formulas(scope, concerns)
         for slots in groups:
+            for edit in (*tensors(slots), *numbers(slots)):
+                yield slots, edit
+
+    def _tensor_formulas(
+        self, scope: Scope, concerns: Callable[[Edit], bool]
+    ) -> Callable[[Slots], Iterator[Edit]]:
+        """Return a function that yields the formulas for tensors."""
+        question, graph = self._asked[0]
+        holes = Holes([it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))])
+        backward = self._with_holes(holes.edits, holes)
+        returned = graph.traced(backward) if backward else None
+        if returned is None or len(returned) <= max(question.wanted):
+            return lambda slots: iter(())
+        spots = holes.spots
+        words = self._words(scope)
+
+        def found(slots: Slots) -> Iterator[Edit]:
             pairs = [
                 (returned[question.wanted[slot]], expected.value, expected.tolerance)
                 for slot, expected in enumerate(question.expected[0])
                 if slot in slots
             ]
             if all(isinstance(it, Tensor) and it.shape == right.shape for it, right, _ in pairs):
-                found = projected(spots, pairs)
-                for edit in formulas(spots, found, words) if found else ():
-                    yield slots, edit
+                known = projected(spots, pairs)
+                yield from formulas(spots, known, lambda spot: words(spot.frame)) if known else ()
+
+        return found
+
+    def _number_formulas(
+        self, scope: Scope, concerns: Callable[[Edit], bool]
+    ) -> Callable[[Slots], Iterator[Edit]]:
+        """Return a function that yields the formulas for single numbers."""
+        question, graph = self._asked[0]
+        places = [it for it in number_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
+        holes = NumberHoles(places)
+        backward = self._with_holes(hole_edits(places), holes)
+        returned = next(graph.answers(backward)) if backward else None
+        if backward is None or returned is None or len(returned) <= max(question.wanted):
+            return lambda slots: iter(())
+        words = self._words(scope)
+        known = dict(holes.found)
+
+        def run(key: int, value: float) -> Returned:
+            return holes.with_number(key, value, lambda: next(graph.answers(backward)))
+
+        doubled: dict[tuple[int, float], Returned] = {}
+
+        def gradients_with(key: int, slots: Slots, value: float) -> Sequence[Tensor] | None:
+            if (key, value) not in doubled:
+                doubled[key, value] = run(key, value)
+            return _in(doubled[key, value], slots)
+
+        def _in(grads: Returned, slots: Slots) -> Sequence[Tensor] | None:
+            """Return the gradients in some slots, or ``None`` if one has a wrong shape."""
+            chosen = [(grads or ())[question.wanted[slot] :][:1] for slot in slots]
+            wanted = [question.expected[0][slot].value for slot in slots]
+            tensors = [it[0] for it in chosen if it and isinstance(it[0], Tensor)]
+            if len(tensors) < len(slots):
+                return None
+            same = all(it.shape == w.shape for it, w in zip(tensors, wanted, strict=True))
+            return tensors if same else None
+
+        def found(slots: Slots) -> Iterator[Edit]:
+            now = _in(returned, slots)
+            pairs = [
+                (question.expected[0][s].value, question.expected[0][s].tolerance) for s in slots
+            ]
+            for key, number in known.items() if now else ():
+                of_this = partial(gradients_with, key, slots)
+                for target in needed(number.value, of_this, now or (), pairs):
+                    yield from formulas_of(number, target, words(number.frame).numbers)
+
+        return found
+
+    def _with_holes(self, edits: Sequence[Edit], holes: Any) -> Callable[..., Any] | None:
+        """Return backward with calls of an object around some expressions."""
+        with made_together(edits):
+            made = self.methods["backward"].compiled()
+        return None if made is None else with_helpers(made, {HOLE: holes})
+
+    def _words(self, scope: Scope) -> Callable[[Mapping[str, Any]], Words]:
+        """Return a function that returns the terms known in a frame."""
+        method = self.methods["backward"]
+        others = [it.tree for it in self.methods.values() if it is not method]
+        written = formulas_in([*others, method.tree])
+        own: Any = method.function
+        at: dict[tuple[int, ...], Words] = {}
+        values: dict[Any, Any] = {}
+
+        def words(frame: Mapping[str, Any]) -> Words:
+            key = tuple(id(value) for value in frame.values())
+            if key not in at:
+                at[key] = Words(frame, scope, written, own.__globals__, values)
+            return at[key]
+
+        return words
 
     def verify(self, fix: Fix) -> Repair | None:
         """Return a repair with the inputs on which the fix is right, or ``None`` if it is wrong."""

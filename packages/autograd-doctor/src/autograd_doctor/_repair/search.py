@@ -267,7 +267,9 @@ def _with_formulas(
     found, partly = _formulas(runner, backward, wrong, concerns)
     yield from sorted(found, key=lambda it: it.rank)
     some += partly
-    for pairs in (_complementary(some), _alike(edits)):
+    attempts = _attempts(runner.methods, "", ("a factor",))
+    factors = [edit for method, edit in attempts if method is backward and concerns(edit)]
+    for pairs in (_complementary(some), _alike([*edits, *factors])):
         together = _found_together(runner, backward, pairs, wrong)
         yield from sorted(together, key=lambda it: it.rank)
 
@@ -412,7 +414,10 @@ def _on_top(runner: Runner, some: Sequence[Partial], edits: Sequence[Edit]) -> I
 
 
 def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
-    """Yield the same edit in all places and in pairs of places, because people repeat a mistake."""
+    """Yield the same edit in all places of a line or of the method, and in pairs of places.
+
+    People repeat a mistake.
+    """
     groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in edits:
         if edit.kind == "an accumulation":
@@ -423,9 +428,15 @@ def _alike(edits: Sequence[Edit]) -> Iterator[Together]:
             key = edit.kind, ast.unparse(edit.old), ast.unparse(edit.new)
             groups.setdefault(key, []).append(edit)
     for group in groups.values():
+        lines = [tuple(part) for _, part in groupby(group, lambda edit: _line(edit.old))]
         if len(group) > 2:
             yield tuple(group)
+            yield from (line for line in lines if 2 < len(line) < len(group))
         yield from islice(combinations(group, 2), MOST_ALIKE)
+
+
+def _line(node: ast.AST) -> int:
+    return node.lineno if isinstance(node, ast.expr | ast.stmt) else 0
 
 
 def _likely_pairs(edits: Sequence[Edit]) -> Iterator[Together]:

@@ -1,0 +1,201 @@
+"""Compute the number that an expression of backward should have, and find a formula for it.
+
+This is for expressions whose value is a single Python number, such as ``1 - ctx.eps``, or the
+count in ``grad / target.numel()``. Backward runs with the number, with its double and with its
+triple. If the gradients depend linearly on the number or on its inverse, these runs give the number
+that would make the gradients right. Then sums, products and quotients of the numbers that backward
+knows are compared with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autograd_doctor._numerics.finite_differences import as_real
+from autograd_doctor._numerics.tensors import is_number
+from autograd_doctor._repair.edits import FORMULA, Edit, Place, parse
+
+COST = 1.7  # cost of the simplest formula
+MOST_PLACES = 24
+MOST_OF_ONE = 3  # formulas for one expression
+MOST_KNOWN = 24  # numbers that a formula may contain
+LONGEST_OWN = 20  # characters of an expression that a formula may contain
+
+
+@dataclass(frozen=True)
+class Number:
+    """An expression whose value is a number, and the names known when it was computed."""
+
+    place: Place
+    node: ast.expr
+    value: float
+    frame: Mapping[str, Any]
+
+
+class NumberHoles:
+    """Records the numbers at some places, and replaces one of them at a time."""
+
+    def __init__(self, places: Sequence[tuple[Place, ast.expr]]) -> None:
+        self._places = places
+        self._seen: dict[int, Number | None] = {}
+        self._replaced: tuple[int, float] | None = None
+
+    def __call__(self, number: int, value: Any, frame: Mapping[str, Any]) -> Any:
+        """Return a number, or its replacement."""
+        if self._replaced and self._replaced[0] == number:
+            return self._replaced[1]
+        if self._replaced is None:
+            usable = is_number(value) and math.isfinite(value) and number not in self._seen
+            place, node = self._places[number]
+            new = Number(place, node, float(value), dict(frame)) if usable else None
+            self._seen[number] = new
+        return value
+
+    def with_number(self, number: int, value: float, run: Callable[[], Any]) -> Any:
+        """Return the result of a run in which one number is replaced."""
+        self._replaced = number, value
+        try:
+            return run()
+        finally:
+            self._replaced = None
+
+    @property
+    def found(self) -> Sequence[tuple[int, Number]]:
+        """The numbers that were computed exactly once, with their keys."""
+        known = [(key, it) for key, it in sorted(self._seen.items()) if it is not None]
+        return known[:MOST_PLACES]
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The number that makes the gradients right, and its uncertainty."""
+
+    value: float
+    slack: float
+
+
+def needed(
+    before: float,
+    run: Callable[[float], Sequence[Tensor] | None],
+    now: Sequence[Tensor],
+    pairs: Sequence[tuple[Tensor, Tensor]],
+) -> Iterator[Needed]:
+    """Yield the numbers that would make some gradients right.
+
+    Args:
+        before: The number that backward uses.
+        run: Returns the gradients for another number, or ``None`` if backward raises.
+        now: The gradients as they are.
+        pairs: The true gradients and their tolerances.
+    """
+    others = (2 * before, 3 * before) if before else (1.0, 2.0)
+    runs = [run(value) for value in others]
+    truth, room = (_flat([pair[k] for pair in pairs]) for k in (0, 1))
+    known = truth.isfinite()
+    flat = [torch.where(known, _flat(it), 0.0) for it in (now, *runs) if it is not None]
+    if len(flat) <= len(runs) or not all(it.isfinite().all() for it in flat):
+        return
+    start, step, far = flat
+    truth, room = torch.where(known, truth, 0.0), torch.where(known, room, 0.0)
+    near = 2 * room + 1e-9 * truth.abs()
+    for inverse in (False, True) if before else (False,):
+        first, *places = (1 / it if inverse else it for it in (before, *others))
+        slope = (step - start) / (places[0] - first)
+        predicted = start + (places[1] - first) * slope
+        size = float((slope**2).sum())
+        if not size or not torch.allclose(predicted, far, rtol=1e-7, atol=1e-12):
+            continue
+        move = float((slope * (truth - start)).sum()) / size
+        found = first + move
+        if not found or not bool(((start + move * slope - truth).abs() <= near).all()):
+            continue
+        slack = float((slope.abs() * room).sum()) / size + 1e-9 * abs(move)
+        value = 1 / found if inverse else found
+        yield Needed(value, slack * value**2 if inverse else slack)
+        return
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([as_real(it).detach().double().reshape(-1) for it in tensors])
+
+
+def formulas_of(
+    number: Number, target: Needed, known: Mapping[str, tuple[float, float]]
+) -> list[Edit]:
+    """Return the simplest formulas for a number, as edits.
+
+    Args:
+        number: The expression to replace.
+        target: The value that the formula must have.
+        known: Other numbers: their values and costs, by their code.
+    """
+    fitting = sorted(_fitting(number, target, known), key=lambda it: it[0])
+    own = ast.unparse(number.node)
+    seen = dict.fromkeys((cost, text) for cost, text in fitting if text != own)
+    return [
+        Edit(FORMULA, COST + cost, number.place, parse(text))
+        for cost, text in islice(seen, MOST_OF_ONE)
+    ]
+
+
+def _fitting(
+    number: Number, target: Needed, known: Mapping[str, tuple[float, float]]
+) -> Iterator[tuple[float, str]]:
+    own, value = ast.unparse(number.node), number.value
+    if isinstance(number.node, ast.BinOp | ast.UnaryOp):
+        own = f"({own})"
+
+    def fits(other: float) -> bool:
+        return abs(other - target.value) <= target.slack + 1e-9 * abs(target.value)
+
+    if fits(-value):
+        yield 0.1, f"-{own}"
+    if value and fits(1 / value):
+        yield 0.2, f"1 / {own}"
+    if fits(1 - value):
+        yield 0.2, f"1 - {own}"
+    some = [*known.items()][:MOST_KNOWN]
+    for text, (it, cost) in some:
+        if fits(it):
+            yield cost, text
+        if len(own) <= LONGEST_OWN:
+            yield from ((cost + 0.3, new) for new in _combined(own, value, text, it, fits))
+        if fits(1 - it):
+            yield cost + 0.2, f"1 - {text}"
+    for (one, (a, cost)), (other, (b, more)) in product(some, repeat=2):
+        if one == other:
+            continue
+        both = cost + more + 0.2
+        yield from ((both, new) for new in _combined(one, a, other, b, fits))
+        if len(own) <= LONGEST_OWN:
+            for text, it in (
+                (f"{one} * {other}", a * b),
+                (f"{one} / {other}", a / b if b else 0.0),
+            ):
+                if fits(value + it):
+                    yield both + 0.2, f"{own} + {text}"
+                if fits(value - it):
+                    yield both + 0.2, f"{own} - {text}"
+                if fits(value * it):
+                    yield both + 0.2, f"{own} * {text}"
+
+
+def _combined(
+    one: str, a: float, other: str, b: float, fits: Callable[[float], bool]
+) -> Iterator[str]:
+    if fits(a + b):
+        yield f"{one} + {other}"
+    if fits(a - b):
+        yield f"{one} - {other}"
+    if fits(a * b):
+        yield f"{one} * {other}"
+    if b and fits(a / b):
+        yield f"{one} / {other}"
