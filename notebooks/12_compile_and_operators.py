@@ -3,17 +3,18 @@
 #
 # # 12 · torch.compile and custom operators
 #
-# **You will** compile a model that contains a loop in NumPy, see the compiled graph grow with the
-# data, and turn the loop into a custom operator: one operation, for data of any length.
+# **You will** compile a model that contains a NumPy loop, see the compiled graph grow with the
+# data, and turn the loop into a custom operator, which is a single operation for data of any
+# length.
 #
-# **You will learn** what `torch.compile` records of a Function and where it stops, how to define an
-# operator with `torch.library.custom_op`, what `opcheck` tests and what it does not test, and when
+# **You will learn** which parts of a Function `torch.compile` records and where it stops, how to
+# define an operator with `torch.library.custom_op`, what `opcheck` does and does not test, and when
 # to write a Function, an operator or both.
 #
 # **You need** lessons 01 and 02. Three sections use `vmap` and `jvp`, which lesson 11 explains.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. You solve one exercise here.
-# The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 5. You will solve one exercise
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -77,13 +78,14 @@ torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # this warning co
 # ## A loop in a compiled model
 #
 # A tide gauge sends its readings in series of different lengths. The first layer of our model
-# smooths a series, with weights that decay exponentially into the past:
+# smooths each series with weights that decay exponentially into the past:
 #
 # $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
-# A colleague wrote this recurrence as a loop in NumPy. The loop represents any code that is not
-# made of PyTorch operations: C, Fortran, a vendor's library. The transpose of the recurrence is the
-# same recurrence, run from the end. So `backward` calls the Function again.
+# A colleague wrote this recurrence as a loop in NumPy. The loop stands in for any code that is not
+# made of PyTorch operations, such as C, Fortran or a vendor's library. The transpose of the
+# recurrence is the same recurrence, run from the end to the beginning. So `backward` calls the
+# Function again.
 
 
 # %%
@@ -117,12 +119,12 @@ sample = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
 print("gradcheck:", gradcheck(lambda x: Smooth.apply(x, 0.8), sample))
 
 # %% [markdown]
-# The Function is right. Now you compile the model to make it faster. `torch.compile` *traces* your
-# code: it runs the Python once, records the operations as a graph, and passes the graph to a
-# *backend*. The usual backend generates C++ or Triton code. The hidden cell defines a backend that
-# only writes down the names of the operations. Its function `trace` compiles a function, calls it,
-# and returns the operations of each graph. If a gradient is needed, `aot_autograd` traces the
-# backward pass, too, and the backend receives two graphs.
+# The Function is right. Now compile the model to make it faster. `torch.compile` *traces* your
+# code: it runs the Python code once, records the operations as a graph, and passes the graph to a
+# *backend*. The default backend generates C++ or Triton code. The hidden cell defines a backend
+# that only records the names of the operations. The function `trace` in the same cell compiles a
+# function, calls it, and returns the operations of each graph. If a gradient is needed,
+# `aot_autograd` also traces the backward pass, and the backend receives two graphs.
 
 
 # %% jupyter={"source_hidden": true}
@@ -146,8 +148,8 @@ def trace(f, *series):
 
 
 # %% [markdown]
-# **Your turn.** Run the next cell. Then type other lengths in place of 3, and find out how many
-# operations one reading costs.
+# **Your turn.** Run the next cell. Then replace 3 with other lengths, and find out how many
+# operations each reading adds.
 
 # %%
 length = 3
@@ -161,9 +163,9 @@ def model(x):
 print(f"a series of {length} readings: {len(operations)} operations")
 
 # %% [markdown]
-# `torch.compile` knows much of NumPy and replaces it by PyTorch operations. So it has *unrolled*
-# the loop: each reading adds nine operations, and 1,000 readings would add 9,000. The next cell
-# calls one compiled model with ten series, of 2, 3, … 11 readings.
+# `torch.compile` supports much of NumPy and replaces NumPy functions with PyTorch operations. So it
+# has *unrolled* the loop: each reading adds nine operations, and 1,000 readings would add 9,000.
+# The next cell calls one compiled model with ten series, which have 2, 3, …, 11 readings.
 
 # %%
 lengths = range(2, 12)
@@ -172,14 +174,14 @@ by_loop = trace(model, *ten_series)
 print("operations of each graph:", *map(len, by_loop))
 
 # %% [markdown]
-# Each length needs its own graph. After eight graphs PyTorch gives up. It runs the last two series
-# in plain Python, and only the log says so. The results are right, but the model was compiled eight
-# times, and each graph fits a single length.
+# Each length needs its own graph. After eight graphs, PyTorch gives up. It runs the last two series
+# in plain Python, and only the log says so. The results are right, but PyTorch has compiled the
+# model eight times, and each graph works for only one length.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# You need a way to tell the compiler that this is one operation, and that it should not look
+# You need a way to tell the compiler that the loop is one operation and that it should not look
 # inside. A *custom operator* does this. It has four parts:
 
 
@@ -220,9 +222,9 @@ with figure(width=5.0, height=3.2) as (ax,):
     ax.set(title="operations of the graph", xlabel="readings in the series", ylim=(0, 92))
 
 # %% [markdown]
-# Two graphs are enough for all ten series, and each has two operations. The first graph is for a
-# series of two readings. When a series of another length arrives, PyTorch traces again and puts a
-# symbol in place of the length.
+# Two graphs are enough for all ten series, and each graph has two operations. The first graph is
+# for the series of two readings. When a series of a different length arrives, PyTorch traces the
+# model again and replaces the length with a symbol.
 #
 # The rest of this lesson explains both sides: what the compiler does with a Function, and what an
 # operator promises.
@@ -299,8 +301,8 @@ def works(use, f):
 
 
 # %% [markdown]
-# The next cell uses each of them in seven ways. Each entry of the table is a run. Vote before you
-# run it. Some of the beliefs in this lesson are true.
+# The next cell uses each Function in seven ways and prints a table of the results. Vote before you
+# run the cell. Some of the beliefs in this lesson are true.
 
 # %%
 vote("12", "combined-form")
@@ -314,18 +316,18 @@ for function in (Combined, Separate, WithVmap, WithJvp):
 # %% [markdown]
 # The combined `forward(ctx, x)` works with `backward()`, with checkpoint and with `torch.compile`.
 # It also works with `DistributedDataParallel` (see "Tools around a Function"). But it does not work
-# with `torch.func`. The separate `setup_context` adds `func.grad`, a vmap rule adds `vmap`, and
-# `jvp` adds the last two.
+# with `torch.func`. A separate `setup_context` adds support for `func.grad`, a vmap rule adds
+# `vmap`, and the method `jvp` adds the last two.
 #
-# But `jvp` also takes something away. PyTorch 2.13 cannot trace a Function that defines `jvp`.
-# Without `fullgraph=True`, it breaks the graph before and after this Function. So define `jvp` only
-# if you need forward mode.
+# But `jvp` also takes something away: PyTorch 2.13 cannot trace a Function that defines `jvp`.
+# Without `fullgraph=True`, PyTorch breaks the graph before and after this Function. So define `jvp`
+# only if you need forward mode.
 
 # %% [markdown]
 # ## torch.compile
 #
-# While it traces, `torch.compile` uses *fake tensors*. A fake tensor has a shape and a dtype, but
-# no values. What does the compiler see of a custom Function?
+# While `torch.compile` traces your code, it uses *fake tensors*. A fake tensor has a shape and a
+# dtype, but no values. How much of a custom Function does the compiler see?
 
 # %%
 vote("12", "black-box")
@@ -336,18 +338,18 @@ print("forward: ", *forward_graph)
 print("backward:", *backward_graph)
 
 # %% [markdown]
-# The compiler looks into both methods. `forward` became part of one graph. `backward` was traced at
-# the same time and became part of another graph, together with the derivative of the `tanh` after
-# it. A backend can fuse each graph into one loop. So a Function does not stop the compiler, but
-# writing a Function does not help the compiler, either.
+# The compiler looks inside both methods. `forward` became part of one graph. `backward` was traced
+# at the same time and became part of another graph, together with the derivative of `tanh`. A
+# backend can fuse each graph into one loop. So a Function does not stop the compiler, but it does
+# not help the compiler either.
 
 # %% [markdown]
 # ### Compiled with inductor
 #
-# *Extra: for readers who want to see the numbers of the usual backend.*
+# *Extra: for readers who want to see the numbers that the default backend computes.*
 #
-# The usual backend is *inductor*. It needs a C++ compiler, or a GPU and Triton. The next cell
-# prints which backend it used on your machine.
+# The default backend is called *inductor*. It needs a C++ compiler, or a GPU and Triton. The next
+# cell prints which backend it used on your machine.
 
 
 # %% tags=["nbval-ignore-output"]
@@ -381,11 +383,11 @@ print("gradient, eager:   ", eager_grad.numpy().round(3))
 # ### Checkpoint 1
 #
 # A graph is valid for arguments *like those of the first call*. A number that is not a tensor
-# becomes a constant of the graph. When its value changes, PyTorch traces again and puts a symbol in
-# place of the number, as it did with the length. A *tensor* is always an input of the graph.
+# becomes a constant in the graph. When its value changes, PyTorch traces again and replaces the
+# number with a symbol, as it did with the length. A *tensor* is always an input of the graph.
 #
 # The next cell calls one compiled function with six values of $a$, first as Python floats and then
-# as tensors. How many graphs does PyTorch compile in all?
+# as tensors. How many graphs does PyTorch compile in total?
 
 
 # %%
@@ -413,20 +415,21 @@ predict(..., compilations(values) + compilations([torch.tensor(v) for v in value
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# PyTorch compiles two graphs for the floats and one for the tensors, so 3. The first float becomes
-# a constant. At the second float PyTorch notices the change and makes it a symbol, and the other
-# four reuse this graph. A tensor is an input from the start. A value that cannot become a symbol,
-# such as a string, needs a new graph each time, until the limit of eight. A loop over the length
-# has the same effect, because it fixes the length.
+# PyTorch compiles two graphs for the floats and one for the tensors, so the total is 3. The first
+# float becomes a constant. When the second float arrives, PyTorch replaces the constant with a
+# symbol, and the other four floats reuse this graph. A tensor is an input from the start. Some
+# values, such as strings, cannot become symbols. In this case, PyTorch compiles a new graph for
+# each new value, up to the limit of eight. A loop over the length has the same effect, because
+# unrolling the loop fixes the length.
 #
 # </details>
 
 # %% [markdown]
 # ### Graph breaks
 #
-# When the compiler meets code that it cannot trace, it does not raise an error. It ends the graph,
-# lets Python run this code, and begins a new graph. This is a *graph break*. Here are four
-# Functions that break the graph:
+# When the compiler encounters code that it cannot trace, it does not raise an error. It ends the
+# graph, lets Python run this code, and begins a new graph. This is called a *graph break*. Here are
+# four Functions that break the graph:
 
 
 # %%
@@ -465,7 +468,8 @@ class AskingAutograd(Separate):
 
 
 # %% [markdown]
-# The next cell compiles $\tanh(f(2x))$ for each of them, and compares the result with eager mode.
+# The next cell compiles $\tanh(f(2x))$ for each Function $f$, and compares the result with the
+# result of eager mode.
 
 # %%
 vote("12", "break-keeps-result")
@@ -493,8 +497,9 @@ for function in (Separate, Branching, Printing, Counting, AskingAutograd):
     print(f"{function.__name__:14} graphs: {graphs}, largest error: {error:.0e}")
 
 # %% [markdown]
-# The results are right, but the graph is in pieces, so the backend can fuse less. PyTorch shows no
-# message. Pass `fullgraph=True` in your tests, which turns a break into an error:
+# The results are right, but the graph is in pieces, so the backend can fuse fewer operations.
+# PyTorch shows no message. In your tests, pass `fullgraph=True`, which turns a graph break into an
+# error:
 
 # %%
 for function in (Branching, Printing, Counting, AskingAutograd):
@@ -504,17 +509,17 @@ for function in (Branching, Printing, Counting, AskingAutograd):
         torch.compile(function.apply, backend="eager", fullgraph=True)(x)
 
 # %% [markdown]
-# `Branching` needs a value, and a fake tensor has none. The other three do something besides
-# computing. A break in `backward` counts as much as one in `forward`, because both are traced at
-# the same time. `diagnose(F, inputs, level="full")` runs the same test and reports
-# `compile-mismatch`.
+# `Branching` needs a value, but a fake tensor has none. The other three Functions do something
+# other than computing values. A break in `backward` matters as much as a break in `forward`,
+# because the compiler traces both methods at the same time. `diagnose(F, inputs, level="full")`
+# runs the same test and reports `compile-mismatch`.
 #
-# A debugger does not stop in compiled code, so the page [A breakpoint in
+# A debugger does not stop in compiled code. The page [A breakpoint in
 # backward](../docs/breakpoints.md#compiled-code) shows how to turn compilation off.
 #
 # ### Exercise 1: repair-graph-breaks
 #
-# The Huber loss is $x^2/2$ for $|x| \le \delta$ and $\delta\,(|x| - \delta/2)$ beyond. The next
+# The Huber loss is $x^2/2$ for $|x| \le \delta$ and $\delta\,(|x| - \delta/2)$ otherwise. The next
 # Function is right in eager mode, but the compiler stops in three places.
 
 
@@ -543,8 +548,8 @@ class BrokenHuber(Function):
 
 
 # %% [markdown]
-# Write `forward` and `backward` so that `torch.compile` makes one graph. Leave out the counter. If
-# you are stuck, run `hint("repair-graph-breaks")` in a new cell.
+# Write `forward` and `backward` so that `torch.compile` produces one graph. Leave out the counter.
+# If you are stuck, run `hint("repair-graph-breaks")` in a new cell.
 
 
 # %%
@@ -571,18 +576,20 @@ grade("repair-graph-breaks", Huber)
 # %% [markdown]
 # ## A custom operator
 #
-# PyTorch's own functions are *operators*: entries in a table, each with a name, a typed signature,
-# and one implementation for each part of PyTorch that calls it. `custom_op` adds your Python
-# function to this table. Each part of the definition is a promise:
+# PyTorch's own functions are *operators*. Each operator is an entry in a table. It has a name, a
+# typed signature, and one implementation for each part of PyTorch that calls it. `custom_op` adds
+# your Python function to this table. Each part of the definition is a promise:
 #
 # - The **signature** comes from the annotations. `mutates_args=()` promises that the operator
-#   changes none of its arguments. The result must be new memory, not an input or a view of one.
-# - The **fake** tells the compiler what the result looks like. It may use shapes and numbers, but
-#   no values.
+#   changes none of its arguments. The result must be in new memory, so it cannot be an input or a
+#   view of an input.
+# - The **fake** tells the compiler what the result looks like. It may use shapes and Python
+#   numbers, but not the values of tensors.
 # - **Autograd** gets the two functions that you know from a Function: `setup_context` and
 #   `backward`.
 #
-# A training step with a series of 1,000 readings has one operation for the loop in each direction:
+# If a training step uses a series of 1,000 readings, the loop is one operation in the forward pass
+# and one operation in the backward pass:
 
 # %%
 series = torch.linspace(-1, 1, 1000, requires_grad=True)
@@ -593,9 +600,10 @@ print("backward:", *backward_graph)
 # %% [markdown]
 # ### opcheck
 #
-# `opcheck` runs the operator and compares it with its promises. It asks four questions. Does the
-# operator change no argument and return new memory? Is autograd registered in the right way? Does
-# the fake agree with the result? Can PyTorch trace forward and backward?
+# `opcheck` runs the operator and checks whether it keeps its promises. It asks four questions. Does
+# the operator leave its arguments unchanged and return new memory? Is autograd registered
+# correctly? Does the fake agree with the real result? Can PyTorch trace the forward and backward
+# passes?
 
 # %%
 for test, outcome in opcheck(smooth, (sample, 0.8)).items():
@@ -605,8 +613,8 @@ for test, outcome in opcheck(smooth, (sample, 0.8)).items():
 # ### Checkpoint 2
 #
 # This operator breaks three of its promises. Run the cell and read what `opcheck` reports. Change
-# the cell until `opcheck` passes. (You can define an operator as often as you like. The new
-# definition replaces the old one, and you register its parts again.)
+# the cell until `opcheck` passes. (You can define an operator as often as you like. Each definition
+# replaces the previous one, so you have to register its parts again.)
 
 
 # %%
@@ -624,7 +632,7 @@ with show_error(characters=400):
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# The operator changes `x`, and it returns a view of it. The fake also has the wrong shape.
+# The operator changes `x` and returns a view of it. The fake also has the wrong shape.
 #
 # ```python
 # def late_half(x: Tensor) -> Tensor:
@@ -633,9 +641,9 @@ with show_error(characters=400):
 # late_half.register_fake(lambda x: torch.empty_like(x[..., x.shape[-1] // 2 :]))
 # ```
 #
-# Without `opcheck`, eager mode raises an error for the view only. It does not notice that `x` has
+# Without `opcheck`, eager mode raises an error only for the view. It does not notice that `x` has
 # changed, and it does not use the fake. PyTorch notices a wrong fake only when a compiled model
-# relies on it, or never.
+# relies on it, if at all.
 #
 # </details>
 
@@ -669,15 +677,16 @@ for name, operator in {"smooth": smooth, "doubled": doubled}.items():
 jacobian_view(doubled, sample, 0.8)
 
 # %% [markdown]
-# `opcheck` tests the registration. It does not know the right formula. Each entry of the matrix
-# that `backward` computes is twice as large as it should be. So always run both, `opcheck` and
-# `gradcheck`, or run `opcheck` and `diagnose`, which accepts any callable.
+# `opcheck` tests the registration, but it does not know the right formula. Each entry of the matrix
+# that `backward` computes is twice as large as it should be. So always run both `opcheck` and
+# `gradcheck`. Instead of `gradcheck`, you can run `diagnose`, which accepts any callable.
 
 # %% [markdown]
 # ## Together with a Function
 #
 # `register_autograd` makes an operator ready for training, compiling and exporting. It does not
-# make it ready for `torch.func`. Differentiate our operator in both modes of `torch.func`:
+# make the operator ready for `torch.func`. The next cell differentiates our operator in both modes
+# of `torch.func`:
 
 # %%
 vote("12", "transform-raises")
@@ -694,12 +703,12 @@ with show_error():
     print("right is: ", smooth(torch.ones_like(still), 0.8).numpy().round(3))  # it is linear
 
 # %% [markdown]
-# Reverse mode raises an error. Forward mode treats the operator as a constant and returns zeros,
-# without an error.
+# Reverse mode raises an error. Forward mode treats the operator's result as a constant and returns
+# zeros without an error.
 #
-# But you do not have to register a gradient. Let the operator contain only the kernel, and call it
-# in the `forward` of a Function with a separate `setup_context`. The compiler looks into the
-# Function and stops at the operator. `torch.func` sees only the Function.
+# However, you do not have to register a gradient. Put only the kernel into the operator, and call
+# the operator in the `forward` of a Function with a separate `setup_context`. The compiler looks
+# inside the Function, but not inside the operator. `torch.func` sees only the Function.
 
 
 # %%
@@ -736,15 +745,15 @@ with show_error():
 # %% [markdown]
 # ## Which one to choose
 #
-# | you have | write | because |
+# | you have | what to write | why |
 # | --- | --- | --- |
-# | operations whose derivative autograd knows | no Function | everything works already |
-# | a gradient that you define | a Function with `setup_context` and a vmap rule | most uses work |
-# | … and Hessians or sensitivities | … with `jvp` | forward over reverse; breaks the graph |
+# | operations whose derivative autograd knows | no Function | everything already works |
+# | your own gradient | a Function with `setup_context` and a vmap rule | most uses work |
+# | your own gradient, and Hessians | such a Function with `jvp` | forward mode; breaks the graph |
 # | foreign code, eager mode only | a Function, with `vmap` if you need it | it is the shortest |
-# | foreign code, compiled or exported | `custom_op`, fake, autograd | one opaque operation |
-# | both, and `torch.func` too | a Function that calls a `custom_op` | each does its part |
-# | an old combined Function that only trains | leave it as it is | compile and DDP accept it |
+# | foreign code, compiled or exported | a `custom_op` with all four parts | one opaque operation |
+# | foreign code, also in `torch.func` | a Function that calls a `custom_op` | each does its part |
+# | an old combined Function, only for training | nothing new | compile and DDP accept it |
 #
 # The page [Function, custom operator, hook or torch.func](../docs/function_or_operator.md) runs an
 # example of each choice. [What survives](../docs/what_survives.md) shows what each kind of Function
@@ -757,7 +766,7 @@ with show_error():
 #
 # **vmap.** Without a rule, `vmap` calls an operator once for each sample, and PyTorch warns of "a
 # performance drop". (This notebook disables the warning.) `register_vmap` takes a rule with the
-# same arguments as the method `vmap` of a Function (lesson 11). Then one call is enough:
+# same arguments as a Function's `vmap` method (lesson 11). Then one call is enough:
 
 # %%
 shapes = []
@@ -783,8 +792,8 @@ vmap(counted)(torch.ones(3, 4))
 print("with a rule:   ", shapes)
 
 # %% [markdown]
-# **In place.** An operator may write into an argument if `mutates_args` names it and the operator
-# returns no view of it. PyTorch then counts the change in the version of the tensor, so autograd
+# **In place.** An operator may write into an argument if `mutates_args` names this argument and the
+# operator does not return a view of it. PyTorch then increments the tensor's version, so autograd
 # notices if `backward` needs the old values. You cannot register a gradient for such an operator:
 
 
@@ -801,20 +810,21 @@ with show_error():
     smooth_.register_autograd(backward, setup_context=setup_context)
 
 # %% [markdown]
-# **Triton.** If the kernel is a Triton kernel, use `torch.library.triton_op` instead of
-# `custom_op`, and call the kernel by `torch.library.wrap_triton`. PyTorch documents that the
-# compiler then sees the kernel instead of an opaque operation. This needs a GPU, so no cell here
-# runs it. Lesson 14 writes a kernel in Triton.
+# **Triton.** If the kernel is written in Triton, use `torch.library.triton_op` instead of
+# `custom_op`, and call the kernel through `torch.library.wrap_triton`. According to PyTorch's
+# documentation, the compiler then sees the kernel instead of an opaque operation. This needs a GPU,
+# so no cell here runs it. Lesson 14 shows a kernel in Triton.
 
 # %% [markdown]
 # ## Autocast
 #
 # *Reference: look here when you train in mixed precision. Exercise 3 needs this section.*
 #
-# Under `torch.autocast`, a matrix product takes float32 and computes in bfloat16 (on a GPU in
-# float16 unless you choose a dtype). Usually the training script enables autocast around the
-# forward pass of the whole model. The backward pass runs later, with autocast off. Here is a linear
-# layer as in lesson 01. It prints the dtypes that its `backward` receives.
+# Under `torch.autocast`, a matrix product of float32 tensors is computed in bfloat16. (On a GPU, it
+# is computed in float16 unless you choose a dtype.) Usually, the training script enables autocast
+# around the forward pass of the whole model. The backward pass runs later, when autocast is off.
+# Here is a linear layer like the one in lesson 01. It prints the dtypes that its `backward`
+# receives.
 
 
 # %%
@@ -847,13 +857,14 @@ with show_error():
 
 # %% [markdown]
 # `forward` saved its inputs in float32 and returned bfloat16, so `grad_output` is bfloat16. Without
-# a Function, autograd would have recorded the casts as operations, and their backward would cast
-# back. In a Function you have to do it. Two decorators help:
+# a Function, autograd would have recorded the casts as operations, and the backward of a cast is a
+# cast in the other direction. In a Function, you have to cast the tensors yourself. Two decorators
+# help:
 #
 # - `custom_fwd` stores on `ctx` whether autocast was on, and `custom_bwd` restores this state for
 #   `backward`. Then both methods compute in bfloat16.
-# - With `cast_inputs=torch.float32`, `forward` receives float32 and runs with autocast off, and so
-#   does `backward`. Use it if the Function needs full precision.
+# - With `cast_inputs=torch.float32`, `forward` receives float32 inputs, and both methods run with
+#   autocast off. Use this argument if the Function needs full precision.
 
 
 # %%
@@ -876,7 +887,7 @@ for function in (AsForward, InFloat32):
 
 # %% [markdown]
 # With a separate `setup_context`, `forward` has no `ctx` on which `custom_fwd` could store
-# anything. So it does not work on `forward`:
+# anything. So this decorator does not work on `forward`:
 
 
 # %%
@@ -914,9 +925,9 @@ for function in (SeparateProject, SeparateRight):
         train_mixed(function.apply)
 
 # %% [markdown]
-# Put `custom_fwd` on `setup_context`, which has the `ctx`. (`cast_inputs` does not help there,
-# because `forward` has already computed with the original inputs. Cast the inputs in `forward`, and
-# `grad_output` in `backward`, by hand.)
+# Put `custom_fwd` on `setup_context`, which receives `ctx`. (`cast_inputs` does not help there,
+# because `forward` has already computed with the original inputs. Instead, write code that casts
+# the inputs in `forward` and `grad_output` in `backward`.)
 
 # %% [markdown]
 # ## Tools around a Function
@@ -928,7 +939,7 @@ for function in (SeparateProject, SeparateRight):
 #
 # ### Recomputed by checkpoint
 #
-# `torch.utils.checkpoint` (lesson 07) drops what was saved and runs `forward` again during the
+# `torch.utils.checkpoint` (lesson 07) drops the saved tensors and runs `forward` again during the
 # backward pass. This is also called *rematerialization*.
 
 # %%
@@ -952,28 +963,28 @@ print(*calls)
 
 # %% [markdown]
 # The second `forward` runs *inside* `backward`, when `backward` reads its saved tensors. So
-# `forward` must not count its calls, must not use random numbers other than PyTorch's, and must not
-# change anything outside. With `use_reentrant=False`, which PyTorch recommends, `backward` can
-# unpack `ctx.saved_tensors` only once. A second access raises an error, so assign the tensors to
-# names in the first line.
+# `forward` must not count its calls, use random numbers other than PyTorch's, or change anything
+# outside the Function. With `use_reentrant=False`, which PyTorch recommends, `backward` can unpack
+# `ctx.saved_tensors` only once. A second access raises an error, so assign the tensors to variables
+# in the first line of `backward`.
 #
 # ### In several processes
 #
 # `DistributedDataParallel` (DDP) runs the same model in several processes, each with its share of
 # the batch, and averages the gradients. Your Function does not have to know about the other
 # processes. It only has to *return* its gradients. DDP puts a hook on each parameter, and autograd
-# calls the hook when it adds a returned gradient to the parameter.
+# calls the hook when it adds a returned gradient to the parameter's `.grad`.
 #
-# The next cells train two layers with the same numbers in two processes. One layer passes its
-# weight as an argument and returns the gradient. The other layer uses the weight without passing
-# it, and writes `.grad`:
+# The next cells train two layers in two processes. Both layers compute the same values. The first
+# layer passes its weight to a Function that returns the gradient. The second layer does not pass
+# its weight as an argument. Instead, its Function writes to the weight's `.grad`:
 
 # %%
 print(inspect.getsource(replicas._Writing))
 
 # %% [markdown]
-# In one process, both layers give the right gradient. Now each of two processes gets four of eight
-# samples. (This takes some seconds, because two Python processes start.)
+# In one process, both layers give the right gradient. Now each of the two processes gets four of
+# the eight samples. (This takes a few seconds, because two Python processes start.)
 
 # %%
 layers = {"returned": replicas.Returned, "written": replicas.Written}
@@ -990,18 +1001,19 @@ for (name, layer), (first, second) in zip(layers.items(), in_processes, strict=T
     print("  whole batch:", alone.weight.grad.numpy().round(3))
 
 # %% [markdown]
-# The written gradient never reached the hook. After one step the two processes have different
-# weights, and PyTorch raised no error. (At the next step DDP complains about parameters "not used
-# in producing loss" and suggests `find_unused_parameters=True`. With that setting it continues, and
-# each process trains its own model.) If `backward` does not return a gradient, everything that
-# listens to gradients misses it: DDP, tensor hooks, `torch.autograd.grad`.
+# The gradient of the layer `written` never reached the hook. After one step, the two processes have
+# different weights, but PyTorch does not raise an error. (At the next step, DDP complains about
+# parameters "not used in producing loss" and suggests `find_unused_parameters=True`. With that
+# setting, training continues, and each process trains its own model.) If `backward` does not return
+# a gradient, everything that listens to gradients misses it: DDP, tensor hooks and
+# `torch.autograd.grad`.
 #
 # ### In another thread
 #
-# On the CPU, `backward` runs in the thread that calls `loss.backward()`. `forward` may have run in
-# another thread. For tensors on a GPU, the autograd engine has a thread of its own for each device
-# (not run here, because it needs a GPU). So `backward` must not read a `threading.local`. Put what
-# it needs on `ctx`.
+# On the CPU, `backward` runs in the thread that calls `loss.backward()`, but `forward` may have run
+# in a different thread. For tensors on a GPU, the autograd engine uses a separate thread for each
+# device. (The next cell does not show this, because it would need a GPU.) So `backward` must not
+# read a `threading.local`. Store what it needs on `ctx`.
 
 # %%
 settings = threading.local()
@@ -1033,11 +1045,11 @@ thread.join()
 # %% [markdown]
 # ### In compiled autograd
 #
-# `torch.compile` traces `backward` together with `forward`. *Compiled autograd* waits for the
-# backward pass and records all of it, including your `backward` and the accumulation into `.grad`.
-# In a program you enable it with `torch._dynamo.config.compiled_autograd = True`. In the next cell
-# `forward` runs in eager mode, and compiled autograd records the backward pass. The cell prints the
-# operations of our `backward` and the last step:
+# `torch.compile` traces `backward` together with `forward`. In contrast, *compiled autograd* waits
+# for the backward pass and records all of it, including your `backward` and the accumulation into
+# `.grad`. In a program, you enable it with `torch._dynamo.config.compiled_autograd = True`. In the
+# next cell, `forward` runs in eager mode, and compiled autograd records the backward pass. The cell
+# prints the operations of our `backward` and the accumulation into `.grad`:
 
 # %%
 names = []
@@ -1086,8 +1098,8 @@ knowledge_check("12")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/12_compile_and_operators.ipynb) you remove graph
-# breaks, build an operator that passes `opcheck` and compiles into one graph, and make a loss safe
-# under autocast.
+# In [the exercises of this lesson](../exercises/12_compile_and_operators.ipynb), you will remove
+# graph breaks, build an operator that passes `opcheck` and compiles into one graph, and make a loss
+# safe under autocast.
 #
-# [Lesson 13](13_solvers.ipynb) shows how to differentiate the result of a solver.
+# [Lesson 13](13_solvers.ipynb) shows how to differentiate a solver's result.

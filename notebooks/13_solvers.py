@@ -3,15 +3,15 @@
 #
 # # 13 · Solvers: differentiate the solution, not the steps
 #
-# **You will** put SciPy's solvers into the middle of a training: a root finder, a fixed-point
-# iteration and a banded linear system. At the end you find a planet in noisy measurements.
+# **You will** use solvers inside a training loop: a root finder, a fixed-point iteration and a
+# solver for banded linear systems. At the end, you will find a planet in noisy measurements.
 #
-# **You will learn** what a call of NumPy does to a graph, how the implicit function theorem gives
-# you the gradient of any solver for the price of one linear solve, and how you test a gradient that
-# is only an estimate.
+# **You will learn** what a call to NumPy does to a graph, how the implicit function theorem gives
+# you the gradient of any solver at the cost of one linear solve, and how to test a gradient that is
+# only an estimate.
 #
-# **You need** lessons 01 and 02: `setup_context`, `gradcheck` and `diagnose`. From lesson 06 you
-# need that autograd can differentiate `backward` again if it consists of differentiable operations.
+# **You need** lessons 01 and 02: `setup_context`, `gradcheck` and `diagnose`. You also need a fact
+# from lesson 06: autograd can differentiate `backward` if it consists of differentiable operations.
 #
 # **It takes** about 55 minutes; the *extra* sections take another 20. There are two
 # exercises in the lesson itself. The others are in the exercise notebook.
@@ -64,7 +64,7 @@ torch.set_default_dtype(torch.float64)
 # ## A spring that gets stiffer
 #
 # The further you pull this spring, the stiffer it gets. A load stretches it by a length $y$, and
-# $y$ is the root of an equation:
+# $y$ is the root of this equation:
 #
 # $$k\,y + y^3 = \text{load} .$$
 #
@@ -108,9 +108,9 @@ def search(solver, steps=200):
 
 
 # %% [markdown]
-# Under a load of 1, at which stiffness $k$ does the spring store an energy of 0.2? (The solution is
+# At which stiffness $k$ does the spring store an energy of 0.2 under a load of 1? (The solution is
 # $k = 2.24$.) The function `search`, which the hidden cell defines, runs 200 steps of gradient
-# descent from $k = 1$. In each step it calls the solver that you pass.
+# descent from $k = 1$. In each step, it calls the solver that you pass.
 #
 # **Your turn.** Vote, then run the cell below. PyTorch raises an error, and its message suggests a
 # call. Change the marked line as the message suggests, and run the cell again. Some of the beliefs
@@ -146,18 +146,18 @@ print(f"stiffness {stiffness:.2f}, energy {cut_energies[-1]:.3f}")
 # %% [markdown]
 # PyTorch no longer raises an error, but the search moved $k$ in the wrong direction. The energy
 # depends on $k$ in two ways. For a fixed $y$, a stiffer spring stores more energy. But a stiffer
-# spring also stretches less, and near $k = 1$ this second effect is larger. It reaches the energy
-# only through the solver, and `.detach()` has cut the graph there. The gradient that remains is
+# spring also stretches less, and near $k = 1$, this second effect is larger. It influences the
+# energy only through the solver, where `.detach()` has cut the graph. The gradient that remains is
 # *incomplete*, and here it even has the wrong sign.
 #
-# `.detach().numpy()` tells autograd that the result of the solver is a constant. The message shows
-# you how to make the error go away. It does not say that the gradient will be right.
+# `.detach().numpy()` tells autograd that the result of the solver is a constant. The error message
+# tells you how to make the error go away. It does not say that the gradient will be right.
 
 # %% [markdown]
 # ## The whole thing, working
 #
-# The `forward` of a Function may run any code, because you write its `backward` yourself. For
-# `backward` you need the derivatives of $y$, but you have no formula for $y$. Differentiate the
+# A Function's `forward` may run any code, because you write the `backward` yourself. For
+# `backward`, you need the derivatives of $y$, but you have no formula for $y$. Differentiate the
 # *equation* instead. If $k$, the load and $y$ change a little, both sides change by the same
 # amount:
 #
@@ -244,13 +244,13 @@ predict(..., heavy.grad)
 #
 # | | |
 # | --- | --- |
-# | input | `x.numpy(force=True)`: detached, on the CPU; for bfloat16 call `.float()` first |
+# | input | `x.numpy(force=True)`: detached, on the CPU; for bfloat16, call `.float()` first |
 # | output | `torch.as_tensor(y, dtype=x.dtype, device=x.device)`: many solvers return float64 |
-# | memory | on the CPU both calls *share* it: writing into the array changes the tensor |
+# | memory | on the CPU, array and tensor *share* it: writing into one also changes the other |
 # | backward | PyTorch operations on saved inputs and outputs: autograd can differentiate them |
 #
-# What happens if `backward` calls SciPy, too? Take the Bessel functions $J_n$, which describe how a
-# drum vibrates. SciPy computes $J_n(x)$ with `jv` and its derivative with `jvp`.
+# What happens if `backward` also calls SciPy? Take the Bessel functions $J_n$ as an example. They
+# describe how a drum vibrates. SciPy computes $J_n(x)$ with `jv` and its derivative with `jvp`.
 
 
 # %%
@@ -279,10 +279,10 @@ print("gradcheck:    ", gradcheck(BesselOnce.apply, (x, 0)))
 print("gradgradcheck:", gradgradcheck(BesselOnce.apply, (x, 0), raise_exception=False))
 
 # %% [markdown]
-# The first derivative is right. But `slope` came from NumPy, so autograd treats it as a constant,
-# and the second derivative is wrong without an error (lesson 06). To repair this, call a *Function*
-# in `backward`. Here $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so the Function can call itself, and
-# you can differentiate it as often as you like:
+# The first derivative is right. But `slope` came from NumPy, so autograd treats it as a constant.
+# The second derivative is wrong, and PyTorch raises no error (lesson 06). To repair this, call a
+# *Function* in `backward`. Here, $J_n' = \tfrac12 (J_{n-1} - J_{n+1})$, so the Function can call
+# itself, and you can differentiate it as often as you like:
 
 
 # %%
@@ -298,16 +298,16 @@ print("gradcheck:    ", gradcheck(Bessel.apply, (x, 0)))
 print("gradgradcheck:", gradgradcheck(Bessel.apply, (x, 0)))
 
 # %% [markdown]
-# PyTorch has $J_0$ as `torch.special.bessel_j0`. Before PyTorch 2.15 its result has no graph, and
-# PyTorch does not warn you.
+# PyTorch provides $J_0$ as `torch.special.bessel_j0`. Before PyTorch 2.15, the result of this
+# function has no graph, and PyTorch does not warn you.
 #
 # ### Exercise 1: lambert-w
 #
 # *Lambert's W* is the $w$ for which $w \, e^w = x$. Write a Function that computes it with
-# `scipy.special.lambertw(array)`, for $x \ge 0$. SciPy returns complex numbers whose imaginary
-# parts are 0, so take the attribute `.real`. Differentiate the equation to find `backward`. The
-# second derivative must be right, too, also at $x = 0$. If you are stuck, run `hint("lambert-w")`
-# in a new cell.
+# `scipy.special.lambertw(array)` for $x \ge 0$. SciPy returns complex numbers whose imaginary parts
+# are 0, so take the attribute `.real`. Differentiate the equation to find `backward`. The second
+# derivative must also be right, even at $x = 0$. If you are stuck, run `hint("lambert-w")` in a new
+# cell.
 
 
 # %%
@@ -335,9 +335,9 @@ grade("lambert-w", LambertW)
 # ## Unrolling a solver
 #
 # You could also write the solver in PyTorch and let autograd record it. This is called *unrolling*.
-# The equation of the spring says $y\,(k + y^2) = \text{load}$, so a simple solver repeats
-# $y \leftarrow \text{load}/(k + y^2)$. The next cell takes a thousand loads. It measures how much
-# the unrolled solver and the Function save for backward.
+# The spring's equation says $y\,(k + y^2) = \text{load}$, so a simple solver repeats
+# $y \leftarrow \text{load}/(k + y^2)$. For a thousand loads, the next cell measures how much the
+# unrolled solver and the Function save for backward.
 
 # %%
 vote("13", "saved-by-the-function")
@@ -363,8 +363,9 @@ print(f"Function:            {kept / 1000:7,.0f} kB")
 
 # %% [markdown]
 # Autograd saves two vectors for each round. The Function saves only the solution, however many
-# rounds the solver takes. If a network has a solver as a layer, this decides whether training fits
-# into memory. The timeline shows the saved bytes, for eight rounds and for the Function:
+# rounds the solver takes. If a network contains a solver as a layer, this difference can decide
+# whether training fits into memory. The timeline shows the saved bytes for eight rounds and for the
+# Function:
 
 # %%
 memory_timeline(
@@ -382,10 +383,11 @@ memory_timeline(
 # *Extra: for readers who stop a solver before it has converged, and for readers of papers on
 # one-step gradients.*
 #
-# If you stop the solver after $n$ rounds, $y_n$ is a little wrong. The unrolled gradient is the
-# exact derivative of this wrong $y_n$. The implicit gradient is the right formula, evaluated at a
-# wrong point. A shortcut runs the solver without a graph and records only the last round. The next
-# cell compares all three with the derivative of the true $y$.
+# If you stop the solver after $n$ rounds, its result $y_n$ is slightly wrong. The unrolled gradient
+# is the exact derivative of this wrong $y_n$. The implicit gradient uses the right formula, but
+# evaluates it at a wrong point. There is also a shortcut, which runs the solver without a graph and
+# records only the last round. The next cell compares all three gradients with the derivative of the
+# true $y$.
 
 # %%
 vote("13", "stopped-solver")
@@ -417,20 +419,20 @@ with figure(width=6.8, height=3.4) as (axes,):
     note(axes, "implicit", (9, 3e-6), BLUE)
 
 # %% [markdown]
-# The implicit gradient has the smallest error from the first round on, and after ten rounds its
-# error is about 200 times smaller than that of the unrolled gradient.
+# The implicit gradient has the smallest error from the first round on. After ten rounds, its error
+# is about 200 times smaller than the error of the unrolled gradient.
 #
-# The shortcut never becomes right. It replaces the factor $k + 3y^2$ by $k + y^2$, because it
-# treats the $y$ that enters the last round as a constant. In the literature it is called the
-# *one-step gradient* or *Jacobian-free backpropagation*. A *phantom gradient* records several of
-# the last rounds, or sums several terms of a series.
+# The shortcut never becomes right. It replaces the factor $k + 3y^2$ with $k + y^2$, because it
+# treats the $y$ that enters the last round as a constant. In the literature, the shortcut is called
+# the *one-step gradient* or *Jacobian-free backpropagation*. A *phantom gradient* records several
+# of the last rounds or sums several terms of a series.
 
 # %% [markdown]
 # ## One linear solve
 #
 # What you did for the spring works for every equation. A solver returns a $y$ for which
-# $F(y, \theta) = 0$, where $F$ stands for $n$ equations with $n$ unknowns. If $\theta$ changes,
-# then $y$ changes in such a way that $F$ stays zero:
+# $F(y, \theta) = 0$, where $F$ stands for $n$ equations with $n$ unknowns. If $\theta$ changes, $y$
+# changes so that $F$ stays zero:
 #
 # $$\frac{\partial F}{\partial y}\, dy + \frac{\partial F}{\partial \theta}\, d\theta = 0 .$$
 #
@@ -445,8 +447,8 @@ with figure(width=6.8, height=3.4) as (axes,):
 #
 # The first equation is called the *adjoint system*, and the recipe is called *implicit
 # differentiation* or the *adjoint method*. JAX offers it as `jax.lax.custom_root`. The adjoint
-# system is linear even if $F$ is not. It does not depend on how the solver found $y$, so you save
-# none of the solver's steps.
+# system is linear even if $F$ is not. It does not depend on how the solver found $y$, so you do not
+# have to save any of the solver's steps.
 #
 # For the spring, $F = k\,y + y^3 - \text{load}$, and the matrix is the number $k + 3y^2$.
 
@@ -454,17 +456,17 @@ with figure(width=6.8, height=3.4) as (axes,):
 # ## A fixed-point layer
 #
 # Many solvers repeat a step until the result no longer changes, so they find a $z$ with
-# $z = f(z, \theta)$. Deep equilibrium models, belief propagation and value iteration work like
-# this. With $F = z - f(z, \theta)$ and $J = \partial f/\partial z$, the adjoint system is
+# $z = f(z, \theta)$. Deep equilibrium models, belief propagation and value iteration work this way.
+# With $F = z - f(z, \theta)$ and $J = \partial f/\partial z$, the adjoint system is
 #
 # $$(I - J^\top)\, u = g \qquad\text{or}\qquad u = g + J^\top u .$$
 #
-# The second form describes a fixed point again. Near the solution, this iteration converges if the
-# iteration of $f$ does, and at the same rate. So `backward` needs neither a matrix nor a linear
-# solver. It repeats a vector-Jacobian product of $f$, which autograd can compute.
+# The second form again describes a fixed point. Near the solution, iterating this equation
+# converges if iterating $f$ does, and at the same rate. So `backward` needs neither a matrix nor a
+# linear solver. It repeats a vector-Jacobian product of $f$, which autograd can compute.
 #
-# The Function below takes any $f$. Its `backward` records a *single* call of $f$ at the solution.
-# Then it goes back through this call until $u$ no longer changes.
+# The Function below takes any $f$. Its `backward` records a *single* call to $f$ at the solution.
+# Then it goes back through this call again and again until $u$ no longer changes.
 
 
 # %%
@@ -506,12 +508,12 @@ class FixedPoint(Function):
 
 
 # %% [markdown]
-# `backward` works on detached copies, so a second derivative would be wrong. So it raises an error
-# if grad mode is on (lesson 06).
+# `backward` works on detached copies, so a second derivative would be wrong. For this reason,
+# `backward` raises an error if grad mode is on (lesson 06).
 #
-# The example is a market with sixteen shops. The price of each shop depends on its cost and on the
-# prices of its neighbors, $p = \text{cost} + \tfrac12 \tanh(W p)$. How does the average price
-# change with the cost of each shop?
+# The example is a market with sixteen shops. Each shop's price depends on its own cost and on the
+# prices of its neighbors: $p = \text{cost} + \tfrac12 \tanh(W p)$. How does the average price
+# change if one shop's cost changes?
 
 # %%
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -542,31 +544,32 @@ for name, prices in (("200 rounds", recorded_prices), ("fixed point", settled_pr
     print(f"{name:11} saves {kept:6,} bytes, gradient", by_cost[:4].numpy(force=True).round(4))
 
 # %% [markdown]
-# Both gradients agree. The loop saves two vectors for each of its 200 rounds, and the Function
-# saves one in all. You could also use a faster solver in `forward`, such as Anderson's method, and
-# leave `backward` as it is. (If your solver converges where repeating $f$ diverges, then the
-# iteration for $u$ diverges, too. In this case solve $(I - J^\top)\,u = g$ with a linear solver.)
+# The two gradients agree. The loop saves two vectors for each of its 200 rounds, while the Function
+# saves only one vector in total. You could also use a faster solver in `forward`, such as
+# Anderson's method, and leave `backward` as it is. (Some solvers converge even if iterating $f$
+# diverges. The iteration for $u$ then also diverges, so solve $(I - J^\top)\,u = g$ with a linear
+# solver instead.)
 #
-# There is one condition: the solver must have converged. So `settled` raises an error if it has
-# not. If a solver returns its best guess after 20 rounds, you get the gradient at a point that does
-# not solve the equation.
+# There is one condition: the solver must have converged. For this reason, `settled` raises an error
+# if it has not converged. If a solver returns its best guess after 20 rounds, you get the gradient
+# at a point that does not solve the equation.
 
 # %% [markdown]
 # ## A linear system
 #
-# The simplest case is a linear system, $A x = b$. Here $F = A x - b$, and the recipe gives
+# The simplest case is a linear system, $A x = b$. Here, $F = A x - b$, and the recipe gives
 #
 # $$A^\top u = g, \qquad \frac{\partial L}{\partial b} = u, \qquad
 # \frac{\partial L}{\partial A} = - u\, x^\top .$$
 #
-# For a dense $A$, `torch.linalg.solve` already does this. But the matrices of differential
-# equations are sparse, and SciPy has fast solvers for them. For example, a *tridiagonal* matrix has
-# entries only on its diagonal and on the two diagonals next to it. With 2000 unknowns it has six
-# thousand entries, but the product $-u\,x^\top$ has four million. So the Function computes
-# $-u_i x_j$ only for the entries of $A$.
+# For a dense $A$, `torch.linalg.solve` already does this. But the matrices that arise from
+# differential equations are sparse, and SciPy has fast solvers for them. For example, a
+# *tridiagonal* matrix has entries only on its diagonal and on the two diagonals next to it. With
+# 2,000 unknowns, it has six thousand entries, but the product $-u\,x^\top$ has four million
+# entries. So the Function computes $-u_i x_j$ only for the positions on the three diagonals.
 #
-# If you transpose a tridiagonal matrix, you exchange its two side diagonals. So `backward` can call
-# the Function itself, and therefore the second derivative is right, too.
+# If you transpose a tridiagonal matrix, its two side diagonals are swapped. So `backward` can call
+# the Function itself, and the second derivative is therefore also right.
 
 
 # %%
@@ -603,22 +606,23 @@ print("gradcheck:    ", gradcheck(Tridiagonal.apply, (lower, diagonal, upper, b)
 print("gradgradcheck:", gradgradcheck(Tridiagonal.apply, (lower, diagonal, upper, b)))
 
 # %% [markdown]
-# People often solve with $A$ instead of $A^\top$. A test with a symmetric matrix does not find this
-# mistake, so test with a matrix that is not symmetric.
+# A common mistake is to solve with $A$ instead of $A^\top$. A test with a symmetric matrix does not
+# find this mistake, so use a matrix that is not symmetric.
 
 # %% [markdown]
 # ## A planet in the noise
 #
-# A planet pulls its star back and forth. Astronomers measure the velocity of the star toward us,
-# and here you have 60 measurements. You want to know how strongly the planet pulls ($K$), how
-# elongated its orbit is (the eccentricity $e$, which is 0 for a circle), how the orbit is turned
-# ($\omega$), and when the planet is closest to the star ($\tau$).
+# A planet pulls its star back and forth. Astronomers measure the velocity at which the star moves
+# toward us. Here you have 60 such measurements. You want to know how strongly the planet pulls
+# ($K$), how elongated its orbit is (the eccentricity $e$, which is 0 for a circle), how the orbit
+# is oriented ($\omega$), and when the planet is closest to the star ($\tau$).
 #
-# The velocity follows from an angle $E$, and $E$ follows from the time $t$ by *Kepler's equation*:
+# The velocity follows from an angle $E$, and $E$ follows from the time $t$ through *Kepler's
+# equation*:
 #
 # $$E - e \sin E = M, \qquad M = 2\pi (t - \tau) .$$
 #
-# No closed formula gives $E$, but Newton's method finds it:
+# There is no closed formula for $E$, but Newton's method finds it:
 
 
 # %%
@@ -637,9 +641,9 @@ def solve_kepler(M, e):
 # %% [markdown]
 # ### Exercise 2: kepler
 #
-# Write `setup_context` and `backward`. $M$ has any shape, and $e$ is a single number between 0 and
-# 1, so its gradient is a sum. Differentiate Kepler's equation, as you did for the spring. The
-# second derivative must be right, too.
+# Write `setup_context` and `backward`. $M$ can have any shape. $e$ is a single number between 0 and
+# 1, so its gradient is a sum. Differentiate Kepler's equation, as you did with the equation of the
+# spring. The second derivative must also be right.
 
 
 # %%
@@ -667,7 +671,7 @@ grade("kepler", Kepler)
 # ### Two fits
 #
 # The hidden cell contains our solution `SolvedKepler`, the noisy measurements and the function
-# `fit`. It fits the four parameters with 400 steps of gradient descent.
+# `fit`, which fits the four parameters with 400 steps of gradient descent.
 
 # %% jupyter={"source_hidden": true}
 rng = torch.Generator().manual_seed(3)
@@ -725,7 +729,7 @@ def fit(kepler, steps=400):
 
 # %% [markdown]
 # The next cell runs two fits, one with the detached solver and one with the Function. Afterwards,
-# replace `SolvedKepler` by your own `Kepler` and run it again.
+# replace `SolvedKepler` with your own `Kepler` and run the cell again.
 
 # %%
 vote("13", "loss-falls")
@@ -756,22 +760,22 @@ with figure(columns=2, height=3.6) as (watched, orbit):
     orbit.set(title="the star's velocity", xlabel="time [periods]", ylabel="velocity")
 
 # %% [markdown]
-# With the Function, the error falls to the noise of the measurements, and all four parameters are
-# close to the truth. With the detached solver, the error falls at first but then stays high, and
-# the orbit is wrong. $\tau$ has not moved at all, because its only path to the loss goes through
-# the solver. This would be easy to notice. But $e$ has moved, because it also has other paths to
-# the loss. Its gradient is incomplete but looks plausible.
+# With the Function, the error falls to the level of the noise in the measurements, and all four
+# parameters are close to their true values. With the detached solver, the error falls at first but
+# then stays high, and the orbit is wrong. $\tau$ has not moved at all, because its only path to the
+# loss goes through the solver. This would be easy to notice. But $e$ has moved, because it also has
+# other paths to the loss. Its gradient is incomplete but looks plausible.
 
 # %% [markdown]
 # ## When the gradient is an estimate
 #
 # *Extra: for readers whose function is a simulator, a game or a program that they can only call.
-# This extra part ends before "Do you know it?".*
+# This extra part ends just before "Do you know it?".*
 #
 # Some `backward` methods can only estimate the gradient, from random samples or from finite
-# differences. Such a gradient always has an error. So instead of "is it right?" ask two questions:
-# *is the code right?* and *how large is the error?* Answer them separately, because noise can hide
-# a bug.
+# differences. Such a gradient always has an error. So instead of asking "is it right?", ask two
+# questions: *is the code right?* and *how large is the error?* Answer them separately, because
+# noise can hide a bug.
 #
 # The first example is the expected score $\mathbb{E}[f(\mu + \epsilon)]$ with normal noise
 # $\epsilon$. The score $f$ comes from a game, so it has no derivative. The *score-function
@@ -808,8 +812,8 @@ class Expectation(Function):
 #
 # The noise is an *argument*, so you can use the same noise in both passes. Then the estimate is the
 # exact derivative of $\frac1n\sum_i f(z_i) \log p(z_i; \mu)$ with constant $z_i$. The next cell
-# passes this function to `diagnose` as the *surrogate*, the function whose derivative `backward`
-# should return (lesson 05). It uses only sixteen draws.
+# passes this function to `diagnose` as the *surrogate*, which is the function whose derivative
+# `backward` should return (lesson 05). The cell uses only sixteen draws.
 
 # %%
 vote("13", "sixteen-draws")
@@ -834,11 +838,11 @@ print(diagnose(Expectation, (mu, noise, score), surrogate=frozen))
 #
 # ### Count the samples
 #
-# To measure the error you need a case with a known answer. For $f(z) = z^2$ the expectation is
-# $\mu^2 + 1$, and its derivative is $2\mu$. Repeat the estimate 300 times. The standard deviation
-# of the 300 estimates is the *error* of a single one. Their mean shows whether there is a *bias*,
-# an error that averaging does not remove. This mean has its own uncertainty, the *standard error*,
-# which is the standard deviation divided by $\sqrt{300}$.
+# To measure the error, you need a case with a known answer. For $f(z) = z^2$, the expectation is
+# $\mu^2 + 1$, and its derivative is $2\mu$. The next cell repeats the estimate 300 times. The
+# standard deviation of the 300 estimates is the *error* of a single estimate. Their mean shows
+# whether there is a *bias*, an error that averaging does not remove. This mean has its own
+# uncertainty, the *standard error*, which is the standard deviation divided by $\sqrt{300}$.
 
 
 # %%
@@ -857,15 +861,15 @@ for n, values in drawn.items():
     assert bias < 3
 
 # %% [markdown]
-# There is no sign of a bias. Four times as many draws halve the error, which falls as $1/\sqrt n$.
-# One more digit costs a hundred times as many draws.
+# There is no sign of a bias. Four times as many draws halve the error, because it falls as
+# $1/\sqrt n$. One more correct digit costs a hundred times as many draws.
 #
 # ### Choose the step
 #
 # The second example is a library that takes a number and returns a number: C's `lgamma`, the
 # logarithm of the gamma function. `backward` computes a central difference, which costs two more
-# calls. The argument `digits` limits the digits of the result, so that you can also try a less
-# precise library.
+# calls. The argument `digits` limits the number of significant digits, so that you can also try a
+# less precise library.
 
 
 # %%
@@ -903,11 +907,12 @@ class LogGamma(Function):
 
 
 # %% [markdown]
-# For a function $f$, two errors depend on the step $h$ in opposite ways. The *truncation error*
-# $\tfrac16 h^2 |f_{xxx}|$ arises because the curve is not a straight line. The *rounding error*
-# $u |f| / h$ arises because the values have only a relative precision $u$, and you divide by $h$.
-# On logarithmic scales their sum has the shape of a V. Its lowest point is near
-# $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the library.
+# For a function $f$, two kinds of error depend on the step $h$ in opposite ways. The *truncation
+# error* $\tfrac16 h^2 |f_{xxx}|$ arises because the curve is not a straight line. The *rounding
+# error* $u |f| / h$ arises because the values have a limited relative precision $u$, and you divide
+# by $h$. On logarithmic scales, the sum of the two errors has the shape of a V. Its lowest point is
+# near $h = \sqrt[3]{3\,u\,|f| / |f_{xxx}|}$, so the best step depends on the precision of the
+# library.
 
 # %% jupyter={"source_hidden": true}
 at = torch.tensor(20.0)
@@ -936,13 +941,13 @@ with figure(columns=2, height=3.6) as (samples, choice):
     note(choice, "gradcheck's eps", (1.5e-6, 4e-13), GREEN)
 
 # %% [markdown]
-# The left figure shows that the error of the samples falls as the theory says. The right figure
-# shows the error of the central difference at $x = 20$. The lines are the theory, and the points
-# are measured. (The points form a level line where the two values were equal, so that the
-# difference is 0.) At the step $10^{-6}$, which `gradcheck` uses, the library with six digits gives
-# no right digit. Its best step is near 1.
+# The left figure shows that the error of the estimate falls as the theory predicts. The right
+# figure shows the error of the central difference at $x = 20$. The lines show the theory, and the
+# points show measurements. (Where the points form a horizontal line, the two values were equal, so
+# the difference was 0.) At the step $10^{-6}$, which `gradcheck` uses, the library with six digits
+# does not give a single correct digit. Its best step is near 1.
 #
-# `gradcheck` needs to know this step, too. With its default step, its own finite differences are 0:
+# `gradcheck` also needs to know this step. With the default step, its own finite differences are 0:
 
 
 # %%
@@ -959,14 +964,14 @@ print("with step 1:", gradcheck(six_digits, x, eps=1.0, rtol=1e-3))
 # ### Decide and write it down
 #
 # Now decide whether the error is small enough *for the code that uses the gradient*. A stochastic
-# optimizer tolerates ten percent of noise if there is no bias. If you search for a solution by
+# optimizer tolerates ten percent noise if there is no bias. If you search for a solution with
 # Newton's method, a gradient that is 1% off costs you a few more steps, but you find the same
 # solution. If the gradient itself is your result, the error stays in your result. Write your
 # decision in the docstring, because your users look there:
 #
 # | the docstring says | for example |
 # | --- | --- |
-# | that the gradient is an estimate, and which one | central differences; score function |
+# | that the gradient is an estimate, and of which kind | central differences; score function |
 # | the bias and the error, and where you measured them | below 1e-6 for x from 2 to 50 |
 # | what determines the error | the step $h$; the number of draws |
 # | how you tested the code | a reference; frozen noise and a surrogate |
@@ -1016,8 +1021,8 @@ knowledge_check("13")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/13_solvers.ipynb) you write a special function of
-# SciPy, Kepler's equation, a fixed-point layer and a triangular system.
+# In [the exercises of this lesson](../exercises/13_solvers.ipynb), you will write Functions for a
+# special function from SciPy, Kepler's equation, a fixed-point layer and a triangular system.
 #
-# In [lesson 14](14_external_code.ipynb) you leave Python: you build an operator in C++ and write
-# the Function around it.
+# In [lesson 14](14_external_code.ipynb), you will leave Python: you will build an operator in C++
+# and write the Function around it.

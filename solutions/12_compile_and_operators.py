@@ -3,13 +3,13 @@
 #
 # # 12 · torch.compile and custom operators: exercises
 #
-# You remove graph breaks from a Function, wrap a NumPy routine as a custom operator, and make a loss safe under autocast. You may have solved `repair-graph-breaks` in the lesson already.
+# You will remove graph breaks from a Function, wrap a NumPy routine as a custom operator, and make a loss safe under autocast. You may already have solved `repair-graph-breaks` in the lesson.
 #
-# **Given:** the task, the formulas, and code that works in an ordinary `backward()`.
+# **Given:** the task, the formulas, and code that works with an ordinary call to `backward()`.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3 autograd may convert the dtype.) The first grading that compiles something takes some seconds longer than the others.
+# **Constraints for every exercise:** values and gradients stay right, and each gradient has the shape and the dtype of its input. (In exercise 3, autograd may convert the dtype.) When the grader compiles something for the first time, grading takes a few seconds longer.
 #
 # 8 points, about 40 minutes (15 of them for the exercises with ★, which need an *extra* section).
 
@@ -82,9 +82,9 @@ with show_error(characters=200):
 
 
 # %% [markdown]
-# **Write** `forward` and `backward` again. They return the same values and gradients, and there is no counter.
+# **Write** a `forward` and a `backward` that return the same values and gradients. There must be no counter.
 #
-# **Constraint:** `torch.compile` makes one graph of it, also without `fullgraph=True`.
+# **Constraint:** `torch.compile` turns the Function into one graph, even without `fullgraph=True`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "repair-graph-breaks", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -133,11 +133,11 @@ print(vendor_sums(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), 3))
 
 
 # %% [markdown]
-# **Write** the four functions of an operator that calls the routine: the operator, its fake, and the two functions for autograd. `x` is on the CPU and may have any leading dims. You may run the cell as often as you like, because each definition replaces the previous one.
+# **Write** the four functions of an operator that calls the routine: the operator, its fake, and the two functions for autograd. `x` is on the CPU and may have any number of leading dims. You may run the cell as often as you like, because each definition replaces the previous one.
 #
-# An element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is also a sum of neighbors. It sums elements of `grad_output`, with zeros beyond both ends.
+# Each element of `x` is part of up to `width` windows. So $\partial L/\partial x_t$ is also a sum of neighbors: the neighbors are elements of `grad_output`, which you pad with zeros at both ends.
 #
-# **Constraints:** `opcheck` passes; the operator can be differentiated twice; it compiles into one graph.
+# **Constraints:** the operator passes `opcheck`, can be differentiated twice, and compiles into one graph.
 
 
 # %% nbgrader={"grade": false, "grade_id": "operator-window-sums", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -177,11 +177,11 @@ grade("operator-window-sums", window_sums)
 # %% [markdown]
 # ## 3 · Repair: a loss under autocast ★ (2 points · medium · 15 minutes · needs "Autocast")
 #
-# In contrastive learning, each query $q_i$ should be closer to its own key $k_i$ than to the other keys. The loss is a cross entropy of scores at a low temperature $\tau$:
+# In contrastive learning, each query $q_i$ should be closer to its own key $k_i$ than to the other keys. The loss is the cross entropy of the scores at a low temperature $\tau$:
 #
 # $$L_i = \log \sum_j e^{s_{ij}} - s_{ii}, \qquad s = \frac{q k^\top}{\tau} .$$
 #
-# With unit vectors and $\tau = 0.02$ the scores reach 50. In bfloat16 the neighbors of 50 are 49.75 and 50.25. The probabilities depend on differences of scores, so rounding can change a probability by a fifth.
+# With unit vectors and $\tau = 0.02$, the scores reach 50. In bfloat16, the neighbors of 50 are 49.75 and 50.25. The probabilities depend on differences between scores, so rounding can change a probability by a fifth.
 
 
 # %%
@@ -211,9 +211,9 @@ print(f"second loss {losses[1]:.1f}, largest error under autocast {error:.1f}")
 
 
 # %% [markdown]
-# **Write** the class `Contrast` with the same formulas. Both methods compute in float32 whenever autocast is on. The inputs are float32 or, if a layer before returns it, bfloat16. Some training loops call `backward()` inside the autocast block. Without autocast nothing is converted, so that the grader can pass float64.
+# **Write** the class `Contrast` with the same formulas. Both methods must compute in float32 whenever autocast is on. The inputs are float32, or bfloat16 if an earlier layer returns bfloat16. Some training loops call `backward()` inside the autocast block. Without autocast, the Function must not convert anything, so that the grader can pass float64.
 #
-# **Constraint:** under autocast the losses and their gradients are the same as without it. The grader works on the CPU.
+# **Constraint:** under autocast, the losses and their gradients are the same as without it. The grader works on the CPU.
 
 # %% nbgrader={"grade": false, "grade_id": "repair-autocast", "locked": false, "schema_version": 3, "solution": true, "task": false}
 Contrast = ...

@@ -3,7 +3,7 @@
 #
 # # 13 · Solvers: exercises
 #
-# Lesson 13 showed how you differentiate the solution of an equation. Here you write Functions for a special function of SciPy, for Kepler's equation, for a layer that is iterated to its fixed point, and for a triangular system. You may have solved `lambert-w` and `kepler` in the lesson already.
+# Lesson 13 showed how to differentiate the solution of an equation. Here you will write Functions for a special function from SciPy, for Kepler's equation, for a layer that is iterated to its fixed point, and for a triangular system. You may already have solved `lambert-w` and `kepler` in the lesson.
 #
 # **Given:** the task, the equation, the solver, and the signatures of all methods. Each class has a separate `forward` and `setup_context`.
 #
@@ -11,10 +11,10 @@
 #
 # **Constraints for every Function:**
 #
-# - Save the tensors that backward needs with `ctx.save_for_backward`.
+# - Use `ctx.save_for_backward` to save the tensors that `backward` needs.
 # - `backward` returns each gradient with the shape and dtype of its input.
-# - The output has the dtype and the device of the input, even if the solver returns another dtype.
-# - `backward` evaluates a formula that you derive. It does not call autograd. (In exercise 3 it may record one call of the layer.)
+# - The output has the dtype and the device of the input, even if the solver returns a different dtype.
+# - `backward` evaluates a formula that you derive. It does not call autograd. (In exercise 3, it may record one call to the layer.)
 # - Where a task says *twice*, the second derivative must also be right.
 #
 # 12 points, about 60 minutes.
@@ -54,11 +54,11 @@ from autograd_course import diagnose, grade, hint, progress
 #
 # $$w \, e^w = x .$$
 #
-# It gives the current of a solar cell with an internal resistance, and the amount of a substance that an enzyme has not yet converted. PyTorch does not have this function, but SciPy does: `scipy.special.lambertw(array)`. SciPy returns complex numbers. Here $x \ge 0$, so their imaginary parts are 0.
+# It gives the current of a solar cell with an internal resistance, and the amount of a substance that an enzyme has not yet converted. PyTorch does not have this function, but SciPy does: `scipy.special.lambertw(array)`. SciPy returns complex numbers, but their imaginary parts are 0 for $x \ge 0$.
 #
 # **Write** the three methods, for `x` of any shape. Differentiate the equation to find the derivative.
 #
-# **Constraints:** right *twice*, also at $x = 0$. Float32 stays float32.
+# **Constraints:** the Function is differentiable *twice*, even at $x = 0$. Float32 stays float32.
 
 
 # %% nbgrader={"grade": false, "grade_id": "lambert-w", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -113,7 +113,7 @@ def solve_kepler(M, e):
 # %% [markdown]
 # **Write** `setup_context` and `backward`. `M` may have any shape, and `e` is a single number (0-dim).
 #
-# **Constraints:** right *twice*. The gradient of `e` has the shape of `e`.
+# **Constraints:** the Function is differentiable *twice*. The gradient of `e` has the same shape as `e`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "kepler", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -145,7 +145,7 @@ grade("kepler", Kepler)
 # %% [markdown]
 # ## 3 · A fixed-point layer (4 points · hard · 20 minutes)
 #
-# An equilibrium layer applies the same layer to its own output until the output no longer changes:
+# An equilibrium layer repeatedly applies one layer to its own output until the output no longer changes:
 #
 # $$z = \tanh(z\, W^\top + x) .$$
 #
@@ -164,9 +164,9 @@ def settled(step, start: Tensor) -> Tensor:
 
 
 # %% [markdown]
-# **Write** the three methods. The Function of the lesson takes any $f$, and autograd goes back through one call of it. Here you know $f$, so backward can be a formula that calls `settled` once. (You may also record a single call of the layer, or use `torch.linalg.solve`.)
+# **Write** the three methods. The Function in the lesson takes any $f$, and autograd goes back through one call to $f$. Here you know $f$, so `backward` can be a formula that calls `settled` once. (You may also record a single call to the layer, or use `torch.linalg.solve`.)
 #
-# **Constraint:** save `x`, `W` and the solution, but no round of the solver. Do not run the rounds again in backward.
+# **Constraint:** you may save `x`, `W` and the solution, but none of the solver's rounds. Do not run the rounds again in `backward`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "equilibrium-layer", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -201,13 +201,13 @@ grade("equilibrium-layer", Equilibrium)
 # %% [markdown]
 # ## 4 · A triangular system, twice (3 points · hard · 20 minutes)
 #
-# To remove the correlation between random numbers, you factor their covariance as $T T^\top$ and solve $T X = B$. The matrix $T$ is triangular, so the first equation has one unknown, the second has two, and so on. SciPy solves such a system: `scipy.linalg.solve_triangular(T, B, lower=True)`.
+# To remove the correlation between random numbers, you factor their covariance as $T T^\top$ and solve $T X = B$. The matrix $T$ is triangular, so the first equation has one unknown, the second has two, and so on. SciPy solves such a system with `scipy.linalg.solve_triangular(T, B, lower=True)`.
 #
-# `T` has shape `(n, n)`. `B` and `X` have shape `(n, k)`, and each column of `B` is a separate right-hand side. With `lower=False`, SciPy uses the upper half of `T`. **The other half is never read.** It may contain any numbers, because factorizations leave old values there.
+# `T` has shape `(n, n)`. `B` and `X` have shape `(n, k)`, and each column of `B` is a separate right-hand side. With `lower=False`, SciPy uses the upper half of `T`. **The other half is never read.** It can contain arbitrary numbers, because factorizations leave old values there.
 #
 # **Write** the three methods.
 #
-# **Constraints:** right *twice*. Do not invert a matrix, because backward needs to solve only one more triangular system.
+# **Constraints:** the Function is differentiable *twice*. Do not invert a matrix, because `backward` has to solve only one more triangular system.
 
 
 # %% nbgrader={"grade": false, "grade_id": "triangular-solve", "locked": false, "schema_version": 3, "solution": true, "task": false}

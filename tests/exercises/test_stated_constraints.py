@@ -179,35 +179,35 @@ STATED: dict[str, dict[str, str]] = {
     },
     "repair-graph-breaks": {
         "no counter": "the counter stays",
-        "makes one graph of it": "a branch on values",
+        "turns the Function into one graph": "a branch on values",
     },
     "operator-window-sums": {
-        "`opcheck` passes": "a fake like x",
+        "passes `opcheck`": "a fake like x",
         "can be differentiated twice": "a detached gradient",
-        "it compiles into one graph": "NumPy in backward",
+        "compiles into one graph": "NumPy in backward",
     },
     "repair-autocast": {
-        "Without autocast nothing is converted": "float32 always",
-        "if a layer before returns it, bfloat16": "bfloat16 inputs stay",
+        "must not convert anything": "float32 always",
+        "bfloat16 if an earlier layer returns bfloat16": "bfloat16 inputs stay",
         "are the same as without it": "forward alone",
     },
     "lambert-w": {
         "`x` of any shape": "from_numpy of a number",
-        "right *twice*": "slope by NumPy",
-        "also at $x = 0$": "0/0 at 0",
+        "differentiable *twice*": "slope by NumPy",
+        "even at $x = 0$": "0/0 at 0",
         "Float32 stays float32": "float64 whatever comes",
     },
     "kepler": {
-        "right *twice*": "slope by NumPy",
-        "The gradient of `e` has the shape of `e`": "gradient of e not summed",
+        "differentiable *twice*": "slope by NumPy",
+        "The gradient of `e` has the same shape as `e`": "gradient of e not summed",
     },
     "equilibrium-layer": {
-        "no round of the solver": "saves all rounds",
-        "Do not run the rounds again in backward": "run again in backward",
+        "none of the solver's rounds": "saves all rounds",
+        "Do not run the rounds again in `backward`": "run again in backward",
     },
     "triangular-solve": {
         "The other half is never read": "the unread half too",
-        "right *twice*": "solved by SciPy",
+        "differentiable *twice*": "solved by SciPy",
         "Do not invert a matrix": "inverted",
     },
     "soft-threshold-operator": {

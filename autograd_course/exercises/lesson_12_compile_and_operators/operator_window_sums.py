@@ -1,15 +1,16 @@
 """A custom operator
 
 1. The decorator promises that no argument changes and that the result is new memory. Read the
-   docstring of the routine: it breaks both promises. Which copies do you need? For backward, ask in
-   which windows an element of x lies.
-2. Copy before the call. Copy the result, too, because a part of a row has the strides of the row.
-   The fake has the same leading dims. How many windows fit into a row? In backward, an element
-   receives grad_output of all windows that contain it. This is again a sum over neighbors, of
-   grad_output with zeros on both sides.
+   docstring of the routine: it breaks both promises. Which copies do you need? For backward, find
+   out which windows contain a given element of x.
+2. Copy the array before the call. Also copy the result, because a part of a row has the strides of
+   the whole row. The result of the fake has the same leading dims as x. How many windows fit into a
+   row? In backward, each element receives the grad_output of all windows that contain it. This is
+   again a sum over neighbors: the neighbors in grad_output, with zeros on both sides.
 3. The operator returns torch.from_numpy(vendor_sums(x.numpy().copy(), width).copy()). The fake
    returns x.new_empty((*x.shape[:-1], x.shape[-1] - width + 1)). backward returns
-   window_sums(torch.nn.functional.pad(grad_output, (width - 1, width - 1)), width) and None.
+   window_sums(torch.nn.functional.pad(grad_output, (width - 1, width - 1)), width), and None for
+   width.
 """
 
 from collections.abc import Callable
@@ -45,8 +46,8 @@ PROMISES = {
     "test_faketensor": "the fake must return the shape, the dtype and the strides of what the "
     "operator returns.",
     "test_autograd_registration": "compute gradients in register_autograd, not in the operator.",
-    "test_aot_dispatch_dynamic": "the compiler traces the fake and backward with tensors without "
-    "values, so both may use only PyTorch operations and operators on tensors.",
+    "test_aot_dispatch_dynamic": "the compiler traces the fake and backward with tensors that have "
+    "no values, so both may use only PyTorch operations and operators on tensors.",
 }
 
 NO_FAKE = (
@@ -84,7 +85,7 @@ def keeps_its_arguments(answer: Callable[..., Any]) -> Verdict | None:
 
 
 def has_gradients(answer: Callable[..., Any]) -> Verdict | None:
-    """Compare the gradients of operator and reference for a random ``grad_output``."""
+    """Compare the gradients of the operator and the reference for a random ``grad_output``."""
     x, width = _example()
     g = normal(torch.Generator().manual_seed(1), *window_sums(x, width).shape)
     (right,) = torch.autograd.grad(window_sums(x, width), x, g)
@@ -151,7 +152,7 @@ def differentiates_twice(answer: Any) -> Verdict | None:
 
 
 def compiles_in_one_graph(answer: Any) -> Verdict | None:
-    """Check that the operator compiles together with other operations, forward and backward."""
+    """Check that forward and backward of the operator compile together with other operations."""
     x, width = _example()
     right = answer(2 * x, width).tanh()
     (right_gradient,) = torch.autograd.grad(right.sum(), x)
@@ -164,8 +165,8 @@ def compiles_in_one_graph(answer: Any) -> Verdict | None:
     if torch.allclose(came, right) and torch.allclose(gradient, right_gradient):
         return None
     return wrong(
-        "the compiled operator returns other results than in eager mode. Which state do the "
-        "results depend on?"
+        "the compiled operator returns different results from the operator in eager mode. Which "
+        "state do the results depend on?"
     )
 
 

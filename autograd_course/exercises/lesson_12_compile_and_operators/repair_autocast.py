@@ -24,7 +24,7 @@ from autograd_course.grader.sampling import normal
 
 
 def contrast(q: Tensor, k: Tensor, temperature: float) -> Tensor:
-    """Return the cross entropy of each query against all keys. Its own key is the target."""
+    """Return each query's cross entropy against all keys. The target is the query's own key."""
     scores = q @ k.t() / temperature
     return torch.logsumexp(scores, 1) - scores.diagonal()
 
@@ -50,8 +50,8 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
     """Return a check that autocast to bfloat16 loses no precision.
 
     ``values`` are float32 inputs. The check compares the results, and the gradients of their sum,
-    with and without autocast. It also runs backward inside the block. Another run passes bfloat16
-    inputs, because an earlier layer may return them.
+    with and without autocast. It also runs backward inside the autocast block. Another run passes
+    bfloat16 inputs, because an earlier layer may return them.
     """
     inputs = tuple(v.bfloat16().float() if is_float(v) else v for v in values)
 
@@ -71,7 +71,7 @@ def same_under_autocast(*values: Any, close: float = 2e-3) -> Check:
 
 
 def _ways(inputs: tuple[Any, ...], close: float) -> Iterator[Way]:
-    """Yield the name of each run, its inputs, whether backward is inside, and the tolerance."""
+    """Yield the name of each run, its inputs, whether backward runs inside, and the tolerance."""
     low = tuple(v.bfloat16() if is_float(v) else v for v in inputs)
     yield "with float32 inputs", inputs, False, close
     yield "with backward inside the block", inputs, True, close
@@ -109,7 +109,7 @@ def _imprecise(how: str, name: str, came: Tensor, right: Tensor) -> Finding:
     one, other = farthest(came, right)
     return found(
         "autocast",
-        f"Under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, and "
+        f"Under autocast to bfloat16, {how}, {name} loses precision: it is {one:.4g}, but "
         f"{other:.4g} without autocast.",
         {"actual": one, "expected": other},
         "Inside the block, every matrix product runs in bfloat16, whatever the dtype of its "

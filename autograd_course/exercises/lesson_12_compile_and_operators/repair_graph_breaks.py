@@ -53,7 +53,7 @@ def compiles_whole(function: type[Function], inputs: tuple[Any, ...]) -> Finding
             {}
             if failure.line.startswith("compiles_whole")
             else {"exception": failure.kind, "text": failure.text, "line": failure.line},
-            "While tracing, tensors have no values, and side effects are lost. Select values with "
+            "During tracing, tensors have no values, and side effects are lost. Select values with "
             "`torch.where` instead of `if`. Avoid shapes that depend on values, such as the number "
             "of elements that a mask selects. Write `backward` as a formula.",
         )

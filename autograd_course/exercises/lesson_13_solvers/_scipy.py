@@ -13,7 +13,7 @@ from autograd_course.grader.exercise import by_values
 
 @by_values
 def keeps_float32(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that a float32 input gives a float32 output. Many functions of SciPy return float64."""
+    """Check that a float32 input gives a float32 output. Many SciPy functions return float64."""
     single = tuple(value.float() if isinstance(value, Tensor) else value for value in inputs)
     _, outputs = applied(function, single)
     if outputs[0].dtype == torch.float32:

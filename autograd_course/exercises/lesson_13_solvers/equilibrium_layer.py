@@ -1,10 +1,10 @@
 """A fixed-point layer
 
 1. forward calls settled once. For backward, it does not matter how settled found z. Look at the
-   equation z = tanh(z Wᵀ + x). If u is the gradient of the left z, what gradient does the z on the
-   right get?
-2. It gets (u * (1 - z²)) @ W. So u solves u = g + (u * (1 - z²)) @ W. This is a fixed point again,
-   so settled can find it. Then take one more step back from u, to x and to W.
+   equation z = tanh(z Wᵀ + x). If u is the gradient of the z on the left, what gradient does the z
+   on the right get?
+2. It gets (u * (1 - z²)) @ W. So u solves u = g + (u * (1 - z²)) @ W. This is again a fixed-point
+   equation, so settled can solve it. Then take one more step back from u, to x and to W.
 3. s = 1 - z**2; u = settled(lambda u: grad_output + (u * s) @ W, grad_output); v = u * s. Return v
    for x and v.t() @ z for W. setup_context saves W and the output.
 """
@@ -53,7 +53,7 @@ def weak(rng: torch.Generator, n: int) -> Tensor:
 def linearized(
     system: Callable[[Tensor, Tensor], Tensor], outside: bool = False
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return the fixed point, with the derivative that another linear system gives.
+    """Return the fixed point, with the derivative that a different linear system gives.
 
     ``system`` takes the slopes of the tanh, as columns, and ``W``. The right system is
     ``I - slopes * W``. With ``outside``, the derivative is taken as if x and W were outside the
@@ -77,7 +77,7 @@ A_ROUND = (
 
 
 def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that backward records one round at most, and does not run the solver again."""
+    """Check that backward records at most one round, and does not run the solver again."""
     _, outputs = applied(function, inputs)
     kept: list[Tensor] = []
 
@@ -97,7 +97,7 @@ def records_one_round(function: type[Function], inputs: tuple[Any, ...]) -> Find
     return found(
         "oversaved",
         f"backward runs the solver again and records it. Autograd saves {len(kept)} tensors for "
-        f"this, and this exercise allows {A_ROUND}, which is enough for one round.",
+        f"this, but this exercise allows only {A_ROUND}, which is enough for one round.",
         {"tensors": len(kept)},
         "Start at the saved solution. One round from there, recorded or written as a formula, "
         "gives you the linear system.",
@@ -128,11 +128,11 @@ EXERCISE = FunctionExercise(
     },
     gradient_suspects={
         "This is only the gradient of the last round. It treats the z on the right-hand side as a "
-        "constant. But this z depends on x and W, too, so backward must solve the linear system.": (
+        "constant. But this z also depends on x and W, so backward must solve the linear system.": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype))
         ),
         "The linear system has W where it should have Wᵀ, or the other way round. forward computes "
-        "z @ W.t() for each row. What does backward of this product compute?": (
+        "z @ W.t() for each row. What does the backward of this product compute?": (
             linearized(lambda slope, W: torch.eye(len(W), dtype=W.dtype) - slope * W.t())
         ),
         "The slope of the tanh is missing in the linear system. A round computes a product and "

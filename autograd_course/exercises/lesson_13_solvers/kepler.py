@@ -2,8 +2,8 @@
 
 1. Write down E - e sin E = M and differentiate both sides. E depends on M and on e, so e sin E is a
    product of two quantities that change. Then solve for dE.
-2. dE = (dM + sin E de) / (1 - e cos E). This gives the factor of each gradient. Save e and the
-   output E. All elements of M share one e, so its gradient is a sum over the elements.
+2. dE = (dM + sin E de) / (1 - e cos E). This equation gives you the factor of each gradient. Save e
+   and the output E. All elements of M share one e, so its gradient is a sum over the elements.
 3. grad_M = grad_output / (1 - e * torch.cos(E)). Return grad_M and (grad_M * torch.sin(E)).sum().
    setup_context saves e and output.
 """
@@ -81,8 +81,8 @@ EXERCISE = FunctionExercise(
         "a single angle (0-dim)": lambda rng: (angles(rng), eccentricity(rng)),
     },
     gradient_suspects={
-        "Your backward computes the sine and the cosine of M. In the differentiated equation they "
-        "are those of E, the output.": from_mean_anomaly,
+        "Your backward computes the sine and the cosine of M. The differentiated equation contains "
+        "the sine and the cosine of E, the output.": from_mean_anomaly,
         "Your backward does not divide by 1 - e cos E. E is on both sides of the differentiated "
         "equation: dE - e cos E dE = dM + sin E de.": undivided,
     },

@@ -1,8 +1,8 @@
 """A triangular system, twice
 
-1. In the linear system of the lesson, x and b were vectors. Here each column of X is such a vector.
-   All columns share T, so the gradient of T is a sum over the columns. Which elements of T does
-   forward never read?
+1. In the lesson's linear system, x and b were vectors. Here each column of X is such a vector. All
+   columns share T, so the gradient of T is a sum over the columns. Which elements of T does forward
+   never read?
 2. Tᵀ U = G is also a triangular system, but its other half is filled. So the Function can call
    itself, and autograd can differentiate this call. The gradient of B is U. The gradient of T is
    -U Xᵀ, with zeros in the half that forward does not read.
@@ -45,7 +45,7 @@ def matrix(rng: torch.Generator, n: int) -> Tensor:
 def triangular(
     system: Callable[[Tensor, bool], Tensor] = _half, read: Callable[[Tensor, bool], Tensor] = _half
 ) -> Callable[..., Tensor]:
-    """Return the solution, with the derivative of another backward.
+    """Return the solution, with the derivative that a different backward computes.
 
     This backward solves with the transpose of ``system(T, lower)``, and the gradient of T goes back
     through ``read(T, lower)``. It is right if both select the half that forward uses.
