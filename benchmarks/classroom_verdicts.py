@@ -38,7 +38,7 @@ from autograd_course.grader.verdict import Verdict, unfinished
 
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
-    """Return the verdict of ``grade``."""
+    """Return the verdict that ``grade`` gives on an answer."""
     with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
         return judge(exercise, answer)
 
@@ -66,7 +66,7 @@ def timed(call: Callable[[], Verdict]) -> tuple[float, Verdict]:
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
-    """Whether two verdicts agree in what a learner reads first."""
+    """Whether two verdicts agree in the parts that a learner reads first."""
     if there.status != here.status or bool(there.finding) != bool(here.finding):
         return False
     if there.finding and here.finding:

@@ -1,4 +1,4 @@
-"""Grade a folder of submissions into a finished gradebook. Workers compute the verdicts.
+"""Grade a folder of submissions and store the results in a gradebook. Workers find the verdicts.
 
 ``choosing`` selects the exercises, ``handing_in`` fills the gradebook, and ``run`` passes the
 pending answers to a crew: a ``pool`` of ``worker`` processes here, or a ``cluster`` of machines.
