@@ -73,7 +73,7 @@ def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options
 
 
 def leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Return double-precision copies. The same inputs require grad, or all inputs if none did."""
+    """Return double-precision copies. The same inputs require grad, or all if none did."""
     chosen = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     return [leaf(x, not chosen or any(x is one for one in chosen)) for x in inputs]
 

@@ -1,4 +1,4 @@
-"""Time and peak memory of attention, compared with PyTorch's own in the same run.
+"""Time and peak memory of attention, compared with PyTorch's own attention in one run.
 
     python -m benchmarks.attention [--quick]
 

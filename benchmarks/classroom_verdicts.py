@@ -1,11 +1,11 @@
-"""Compare the sandbox with ``grade`` on each exercise: the solution, the stub, a wrong answer.
+"""Compare the sandbox with ``grade`` on each exercise: the solution, the stub and a wrong answer.
 
     python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
 Prints seconds and verdicts, and counts the verdicts in which the classroom differs from ``grade``.
 It compares what a learner reads first: the status, and the rule or the sentence. The numbers in a
 sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from the same
-seed, because other inputs may lead to another rule. A quick run takes three exercises.
+seed, because other inputs may lead to a different rule. A quick run takes three exercises.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ This is how long you wait if you try `diagnose` on a single Function. The benchm
 Functions of third_party.py whose packages are installed, each with the small inputs listed there.
 Two new processes with one thread examine each Function. One runs `diagnose`, and its time includes
 the import. The other runs gradcheck in slow mode. The Function's package and torch are imported
-before. Between machines, compare only the ratios, not the seconds.
+beforehand. Between machines, compare only the ratios, not the seconds.
 """
 
 from __future__ import annotations

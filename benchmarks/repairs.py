@@ -6,14 +6,14 @@ It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the
 either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
 the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
 This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
-from another seed. "Wrong" counts the repairs that fail it. The times are the times of the search.
+from another seed. "Wrong" counts the repairs that fail it. The times are search times.
 
 The search was first developed on all files except for those named ``held_out``, which were written
 afterwards. Later, edits were added for mistakes in these files as well. Only ``held_out_vision``
 was written after the last large change, and some edits were added for it, too. In each file, every
-cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after, ``NAME`` is the
-answer, and ``EXERCISE`` its exercise. Without an exercise, ``inputs`` and ``reference`` are the
-arguments of ``diagnose``.
+cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after the repair.
+``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an exercise, ``inputs`` and
+``reference`` are the arguments of ``diagnose``.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def _agrees(answer: Any, scope: dict[str, Any]) -> bool:
 
 
 def _leaves(repair: Repair, findings: Iterable[Any]) -> bool:
-    """Whether none of the findings is about an input whose gradient the repair makes right."""
+    """Return False if a finding names an input whose gradient the repair makes right."""
     named = [name for it in findings if it for name in it.evidence.get("inputs", [])]
     return not set(named) & set(repair.right)
 

@@ -9,9 +9,9 @@ the kernel" means that the page does not have the new values yet: a second input
 kernel has received the first move. "To another graph" means that the move changes the graph, so
 that everything is drawn again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
 widget. "One number there and back" is the time that JupyterLab itself needs on this machine, and
-nothing that asks the kernel can be faster. A frame is a frame of the page while a pulse moves. The
-layout is timed separately, as the best of several runs. A quick run makes 4 moves of each kind
-instead of 30.
+nothing that asks the kernel can be faster. "A frame of the animation" is the time of one page frame
+while a pulse moves. The layout is timed separately, as the best of several runs. A quick run makes
+4 moves of each kind instead of 30.
 """
 
 import statistics
@@ -197,7 +197,7 @@ def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
 
 
 def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) -> Iterator[float]:
-    """Yield the times of moves of a second input, before the kernel has received the first move."""
+    """Move a second input before the kernel has received the first move. Yield the times."""
     for move in range(count):
         first.evaluate(JUMP, 1.0 + move % 2)
         page.wait_for_timeout(PAUSE)

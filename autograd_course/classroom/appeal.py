@@ -70,7 +70,7 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """Return the first names that contain the text, or the first names of all if none does."""
+    """Return the first names that contain the text, or else the first few names."""
     alike = [name for name in names if asked.lower() in name.lower()] or names
     more = f" and {len(alike) - most} more" if len(alike) > most else ""
     return ", ".join(alike[:most]) + more

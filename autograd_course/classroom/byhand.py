@@ -1,4 +1,4 @@
-"""The ``classroom`` commands with which a person gives points by hand."""
+"""The ``classroom`` commands for giving points by hand."""
 
 from __future__ import annotations
 

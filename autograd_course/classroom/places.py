@@ -1,4 +1,4 @@
-"""The folders from which a class is read, and to which its results are written."""
+"""The folders for a class's submissions and for its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Partial credit: what a fault costs, and how it is explained. Also warnings below "passed"."""
+"""Partial credit: what a fault costs, and how it is explained. Also tests the warnings below
+"passed".
+"""
 
 from __future__ import annotations
 

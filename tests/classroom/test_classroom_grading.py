@@ -1,4 +1,4 @@
-"""Grade a class: each code is judged once and on the same inputs, whichever process dies."""
+"""Grade a class: each piece of code is judged once, on the same inputs, even if processes die."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def verdict_on(
 
 
 def seconds_of_a_neighbor(box: Sandbox) -> float:
-    box.start()  # a container starts again for each answer, so its start is included in the time
+    box.start()  # a container starts again for each answer, so this is not timed
     began = time.monotonic()
     assert verdict_on(box, square()) == replace(HONEST, remarks=())
     return time.monotonic() - began

@@ -227,7 +227,7 @@ def autograder(tmp_path: Path) -> Path:
 @pytest.mark.thorough
 def test_gradescope_s_autograder_runs_as_it_is_laid_out_there(autograder: Path) -> None:
     (autograder / "submission" / "my homework.ipynb").write_bytes(half_solved())
-    (autograder / "results" / "results.json").write_text('{"score": 1000}')  # an unknown one
+    (autograder / "results" / "results.json").write_text('{"score": 1000}')  # not ours
     source = autograder / "source"
     for script in ("setup.sh", "run_autograder"):
         assert (source / script).stat().st_mode & stat.S_IXUSR
@@ -358,7 +358,7 @@ def test_where_the_results_may_not_be_written_one_sentence_says_so(
     autograder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "graded", Mock(return_value=({"tests": []}, "")))
-    (autograder / "results" / "results.json").mkdir()  # nobody can overwrite a folder, even root
+    (autograder / "results" / "results.json").mkdir()  # even root cannot overwrite a folder
 
     with pytest.raises(SystemExit, match=r"results.json cannot be written by the user that grades"):
         run_autograder(autograder, monkeypatch)

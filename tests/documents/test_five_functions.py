@@ -1,4 +1,4 @@
-"""The output of docs/five_functions.md is real, and its vote is about what it finds."""
+"""The output of docs/five_functions.md is real, and its vote asks about its results."""
 
 from __future__ import annotations
 

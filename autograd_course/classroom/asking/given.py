@@ -1,8 +1,8 @@
 """Substitutes for the course names that a learner's cells import but the sandbox does not have.
 
-An answer uses only a few parts of the course: data, a compiler, a measure. The sandbox contains
-these. A cell may import more names on the same line, and it may also call ``grade`` or draw a
-figure. In the sandbox, these names do nothing, whatever a cell does with them.
+An answer uses only a few parts of the course, such as data, a compiler or a measure. The sandbox
+contains these. A cell may import more names on the same line, and it may also call ``grade`` or
+draw a figure. In the sandbox, these names do nothing, whatever a cell does with them.
 """
 
 from __future__ import annotations

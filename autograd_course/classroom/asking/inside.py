@@ -61,7 +61,7 @@ class Inside:
     def find_spec(
         name: str, path: Sequence[str] | None, target: object = None
     ) -> ModuleSpec | None:
-        """Return how to import a folder of which only a part is inside; see :mod:`importlib`."""
+        """Return how to import a folder that is only partly inside; see :mod:`importlib`."""
         if has(name):
             return None  # leave the module to the next finder
         place = name.removeprefix(f"{_COURSE}.").replace(".", "/")

@@ -90,7 +90,9 @@ def _answer(question: Frame, integrity: Integrity) -> Any:
 
 
 def _typed(answer: Any) -> Frame:
-    """Return a frame with a short text answer, with nothing, or with the answer's type name."""
+    """Return a frame with the text of a short answer. Without text, return its type name or
+    nothing.
+    """
     if isinstance(answer, str):
         return Frame({"text": answer})
     nothing = answer is None or isinstance(answer, EllipsisType)
@@ -98,7 +100,7 @@ def _typed(answer: Any) -> Frame:
 
 
 def _numbers(answer: Any) -> Frame:
-    """Return a frame with the predicted numbers, with nothing, or with the answer's type name."""
+    """Return a frame with the predicted numbers. Without any, return the type name or nothing."""
     predicted = numbers(answer)
     if predicted is None:
         return Frame({"type": type(answer).__name__})

@@ -1,7 +1,7 @@
 """Find the cell of a notebook that answers an exercise.
 
 1. The cell with its ``grade_id`` that defines the answer and contains more than the stub. If
-   several do, the last one, because it overwrote the others in the student's kernel.
+   several cells do, this is the last one, because it overwrote the others in the student's kernel.
 2. Any cell that defines the name, because metadata get lost and cells get retagged.
 3. The cell with its ``grade_id``, even if it is a stub or defines something else.
 """

@@ -1,4 +1,4 @@
-"""Open a gradebook. A new one is created in one transaction, and other files never change."""
+"""Open a gradebook. A new gradebook is created in one transaction. Other files never change."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Points that a person gave by hand, with a comment. ``number`` is the number of its row.
+    """Points that a person gave by hand, with a comment. ``number`` is its row number.
 
     ``changed`` is true if the student has since handed in different code.
     """

@@ -47,7 +47,7 @@ def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
 def pins(ships: bool = False) -> Iterator[str]:
     """Yield the course's requirements, pinned to the versions that are installed here.
 
-    With ``ships``, also yield the packages with which lesson 15 exports.
+    With ``ships``, also yield the packages that lesson 15 needs for exporting.
     """
     for requirement in metadata.requires(_PROJECT) or ():
         name = _NAME.match(requirement)

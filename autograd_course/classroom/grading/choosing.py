@@ -9,11 +9,12 @@ from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
-    """A word is neither the name of a lesson nor of an exercise; the message is one sentence."""
+    """A word does not name a lesson or an exercise; the message is one sentence."""
 
 
 def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
-    """Return the exercises that the words name, in the course's order. Without words, return all.
+    """Return the exercises that the words name, in the course's order. Without words, return all
+    exercises.
 
     A word may contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
     ``square,linear``. Raises :class:`UnknownExercisesError`.

@@ -2,7 +2,7 @@
 
 Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
 same version of the course everywhere. If a worker dies, Dask gives its tasks to another one. A task
-that has killed several workers is given up.
+that has killed several workers is abandoned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fork workers from a copy of this process that has already imported everything they need.
 
 The copy is made before this process has threads, open files or a gradebook, so it contains only
-modules. It saves the seconds in which a new Python would import PyTorch. It works only on Linux.
-The processes are identified by descriptors, because a process number may be reused.
+modules. This saves the seconds that a new Python process would need to import PyTorch. It works
+only on Linux. The processes are identified by descriptors, because a process number may be reused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Born:
         return not select.select([self._ends], [], [], 0)[0]
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the process ends, or for some seconds."""
+        """Wait until the process ends, but at most for some seconds."""
         select.select([self._ends], [], [], seconds)
 
     def terminate(self) -> None:

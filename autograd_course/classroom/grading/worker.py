@@ -26,7 +26,7 @@ class Process(Protocol):
         """Whether the process is still running."""
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until the process ends, or for some seconds."""
+        """Wait until the process ends, but at most for some seconds."""
 
     def terminate(self) -> None:
         """Ask the process to end."""

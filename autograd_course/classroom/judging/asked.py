@@ -100,7 +100,7 @@ def returned(came: Frame) -> tuple[Any, ...]:
 
 
 def instance(name: str) -> Any:
-    """Return an object whose type has this name and nothing else."""
+    """Return an object whose type has this name and no content."""
     return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
 
 
@@ -121,5 +121,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return a value as text that is not too long to display."""
+    """Return a value as text, cut to a length that can be displayed."""
     return str(value)[:_LONGEST]

@@ -70,7 +70,7 @@ class RemoteFunction:
         return raised(self.asked.ask({"ask": "backward"}, inputs))
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or none if backward raises."""
+        """Return the gradients for a fixed ``grad_output``, or ``()`` if backward raises."""
         came = sequence(self.asked.ask({"ask": "gradients"}, inputs))
         return came if all(isinstance(grad, Tensor) for grad in came) else ()
 

@@ -12,7 +12,7 @@ _MOST = 300  # maximum number of lines from each text
 
 @dataclass(frozen=True)
 class Line:
-    """One line from each text and whether they differ. The line is empty where a text has none."""
+    """One line from each text and whether they differ. If a text has no such line, it is empty."""
 
     left: str
     right: str

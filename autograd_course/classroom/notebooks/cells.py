@@ -11,7 +11,7 @@ Kind = Literal["code", "markdown", "raw"]
 
 
 class UnreadableError(CourseError, ValueError):
-    """A file contains nothing readable; the message is one sentence that gives the reason."""
+    """A file cannot be read; the message is one sentence that gives the reason."""
 
 
 @dataclass(frozen=True)

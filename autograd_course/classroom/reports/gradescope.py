@@ -17,8 +17,8 @@ from autograd_course.classroom.reports.wording import by_hand
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     """Return the data that Gradescope reads, ready for ``json.dump``.
 
-    If the grader failed or has not finished, there are no scores at all, neither a total nor a
-    score for each test. Otherwise, the student would get 0 points through no fault of their own.
+    If the grader failed or has not finished, there is no total score, and no test has a score.
+    Otherwise, the student would get 0 points through no fault of their own.
     """
     scores = book.scores(student)
     complete = all(score.is_counted for score in scores)

@@ -20,7 +20,7 @@ from autograd_course.classroom.sandbox.image import image
 from autograd_course.classroom.sandbox.limits import Limits
 
 MEETING = "/course/control"
-_USERS = range(61184, 65520)  # no person has one of these numbers
+_USERS = range(61184, 65520)  # numbers that no person has
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ MIB = 1 << 20
 class Limits:
     """The limits for the process that runs one submission, and for all processes that it starts.
 
-    ``question`` is the time in seconds that an answer may compute for one of the judge's questions.
+    ``question`` is the time in seconds that an answer may spend on one of the judge's questions.
     After this time, Python code is interrupted, and the verdict names the line. ``wall`` is the
     wall-clock time after which the process is ended in any case. ``whole`` is the wall-clock time
     for all questions together, without the grader's own time. Together, all processes may use

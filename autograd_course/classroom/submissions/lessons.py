@@ -1,4 +1,4 @@
-"""Find a notebook's lesson by its ids, by its definitions or, as a last resort, by its name."""
+"""Find a notebook's lesson by its ids, by its definitions or, finally, by its file name."""
 
 from __future__ import annotations
 

@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Return the result for a file after an error of our own, which must not stop the batch."""
+    """Return the result for a file on which our own code failed. The batch must go on."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

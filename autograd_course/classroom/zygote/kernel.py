@@ -65,7 +65,9 @@ def install_filter(program: bytes) -> None:
 
 
 def can_write_own_maps() -> None:
-    """Own this process's files in ``/proc``. After a change of user, they belong to root."""
+    """Take ownership of this process's files in ``/proc``, which belong to root after a user
+    change.
+    """
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
 

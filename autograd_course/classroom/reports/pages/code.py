@@ -34,7 +34,7 @@ def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
 
 
 def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozenset[int]:
-    """Return the numbers of the lines to which a finding or an error message points."""
+    """Return the numbers of the lines that a finding or an error message names."""
     at = str(evidence.get("line") or "")
     if not at:
         return _numbered(source, message)
