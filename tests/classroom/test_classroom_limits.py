@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 LIMITS = Limits()
 HONEST = 7  # seconds
-HOSTILE = 300  # seconds of answers that use all the time they get
+HOSTILE = 300  # number of answers that use all their time
 
 
 def in_words(seconds: float) -> str:

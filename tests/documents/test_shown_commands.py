@@ -93,7 +93,7 @@ def is_the_shell_s(words: list[str]) -> None:
 
 
 def is_git_s(words: list[str]) -> None:
-    """Find the repository and one branch."""
+    """Accept only commands for the repository and for one branch."""
     assert words in (
         ["clone", f"https://github.com/{read_settings(ROOT).repository}"],
         ["switch", "-c", "my-change"],
@@ -102,7 +102,7 @@ def is_git_s(words: list[str]) -> None:
 
 
 def is_nbgrader_s(words: list[str]) -> None:
-    """Find the command if nbgrader itself is run."""
+    """Check that a test of nbgrader runs this command."""
     assert f'nbgrader(course, "{words[0]}"' in (
         ROOT / "tests" / "classroom" / "test_classroom_platforms.py"
     ).read_text(encoding="utf-8")

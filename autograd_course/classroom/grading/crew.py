@@ -51,5 +51,5 @@ def read(answer: str) -> dict[str, Any]:
 
 
 def refusal(error: RefusedError) -> str:
-    """Return the message with which a worker says that it cannot judge."""
+    """Return the worker's message that says why it cannot judge."""
     return json.dumps({"refused": str(error)})

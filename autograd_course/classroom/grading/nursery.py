@@ -24,7 +24,7 @@ from autograd_course.classroom.grading.crew import FEWER, GradingError
 from autograd_course.classroom.grading.deaf import deaf
 from autograd_course.shell.importing import importing
 
-_LONGEST, _MOST = 1 << 16, 8  # maximum bytes of a message to a process, and of its descriptors
+_LONGEST, _MOST = 1 << 16, 8  # maximum bytes of a message, and number of descriptors with it
 
 
 class Born:
@@ -58,7 +58,10 @@ class Born:
 
 
 class Nursery:
-    """A copy of this process that forks to call functions. It ends with ``close`` or its parent."""
+    """A copy of this process that forks to call functions.
+
+    The copy ends when it is closed or when this process ends.
+    """
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

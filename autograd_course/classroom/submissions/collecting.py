@@ -88,7 +88,7 @@ def _of_a_class(source: str) -> Rejected:
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield each student's path. It is in the root, or in a folder that is for many students."""
+    """Yield each student's file or folder. It may be in a folder that is for many students."""
     if not root.is_dir():
         yield root
         return
