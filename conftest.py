@@ -1,4 +1,4 @@
-"""The environment of every test: the learner's own progress and profile are never touched."""
+"""The environment of every test. Tests never touch the learner's own progress and profile."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _SCRATCH = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--quick``, for the minute between two edits."""
+    """Add the option ``--quick``, for a short run between two edits."""
     parser.addoption(
         "--quick", action="store_true", help="some rows of each table, none of the slow"
     )
 
 
 def choose_notebooks(config: pytest.Config) -> None:
-    """Run the notebooks alone if ``--nbval`` or ``--nbval-lax`` is given and no path is.
+    """If ``--nbval`` or ``--nbval-lax`` is given without a path, run only the notebooks.
 
-    Their kernel is the Python that runs pytest, unless ``--nbval-kernel-name`` names another.
+    Their kernel is the Python that runs pytest, unless ``--nbval-kernel-name`` names another
+    kernel.
     """
     runs_notebooks = config.option.nbval or config.option.nbval_lax
     if runs_notebooks and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
@@ -42,36 +43,38 @@ def choose_notebooks(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose what is run; replace progress file, profile and thread count for the whole run."""
+    """Choose the tests, and replace the progress file, the profile and the thread count for the
+    run.
+    """
     choose_notebooks(config)
     scratch = tempfile.TemporaryDirectory(prefix="autograd-course-tests-")
     config.stash[_SCRATCH] = scratch
     config.stash[_KERNELS] = WarmKernels()
-    gc.set_threshold(20_000, 20, 50)  # tracing makes much garbage, and the tests are many objects
+    gc.set_threshold(20_000, 20, 50)  # tracing creates much garbage, and the tests are many objects
     os.environ |= notebook_environment(Path(scratch.name))
 
 
 @pytest.fixture(scope="session")
 def warm_kernels(pytestconfig: pytest.Config) -> WarmKernels:
-    """Return what the notebooks' kernels are forked from."""
+    """Return the processes from which the notebooks' kernels are forked."""
     return pytestconfig.stash[_KERNELS]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End what the run has started, remove what it has written."""
+    """Stop the processes that the run started, and delete the files that it wrote."""
     config.stash[_KERNELS].close()
     config.stash[_SCRATCH].cleanup()
 
 
 def pytest_collection_finish() -> None:
-    """Spare every later collection of garbage the modules and tests that are there to stay."""
+    """Exclude the modules and tests, which remain in memory, from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    """Give every notebook that nbval runs, as the build does, a progress file of its own."""
+    """Give each notebook that nbval runs its own progress file, as the build does."""
     scratch, is_notebook = Path(item.config.stash[_SCRATCH].name), item.path.suffix == ".ipynb"
     if is_notebook:
         scratch = scratch / item.path.parent.name / item.path.stem
@@ -83,7 +86,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the repair where a notebook shows something else than it did."""
+    """If a notebook's outputs have changed, print the command that saves the new ones."""
     failed = terminalreporter.getreports("failed")
     if any(".ipynb" in report.nodeid for report in failed):
         terminalreporter.write_line(
@@ -92,29 +95,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-# An untouched notebook shows little besides "not attempted": these two stand for the others. One
-# asks for Functions, the other for lines, experiments and predictions.
+# An untouched notebook shows little besides "not attempted". These two notebooks represent all of
+# them. One asks for Functions, and the other asks for lines, experiments and predictions.
 UNTOUCHED = ("01_template", "04_debugging_clinic")
-BUILDS = ("14_external_code",)  # what these notebooks show needs a C++ compiler
-# These notebooks take as long as a file of slow tests.
+BUILDS = ("14_external_code",)  # the outputs of these notebooks need a C++ compiler
+# These notebooks take as long as a slow test file.
 SLOW = ("12_compile_and_operators", "15_ship_it")
-ROWS = 3  # of each table, for a quick run
+ROWS = 3  # number of rows of each table in a quick run
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave most of the untouched exercises to a thorough run."""
+    """Run most of the untouched exercises only in a thorough run."""
     path = item.path
     if path.suffix == ".ipynb" and path.parent.name == "exercises" and path.stem not in UNTOUCHED:
         item.add_marker(pytest.mark.thorough)
 
 
 def spread(table: list[pytest.Item]) -> list[pytest.Item]:
-    """Return some rows of a table, spread over it."""
+    """Return a few evenly spaced rows of a table."""
     return table[:: max(1, len(table) // ROWS)][:ROWS]
 
 
 def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return some rows of each test's table, of the tests that are not slow."""
+    """Return a few rows of each test's table. Slow tests are left out."""
     rows: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if not any(map(item.get_closest_marker, ("slow", "browser", "thorough"))):
@@ -124,13 +127,13 @@ def sampled(items: list[pytest.Item]) -> list[pytest.Item]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what needs a process in which nothing is compiled yet, then with the slow files.
+    """Start with the tests that need a process without compiled code, then run the slow files.
 
-    A slow file that begins late would keep one process busy after the others. This hook runs last,
-    so that a quick run takes its rows of what -m and -k leave. Workers take files in this order
-    where pytest-xdist is told not to reorder them.
+    If a slow file began late, its process would still be busy after the others have finished. This
+    hook runs last, so that a quick run chooses its rows from the tests that -m and -k select.
+    Workers take the files in this order if pytest-xdist does not reorder them.
     """
-    from autograd_course.external import compiler_missing  # brings PyTorch, which only workers need
+    from autograd_course.external import compiler_missing  # imports PyTorch; only workers need it
 
     if (missing := compiler_missing()) is not None and "CI" not in os.environ:
         for item in items:

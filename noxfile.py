@@ -1,8 +1,9 @@
-"""The tests on other versions of Python and PyTorch: `make versions`, or one of `nox --list`.
+"""Run the tests on other versions of Python and PyTorch: `make versions`, or see `nox --list`.
 
-A Python that is not on the PATH is skipped, and named. An environment lies in `build/versions`; all
-but PyTorch is as `constraints.txt` pins it. Most of its 5 GB are CUDA's libraries: what PyPI has of
-PyTorch for Linux is not imported without them, also where there is no GPU.
+If a Python is not on the PATH, it is skipped with a message. The environments are in
+`build/versions`. All packages except PyTorch have the versions that `constraints.txt` pins. Most of
+an environment's 5 GB are CUDA libraries, because PyPI's PyTorch for Linux cannot be imported
+without them, even on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import nox
 from packaging.requirements import Requirement
 
 PROJECT = nox.project.load_toml("pyproject.toml")
-PYTHONS = nox.project.python_versions(PROJECT)  # its classifiers
+PYTHONS = nox.project.python_versions(PROJECT)  # from its classifiers
 CONSTRAINTS = Path("constraints.txt").read_text(encoding="utf-8").splitlines()
 (PINNED,) = (line for line in CONSTRAINTS if line.startswith("torch=="))
 (ALLOWED,) = (
@@ -34,23 +35,23 @@ nox.options.reuse_existing_virtualenvs = True
 @nox.session(python=PYTHONS)
 @nox.parametrize("torch", [OLDEST, PINNED, NEWEST], ids=["oldest", "pinned", "newest"])
 def versions(session: nox.Session, torch: str) -> None:
-    """Run the tests and all lessons with their solutions, or what is named behind `--`."""
+    """Run the tests and all lessons with their solutions, or only the paths given after `--`."""
     pins = Path(session.create_tmp(), "constraints.txt")
     pins.write_text("\n".join(line for line in CONSTRAINTS if line != PINNED), "utf-8")
-    # Compiled as pip does it: what a package's own source warns of is not to fail a test.
+    # Compile packages as pip does. Warnings about a package's own source should not fail a test.
     session.install("--compile-bytecode", f"--constraint={pins}", torch,
                     "-e", "packages/autograd-doctor", "-e", ".[dev]")  # fmt: skip
     report = Path(session.create_tmp(), "report.xml")
     report.unlink(missing_ok=True)
-    # Lax: a lesson is to run. What it prints is compared on the pinned versions, by `make test`:
-    # PyTorch words its errors otherwise in each.
+    # "Lax" means that a lesson must only run. Each version of PyTorch words its errors differently,
+    # so `make test` compares the outputs on the pinned versions.
     try:
         session.run(
             "python", "-m", "pytest", *(session.posargs or TESTS),
             "-m", "not thorough and not browser and not checkout", "--nbval-lax",
             "--nbval-cell-timeout=240", "-p", "no:cacheprovider", f"--junitxml={report}",
             "--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder",
-            env={"TMPDIR": gettempdir()},  # not nox's own, which is in this checkout
+            env={"TMPDIR": gettempdir()},  # nox's own folder is in this checkout
         )  # fmt: skip
     finally:
         if report.exists():
@@ -65,7 +66,7 @@ def installed(session: nox.Session) -> str:
 
 
 def counts(report: Path) -> str:
-    """Return how many tests passed, failed and were skipped, by pytest's report in XML."""
+    """Return how many tests passed, failed and were skipped according to pytest's XML report."""
     suite = next(ElementTree.parse(report).getroot().iter("testsuite"))
     tests, failures, errors, skipped = (
         int(suite.attrib[key]) for key in ("tests", "failures", "errors", "skipped")

@@ -1,4 +1,4 @@
-"""Benchmarks of speed and of findings, compared with a peer in the same run as ratios.
+"""Benchmarks of speed and of findings. Each one compares us with a peer in the same run.
 
 ``python -m benchmarks.NAME`` runs one benchmark, and ``python -m benchmarks`` runs all. ``--quick``
 runs a small part of each, which shows that it works. Do not quote figures from a quick run.

@@ -1,4 +1,4 @@
-"""Helpers of several benchmarks: the command line, gradcheck as the peer, and timing."""
+"""Helpers that several benchmarks share: the command line, gradcheck as the peer, and timing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import torch
 from torch.autograd import Function, gradcheck, gradgradcheck
 
 ROOT = Path(__file__).parents[1]
-# The tables of right and wrong Functions.
+# The folder of the tables of right and wrong Functions.
 sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "packages/autograd-doctor/tests/support")]
-# Benchmarks grade answers. They must not change the progress of the person who runs them.
+# Benchmarks grade answers. This must not change the user's own progress.
 _SCRATCH = tempfile.TemporaryDirectory(prefix="autograd-course-benchmark-")
 os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(Path(_SCRATCH.name, "progress.json"))
 
@@ -27,14 +27,14 @@ Row = TypeVar("Row")
 
 
 def command_line(about: str | None) -> ArgumentParser:
-    """Return a benchmark's command line, with ``--quick``; ``about`` is the module's docstring."""
+    """Return a benchmark's command line with ``--quick``. ``about`` is the module's docstring."""
     parser = ArgumentParser(description=about, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only a small part, in seconds")
     return parser
 
 
 def some(rows: Sequence[Row], quick: bool, count: int = 6) -> Sequence[Row]:
-    """Return all rows of a table, or about ``count`` evenly spaced rows for a quick run."""
+    """Return all rows of a table. For a quick run, return about ``count`` evenly spaced rows."""
     return rows[:: -(-len(rows) // count)] if quick else rows
 
 
@@ -49,7 +49,7 @@ def milliseconds(call: Callable[[], object], repeats: int) -> float:
 
 
 def passes_checks(fn: Any, inputs: Sequence[Any]) -> bool:
-    """Run gradcheck and gradgradcheck on float64 copies, and return whether both pass."""
+    """Return whether both gradcheck and gradgradcheck pass on float64 copies of the inputs."""
     first, second = (passes(check, fn, inputs) for check in (gradcheck, gradgradcheck))
     return first and second
 
@@ -73,7 +73,7 @@ def passes(check: Callable[..., bool], fn: Any, inputs: Sequence[Any], **options
 
 
 def leaves(inputs: Sequence[Any]) -> list[Any]:
-    """Return copies in double precision. The same ones require a gradient, or all if none did."""
+    """Return double-precision copies. The same inputs require grad, or all if none did."""
     chosen = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
     return [leaf(x, not chosen or any(x is one for one in chosen)) for x in inputs]
 

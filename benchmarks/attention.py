@@ -1,4 +1,4 @@
-"""Time and peak memory of attention, compared with PyTorch's own in the same run.
+"""Time and peak memory of attention, compared with PyTorch's own attention in one run.
 
     python -m benchmarks.attention [--quick]
 
@@ -38,7 +38,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Machine:
-    """The device, and the sizes to measure on it."""
+    """The device, and the sizes to measure on this device."""
 
     device: str
     dtype: torch.dtype
@@ -50,7 +50,7 @@ class Machine:
 
 
 def machine() -> Machine:
-    """Return the GPU if there is one, else the CPU with one thread."""
+    """Return the GPU if there is one. Otherwise, return the CPU with one thread."""
     if torch.cuda.is_available():
         name = f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}"
         return Machine(
@@ -79,7 +79,7 @@ WAYS: dict[str, Run] = {
 
 
 def passes(way: Run, on: Machine, n: int, width: int, causal: bool) -> tuple[Call, Call]:
-    """Return a forward pass, and a forward pass with its backward."""
+    """Return two calls: a forward pass, and a forward pass followed by its backward pass."""
     torch.manual_seed(0)
     shape = 1, on.heads, n, width
     given = [torch.randn(shape, device=on.device, dtype=on.dtype) for _ in range(3)]
@@ -105,10 +105,10 @@ def seconds(call: Call, on: Machine) -> float:
 
 
 def held(call: Call, on: Machine) -> int:
-    """Return the peak memory of a call in bytes, without the memory allocated before it."""
+    """Return a call's peak memory in bytes, without the memory that was allocated before it."""
     if on.device == "cpu":
         return peak(call)
-    call()  # do not count what libraries allocate at first use
+    call()  # do not count the memory that libraries allocate on first use
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -118,19 +118,19 @@ def held(call: Call, on: Machine) -> int:
 
 
 def runs(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, Call, Call]]:
-    """Return MiB and the two passes of each variant that exists here and fits into memory."""
+    """For each variant that exists here and fits into memory, return its MiB and the two passes."""
     found = {}
     for name, way in WAYS.items():
         forward, both = passes(way, on, n, width, causal)
         try:
             found[name] = (held(both, on) / 2**20, forward, both)
-        except RuntimeError as error:  # no such kernel here, or not enough memory
+        except RuntimeError as error:  # there is no such kernel here, or not enough memory
             print(f"{name}, N = {n}: {str(error).partition('.')[0]}", file=sys.stderr)
     return found
 
 
 def measure(on: Machine, n: int, width: int, causal: bool) -> dict[str, tuple[float, float, float]]:
-    """Return the seconds of forward, the seconds of both passes, and the MiB of each variant."""
+    """Return each variant's seconds for forward, its seconds for both passes, and its MiB."""
     ways = runs(on, n, width, causal)
     best = {name: [float("inf")] * 2 for name in ways}
     for _ in range(on.rounds):

@@ -80,7 +80,7 @@ def test_square(Square, grade):
 
 @dataclass(frozen=True)
 class Took:
-    """The cost of one way of grading, and the number of answers that it found right."""
+    """The cost of one way of grading, and the number of answers that it found to be right."""
 
     name: str
     students: int
@@ -88,7 +88,7 @@ class Took:
     computed: float
     peak: int
     right: int
-    repaired: int = 0  # how many of the wrong answers
+    repaired: int = 0  # number of wrong answers for which a repair was found
 
     @property
     def rate(self) -> float:
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def growth(sizes: Sequence[int], jobs: int) -> None:
-    """Grade classes of several sizes. Print each cost, and the slope from the first to the last."""
+    """Grade classes of several sizes. Print the costs, and the slope between the first and last."""
     found = []
     for size in sizes:
         with tempfile.TemporaryDirectory() as scratch:
@@ -187,7 +187,7 @@ def by_nbgrader(folder: Path, students: int) -> Took:
 
 
 def by_otter(folder: Path, students: int) -> Took:
-    """Measure ``otter run`` for each student, as Otter's documentation shows without Docker."""
+    """Measure ``otter run`` for each student, which Otter's documentation shows without Docker."""
     (folder / "tests").mkdir()
     (folder / "tests" / "square.py").write_text(OTTER_TEST)
     otter = [sys.executable, "-m", "otter"]
@@ -208,7 +208,7 @@ def by_otter(folder: Path, students: int) -> Took:
 
 
 def _hand_in(path: Path, number: int, released: Path = EXERCISES, answer: str = ANSWER) -> None:
-    """Write a student's notebook: the released one, with an answer to "square"."""
+    """Write a student's notebook, which is the released one with an answer to "square"."""
     notebook = json.loads(released.read_text(encoding="utf-8"))
     factor = 1 if number % 3 == 2 else 2
     for cell in notebook["cells"]:
@@ -224,14 +224,14 @@ def _folder(path: Path) -> Path:
 
 
 def _adopt() -> None:
-    """Adopt processes that outlive their commands, so that their computing time counts too."""
+    """Adopt processes that outlive their commands, so that their CPU time also counts."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def _computed() -> float:
-    """Wait for all child processes, and return their total computing time."""
+    """Wait for all child processes to end, and return their total CPU time."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
@@ -240,7 +240,7 @@ def _computed() -> float:
 
 
 def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, float, int]:
-    """Run commands one by one. Return the elapsed time, the computing time and the peak memory."""
+    """Run commands one by one. Return the elapsed time, the CPU time and the peak memory."""
     programs = f"{Path(sys.executable).parent}:{NBGRADER / 'bin'}:{os.environ['PATH']}"
     paths = f"{ROOT}:{NBGRADER}:{os.environ.get('PYTHONPATH', '')}"
     progress = {"AUTOGRAD_COURSE_PROGRESS": str(folder / "progress.json")}
@@ -251,7 +251,7 @@ def _measured(commands: Sequence[Sequence[str]], folder: Path) -> tuple[float, f
             process = subprocess.Popen(
                 command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
             )
-            while _runs(process):  # once a second, because measuring takes time too
+            while _runs(process):  # only once a second, because measuring takes time too
                 peak = max(peak, _held(process.pid))
         if process.returncode:
             raise SystemExit(f"{command} ended with {process.returncode}:\n{_end(folder / 'log')}")
@@ -267,7 +267,7 @@ def _runs(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _held(process: int) -> int:
-    """Return the memory of a process and its descendants, with shared pages counted once."""
+    """Return the memory of a process and its descendants. Shared pages are counted once."""
     total = 0
     try:
         family = [root := psutil.Process(process), *root.children(recursive=True)]

@@ -1,11 +1,11 @@
-"""Compare the sandbox with ``grade`` on each exercise: the solution, the stub, a wrong answer.
+"""Compare the sandbox with ``grade`` on each exercise: the solution, the stub and a wrong answer.
 
     python -m benchmarks.classroom_verdicts [--quick] [--wrong all] [EXERCISE or LESSON …]
 
 Prints seconds and verdicts, and counts the verdicts in which the classroom differs from ``grade``.
 It compares what a learner reads first: the status, and the rule or the sentence. The numbers in a
 sentence may differ. Both sides use the inputs of ``grade``, and the doctor draws from the same
-seed, because other inputs may lead to another rule. A quick run takes three exercises.
+seed, because other inputs may lead to a different rule. A quick run takes three exercises.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from autograd_course.grader.verdict import Verdict, unfinished
 
 
 def graded(exercise: Exercise, answer: Any) -> Verdict:
-    """Return the verdict of ``grade``."""
+    """Return the verdict that ``grade`` gives on an answer."""
     with patch.object(function, "diagnose", partial(diagnose, seed=seed_for(exercise))):
         return judge(exercise, answer)
 
@@ -66,7 +66,7 @@ def timed(call: Callable[[], Verdict]) -> tuple[float, Verdict]:
 
 
 def same(there: Verdict, here: Verdict, worded: bool) -> bool:
-    """Whether two verdicts agree in what a learner reads first."""
+    """Whether two verdicts agree in the parts that a learner reads first."""
     if there.status != here.status or bool(there.finding) != bool(here.finding):
         return False
     if there.finding and here.finding:

@@ -30,14 +30,14 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def of_witness(case: Case) -> tuple[str, bool, bool]:
-    """Return the rule, whether the checks raise, and whether diagnose names the rule."""
+    """Return the rule, whether the checks raise an error, and whether diagnose names the rule."""
     first = diagnose(case.fn, case.inputs, **case.options).findings[:1]
     named = bool(first) and first[0].rule == case.rule
     return case.rule, not passes_checks(case.fn, case.inputs), named
 
 
 def of_answer(wrong: Wrong) -> tuple[str, bool, bool]:
-    """Return the same for a wrong answer. The checks use the simplest inputs of its exercise."""
+    """Do the same for a wrong answer. The checks use the simplest inputs of its exercise."""
     finding = grade(wrong.exercise, wrong.answer).finding
     plainest = next(iter(CATALOGUE[wrong.exercise].samples().values()))
     named = finding is not None and finding.rule == wrong.rule

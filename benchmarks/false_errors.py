@@ -4,8 +4,8 @@
     python -m benchmarks.false_errors [--quick]
 
 Prints one row for each Function of third_party.py whose package is installed. It shows the
-package's version, whether gradcheck passes, the findings of diagnose, and the findings of an expert
-with the reason.
+package's version, whether gradcheck passes, the findings of diagnose, and an expert's findings with
+their reasons.
 """
 
 from __future__ import annotations

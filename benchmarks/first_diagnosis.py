@@ -7,7 +7,7 @@ This is how long you wait if you try `diagnose` on a single Function. The benchm
 Functions of third_party.py whose packages are installed, each with the small inputs listed there.
 Two new processes with one thread examine each Function. One runs `diagnose`, and its time includes
 the import. The other runs gradcheck in slow mode. The Function's package and torch are imported
-before. Between machines, compare only the ratios, not the seconds.
+beforehand. Between machines, compare only the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def seconds_here(row: int, with_gradcheck: bool) -> float:
-    """Return the seconds that one row takes in this process, as its first examination."""
+    """Return the seconds that the examination of one row takes as the first one in this process."""
     shipped = ROWS[row]
     subject, inputs = shipped.subject(), shipped.inputs()
     warnings.simplefilter("ignore")
@@ -79,7 +79,7 @@ def seconds_here(row: int, with_gradcheck: bool) -> float:
 
 
 def in_a_fresh_process(row: int, *options: str) -> float:
-    """Return the seconds that one row takes in a new process with one thread."""
+    """Return the seconds that the examination of one row takes in a new one-thread process."""
     command = [sys.executable, "-m", "benchmarks.first_diagnosis", "--row", str(row), *options]
     child = subprocess.run(
         command,
@@ -93,7 +93,7 @@ def in_a_fresh_process(row: int, *options: str) -> float:
 
 
 def quantile(values: Sequence[float], place: float) -> float:
-    """Return the quantile of the values at a ``place`` between 0 and 1."""
+    """Return the quantile of some values at a ``place`` between 0 and 1."""
     ordered = sorted(values)
     if place == 0.5:
         return statistics.median(ordered)

@@ -4,7 +4,7 @@
 
 "kept" is the memory between forward and backward, and "peak" is the largest memory in both passes.
 Both are the same on every machine. "time" is the time of both passes. The variants alternate in
-each round. Between machines, compare only the ratios. A quick run uses inputs of an eighth of the
+each round. Between machines, compare only the ratios. A quick run uses inputs an eighth of the
 size, three rounds and one thread.
 """
 
@@ -111,7 +111,7 @@ def couplings(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
 
 
 def masks(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
-    """Return variants whose next operation saves nothing, so that only the mask is kept."""
+    """Return variants in which the next operation saves nothing, so only the mask remains."""
     return {
         "plain relu": lambda x: (torch.relu(x + 1) + 1).sum(),
         "PackedReLU": lambda x: (PackedReLU.apply(x + 1) + 1).sum(),
@@ -131,7 +131,7 @@ def layers(part: int) -> tuple[Variants, tuple[Tensor, ...]]:
 
 
 def seconds(variants: Variants, inputs: tuple[Tensor, ...], rounds: int) -> dict[str, float]:
-    """Return the median time of forward and backward for each variant. The variants alternate."""
+    """Return each variant's median time for forward and backward. The variants alternate."""
     leaves = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds + 1):

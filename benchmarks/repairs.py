@@ -6,14 +6,14 @@ It takes the mistakes in ``benchmarks/mistakes``, whose authors had not seen the
 either an answer to an exercise, for ``grade``, or another Function, for ``diagnose``. "Line" counts
 the repairs that change a wrong line. "Right" counts the repairs that pass an independent check.
 This check is gradcheck on new random inputs with the author's reference, or the grader on inputs
-from another seed. "Wrong" counts the repairs that fail it. The times are the times of the search.
+from another seed. "Wrong" counts the repairs that fail it. The times are search times.
 
 The search was first developed on all files except for those named ``held_out``, which were written
 afterwards. Later, edits were added for mistakes in these files as well. Only ``held_out_vision``
 was written after the last large change, and some edits were added for it, too. In each file, every
-cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after, ``NAME`` is the
-answer, and ``EXERCISE`` its exercise. Without an exercise, ``inputs`` and ``reference`` are the
-arguments of ``diagnose``.
+cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after the repair.
+``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an exercise, ``inputs`` and
+``reference`` are the arguments of ``diagnose``.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ from autograd_course.grader.pipeline import judge, result_of
 from benchmarks._common import command_line, leaves, some
 
 FOLDER = Path(__file__).parent / "mistakes"
-HEAD = "# %% "  # begins the cell of a mistake, and is followed by its name
+HEAD = "# %% "  # begins a mistake's cell, and is followed by the mistake's name
 OTHER_SEED = 12345
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """The code of one cell, which contains the mistake, the wrong lines and the right lines."""
+    """The code of one cell: the mistake, its wrong lines, and the right lines."""
 
     subject: str
     name: str
     text: str
 
     def run(self, lines: Sequence[str] = ()) -> dict[str, Any]:
-        """Run the code, or ``lines`` in its place, and return the names that it defines."""
+        """Run the code, or ``lines`` in its place. Return the names that it defines."""
         folder = Path(tempfile.mkdtemp(prefix="mistake-"))
         path = folder / f"{self.name}.py"
         path.write_text("".join(lines) or self.text, encoding="utf-8")
@@ -76,7 +76,7 @@ def mistakes() -> Iterator[Mistake]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result for a mistake; ``line`` and ``right`` describe the repair."""
+    """The result for one mistake. ``line`` and ``right`` describe the repair."""
 
     mistake: Mistake
     rule: str
@@ -124,7 +124,7 @@ def outcome(mistake: Mistake) -> Outcome:
 
 
 def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
-    """Whether the repair changes a wrong line, or writes a right one."""
+    """Whether the repair changes a wrong line or writes a right one."""
     before = {_plain(line) for change in repair.changes for line in change.before}
     after = {_plain(line) for change in repair.changes for line in change.after} - before
     wrong = {_plain(line) for text in scope["WRONG"] for line in text.splitlines()}
@@ -133,7 +133,7 @@ def _is_on_line(repair: Repair, scope: dict[str, Any]) -> bool:
 
 
 def _plain(line: str) -> str:
-    """Return a line without its comment and its formatting."""
+    """Return a line without its comment and formatting."""
     code = line.split("  #")[0].strip()
     try:
         return ast.unparse(ast.parse(code))
@@ -142,7 +142,7 @@ def _plain(line: str) -> str:
 
 
 def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
-    """Judge repaired code independently of the search."""
+    """Judge repaired code without using the search."""
     scope = mistake.run(lines)
     answer = scope[scope["NAME"]]
     if "EXERCISE" in scope:
@@ -176,7 +176,7 @@ def _lines_of(scope: dict[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _agrees(answer: Any, scope: dict[str, Any]) -> bool:
-    """Compare with the reference on new inputs, and with finite differences."""
+    """Compare an answer with the reference on new inputs, and with finite differences."""
     inputs = [*map(_redrawn, _listed(scope["inputs"]()))]
     reference = scope.get("reference")
 
@@ -198,13 +198,13 @@ def _agrees(answer: Any, scope: dict[str, Any]) -> bool:
 
 
 def _leaves(repair: Repair, findings: Iterable[Any]) -> bool:
-    """Whether no finding names an input whose gradient the repair makes right."""
+    """Return False if a finding names an input whose gradient the repair makes right."""
     named = [name for it in findings if it for name in it.evidence.get("inputs", [])]
     return not set(named) & set(repair.right)
 
 
 def _redrawn(value: Any) -> Any:
-    """Return new values of a similar size: a mixture of a tensor with its permutation."""
+    """Return new values of a similar size, by mixing a tensor with a permutation of itself."""
     if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.numel():
         return value
     torch.manual_seed(OTHER_SEED)

@@ -9,9 +9,9 @@ the kernel" means that the page does not have the new values yet: a second input
 kernel has received the first move. "To another graph" means that the move changes the graph, so
 that everything is drawn again. "Ordinary" is ``interact`` with a matplotlib figure in an Output
 widget. "One number there and back" is the time that JupyterLab itself needs on this machine, and
-nothing that asks the kernel can be faster. A frame is a frame of the page while a pulse moves. The
-layout is timed separately, as the best of several runs. A quick run makes 4 moves of each kind
-instead of 30.
+nothing that asks the kernel can be faster. "A frame of the animation" is the time of one page frame
+while a pulse moves. The layout is timed separately, as the best of several runs. A quick run makes
+4 moves of each kind instead of 30.
 """
 
 import statistics
@@ -41,7 +41,7 @@ from tools.printing import find_chromium
 
 MOVES, QUICK = 30, 4
 PAUSE = 150  # ms from the end of a move to the next move
-REST = 6 * PAUSE  # the same if the kernel is asked, because our widget computes sweeps after a move
+REST = 6 * PAUSE  # the same if the kernel is asked: our widget computes sweeps after a move
 OURS = """
 import torch
 from autograd_course import functions, gradient_flow
@@ -52,7 +52,7 @@ def loss(x, y):
 
 gradient_flow(loss, torch.tensor(0.2), torch.tensor(0.3), names=("x", "y"))
 """
-# The round trip of JupyterLab itself: a number to the kernel, and a text back to the page.
+# JupyterLab's own round trip: send a number to the kernel, and receive a text on the page.
 BARE = """
 import anywidget
 import traitlets
@@ -100,7 +100,7 @@ def show(x):
 
 interact(show, x=FloatSlider(0.2, min=-3.0, max=3.0, step=0.1, continuous_update=True));
 """
-# The ordinary widget shows a new <img>; our widget changes texts and attributes of the SVG.
+# The ordinary widget shows a new <img>. Our widget changes texts and attributes of the SVG.
 WATCH = """(root, [selector, key]) => {
   const moves = (window.moves ||= {})[key] = [];
   const seen = () => [...root.querySelectorAll(selector)].map(
@@ -135,7 +135,7 @@ FRAMES = """root => new Promise(done => {
 def moves(
     page: Page, control: Locator, key: str, count: int, pause: int = PAUSE
 ) -> Iterator[float]:
-    """Press arrow keys on a control, twice right, twice left …, and yield the time of each move."""
+    """Press arrow keys on a control, twice right, twice left and so on. Yield the times."""
     control.focus()
     for move in range(count):
         with seen(page, key, pause) as times:
@@ -145,7 +145,7 @@ def moves(
 
 @contextmanager
 def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
-    """Wait for the picture of the move in the block. Otherwise it would count for the next move."""
+    """Wait for the picture of the block's move. Otherwise, it would count for the next move."""
     times: list[float] = []
     page.evaluate("key => { window.moves[key].length = 0; }", key)
     yield times
@@ -155,7 +155,7 @@ def seen(page: Page, key: str, pause: int) -> Iterator[list[float]]:
 
 
 def course_with(cells: list[str], folder: Path) -> Path:
-    """Write a course whose first notebook has these cells."""
+    """Write a course whose first notebook consists of these cells."""
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells],
         metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
@@ -167,7 +167,7 @@ def course_with(cells: list[str], folder: Path) -> Path:
 
 
 def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
-    """Yield the name of each move, and the times in milliseconds."""
+    """Yield the name of each kind of move, with its times in milliseconds."""
     lab.open(FIRST_NOTEBOOK.as_posix())
     lab.run_all()
     assert not lab.surprises(), lab.surprises()
@@ -197,7 +197,7 @@ def measured(lab: Lab, count: int) -> Iterator[tuple[str, list[float]]]:
 
 
 def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) -> Iterator[float]:
-    """Yield the times of moves of a second input before the kernel knows the first input's move."""
+    """Move a second input before the kernel has received the first move. Yield the times."""
     for move in range(count):
         first.evaluate(JUMP, 1.0 + move % 2)
         page.wait_for_timeout(PAUSE)
@@ -205,19 +205,19 @@ def through_the_kernel(page: Page, first: Locator, second: Locator, count: int) 
 
 
 def to_another_graph(page: Page, slider: Locator, count: int) -> Iterator[float]:
-    """Yield the times of moves across 0, each of which leads to another graph."""
+    """Yield the times of moves across 0, each of which leads to a different graph."""
     for move in range(count):
         yield jumped(page, slider, -0.5 if move % 2 == 0 else 0.5)
 
 
 def jumped(page: Page, slider: Locator, value: float) -> float:
-    """Return the time of one jump."""
+    """Return the time that one jump takes."""
     with seen(page, "ours", REST) as times:
         slider.evaluate(JUMP, value)
     return times[0]
 
 
-# A jump of the native slider. Its key event starts the clock of WATCH.
+# Make the native slider jump. Its key event starts the clock of WATCH.
 JUMP = """(slider, value) => {
   const middle = (Number(slider.max)) / 2;
   slider.value = Math.round(middle + value * middle / 3);
@@ -238,7 +238,7 @@ def ladder(rungs: int) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def layouts() -> Iterator[tuple[int, float]]:
-    """Yield the number of nodes of a graph, and the milliseconds that its layout takes."""
+    """Yield a graph's number of nodes, and the milliseconds that its layout takes."""
     for rungs in (3, 19, 66):
         trace = trace_gradient_flow(ladder(rungs), torch.tensor(0.5))
         words = script(trace)

@@ -14,14 +14,14 @@ NUMBERS = count()
 
 @pytest.fixture(autouse=True)
 def no_progress(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every test begin without progress. It makes no folder, because that takes time."""
+    """Start each test without any progress. No folder is created, because this would take time."""
     path = tmp_path_factory.getbasetemp() / f"progress-{next(NUMBERS)}.json"
     monkeypatch.setenv(VARIABLE, str(path))
 
 
 @pytest.fixture
 def progress_file(no_progress: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where the test keeps its progress; the file does not exist yet."""
+    """Return the path where the test stores its progress. The file does not exist yet."""
     path = tmp_path / "progress.json"
     monkeypatch.setenv(VARIABLE, str(path))
     return path
@@ -29,6 +29,6 @@ def progress_file(no_progress: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Run one headless Chromium for all tests of a file."""
+    """Run one headless Chromium for all tests in a file."""
     with running_browser() as browser:
         yield browser

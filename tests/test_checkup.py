@@ -1,4 +1,4 @@
-"""The set-up check of lesson 00."""
+"""The set-up check in lesson 00."""
 
 from __future__ import annotations
 

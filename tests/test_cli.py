@@ -1,4 +1,4 @@
-"""The command line: what it prints, and its exit codes."""
+"""The command line: its output and its exit codes."""
 
 import json
 import re
@@ -31,7 +31,7 @@ COMMANDS = dict(commands())
 
 
 def run(*words: str, **env: str) -> Result:
-    """Run the command in a wide terminal, where no message is broken into lines."""
+    """Run the command in a wide terminal, so that no message is wrapped."""
     return CliRunner().invoke(
         app,
         words,
@@ -42,7 +42,7 @@ def run(*words: str, **env: str) -> Result:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
-    """Stand in a course folder; note what would be served instead of serving it."""
+    """Change to a course folder, and record what would be served instead of serving it."""
     notebook = tmp_path / folder.FIRST_NOTEBOOK
     notebook.parent.mkdir()
     notebook.write_text("{}")
@@ -121,7 +121,7 @@ COMPLETED = {
 
 
 def completed(words: str) -> dict[str, str]:
-    """Return the environment in which a shell asks for what may follow the words."""
+    """Return the environment in which a shell asks what may follow these words."""
     typed = f"autograd-course {words}"
     return {
         "_AUTOGRAD_COURSE_COMPLETE": "complete_bash",

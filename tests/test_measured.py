@@ -1,4 +1,4 @@
-"""The measures agree with the memory timeline, and exercises limit them."""
+"""The measures agree with the memory timeline, and exercises can limit them."""
 
 from __future__ import annotations
 

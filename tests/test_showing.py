@@ -1,4 +1,4 @@
-"""Errors and warnings as a lesson shows them."""
+"""Errors and warnings as a lesson displays them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _INTERVAL = 0.2  # seconds between two checks of the sources
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, or 1 with the reason on standard error."""
+    """Run the command. Return 0, or print the reason to standard error and return 1."""
     options = _parser().parse_args(arguments)
     root = Path.cwd()
     try:
@@ -72,7 +72,7 @@ def _bundle(root: Path) -> None:
     try:
         for path, text in bundles(root).items():
             write_text(path, text, root, partial(print, flush=True))
-    except AuthoringError as error:  # the file was half written; the next save may be complete
+    except AuthoringError as error:  # the file was only half written; the next save may be complete
         print(error, file=sys.stderr, flush=True)
 
 

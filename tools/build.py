@@ -23,14 +23,14 @@ def build(
     run: Callable[[NotebookNode, Path], None] = execute,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Bring everything derived in the course at ``root`` up to date.
+    """Update all derived files of the course at ``root``.
 
-    A notebook is executed if its code differs from the built one, or with ``force``. If only text
-    differs, the notebook keeps its outputs. ``only`` restricts the execution to notebooks with
-    these numbers ("01"). ``run`` executes the notebook for a path, and ``say`` receives the path of
-    each written file.
+    A notebook is executed if its code differs from the built notebook, or if ``force`` is true. If
+    only its text differs, the notebook keeps its outputs. ``only`` restricts the execution to
+    notebooks with these numbers, such as "01". ``run`` executes the notebook at a path, and ``say``
+    receives the path of each written file.
     """
-    # The minutes of a lesson depend on its outputs, and its text and README state them.
+    # A lesson's minutes depend on its outputs, and its text and the README state these minutes.
     while _build(root, only, force, run, say):
         force = False
 
@@ -67,7 +67,7 @@ def _build(
 
 
 def is_current(built: NotebookNode | None, expected: NotebookNode) -> bool:
-    """Whether a built notebook has the cells of ``expected``, executed."""
+    """Whether a built notebook has the same cells as ``expected`` and all of them were executed."""
     return built is not None and same_inputs(built, expected) and is_executed(built)
 
 

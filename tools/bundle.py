@@ -1,9 +1,9 @@
-"""Bundle each widget's JavaScript and style sheet: a page loads one file of each.
+"""Bundle each widget's JavaScript and style sheet, so that a page loads only one file of each.
 
-Jupyter gives a widget's script to the browser as text without an address, so the script cannot
-import another file. The bundle of a widget contains its ``widget.js`` and the files that this file
-imports, each in a separate function. As in real modules, a file knows only the names that it
-imports. Each line of a source is a line of the bundle, below the name of its file.
+Jupyter passes a widget's script to the browser as text without an address, so the script cannot
+import other files. The bundle of a widget contains its ``widget.js`` and all imported files, each
+in a separate function. As in real modules, a file only sees the names that it imports. Each source
+line is one line of the bundle, below the name of its file.
 
 The widgets use a small part of JavaScript's modules, and the bundler knows only this part::
 
@@ -46,9 +46,9 @@ _FORMS = {
 
 
 def bundles(root: Path) -> dict[Path, str]:
-    """Return the text of every bundle of the course at ``root``, by its path.
+    """Return the text of every bundle of the course at ``root``, by path.
 
-    Raises AuthoringError if a source uses what the bundler does not know.
+    Raises AuthoringError if a source uses something that the bundler does not know.
     """
     home, texts = root / WIDGETS, {}
     for script in sorted(home.glob("*/widget.js")):
@@ -68,13 +68,13 @@ def bundle_script(entry: Path, home: Path) -> str:
         names = ", ".join(scripts.exports[path])
         parts.append(f"// {_label(path, home)}\nconst {_variable(path, home)} = (() => {{")
         parts.append(f"{text}\nreturn {{ {names} }};\n}})();\n")
-    # Errors and the browser's debugger then show this name, and not the address of a blob.
+    # Errors and the browser's debugger then show this name instead of the address of a blob.
     name = f"//# sourceURL={(BUNDLES / entry.parent.name).as_posix()}.js"
     return "\n".join([*parts, f"// {_label(entry, home)}", last, name, ""])
 
 
 def bundle_sheet(entry: Path, home: Path) -> str:
-    """Return one style sheet in place of ``entry`` and the sheets that it imports."""
+    """Return one style sheet that replaces ``entry`` and the sheets that it imports."""
     sheets = _Sheets(home)
     sheets.include(entry, entry, 1)
     parts = [f"/* {_label(path, home)} */\n{text}" for path, text in sheets.texts.items()]
@@ -94,7 +94,7 @@ def _variable(path: Path, home: Path) -> str:
 
 
 class _Sheets:
-    """Files, each after the files that it imports. ``texts`` contains them without imports."""
+    """Files in import order, each after the files that it imports. ``texts`` omits the imports."""
 
     statement = _SHEET
     form = 'write `@import "./file.css";`'
@@ -122,7 +122,7 @@ class _Sheets:
         self._begun.pop()
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return the replacement for a statement of the file at ``path``."""
+        """Return the replacement for a statement in the file at ``path``."""
         self.imported(found, path)
         return ""
 
@@ -140,13 +140,13 @@ class _Sheets:
         return other
 
     def refuse(self, found: re.Match[str], path: Path, repair: str) -> NoReturn:
-        """Raise AuthoringError about the line of a statement."""
+        """Raise AuthoringError for the line of a statement."""
         code = found.string[found.start() :].strip().partition("\n")[0]
         raise AuthoringError(path, _line(found), f"the bundler does not know `{code}`", repair)
 
 
 class _Scripts(_Sheets):
-    """Modules. ``exports`` contains the names that each of them exports."""
+    """JavaScript modules in import order. ``exports`` has the names that each module exports."""
 
     statement = _STATEMENT
 
@@ -162,7 +162,7 @@ class _Scripts(_Sheets):
             raise AuthoringError(path, 1, "a widget has no default export", "add `export default`")
 
     def replaced(self, found: re.Match[str], path: Path) -> str:
-        """Return an import as a destructuring, and an exported declaration without ``export``."""
+        """Return an import as a destructuring, or an exported declaration without ``export``."""
         if found["file"]:
             return self._destructured(found, path)
         if found["exported"]:

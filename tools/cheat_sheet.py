@@ -1,7 +1,7 @@
 """The cheat sheet: the lessons' own summary cells on one sheet of paper.
 
-Each Markdown cell with the tag ``cheat-sheet`` is on it, below its lesson's title. The page is one
-self-contained HTML file, from which :mod:`~tools.printing` makes the PDF.
+It contains each Markdown cell with the tag ``cheat-sheet``, below the title of its lesson. The page
+is one self-contained HTML file, from which :mod:`~tools.printing` makes the PDF.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORMATTER = HtmlFormatter(nowrap=True, style="friendly")
 
 
 def cheat_sheet(lessons: list[Source], settings: Settings) -> str:
-    """Return the sheet as HTML, or an empty text if no cell has the tag.
+    """Return the sheet as HTML, or an empty string if no cell has the tag.
 
     Raises AuthoringError if a tagged cell is not Markdown, or contains a formula without a plain
     form.
@@ -74,6 +74,6 @@ def _html(cell: Cell, source: Source) -> str:
 
 
 def _highlighted(code: str, language: str, _: str) -> str:
-    """Return colored code with comments closer to it than in a notebook, for the narrow column."""
+    """Return colored code. Comments are closer to the code than in a notebook, to save space."""
     nearer = re.sub(r"(?<=\S) {2,}#", "  #", code)
     return str(highlight(nearer, PythonLexer(), _FORMATTER))

@@ -33,9 +33,9 @@ FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 
 @dataclass(frozen=True)
 class Derived:
-    """The derived files of a course by path: texts, and notebooks without their outputs.
+    """The derived files of a course, by path: texts, and notebooks without outputs.
 
-    The texts include the sources, because their badge, setup cell and layout are derived.
+    The texts include the sources, because the badge, setup cell and layout of a source are derived.
     """
 
     texts: Mapping[Path, str]
@@ -78,7 +78,7 @@ def derive(root: Path) -> Derived:
 
 
 def lessons_of(root: Path) -> list[Lesson]:
-    """Return the lessons of the course at ``root``, with the minutes of lessons and exercises.
+    """Return the lessons of the course at ``root``, with the minutes for lessons and exercises.
 
     Raises AuthoringError if a source contains an error.
     """
@@ -116,7 +116,7 @@ def _rows(lessons: Iterable[Source], exercises: Mapping[str, Declared]) -> list[
 
 
 def _route(root: Path, lessons: Iterable[str], exercises: Mapping[str, Declared]) -> str:
-    """Return the route, which is empty in a course without its lessons."""
+    """Return the route. It is empty if the course does not have the route's lessons."""
     stems = [stage.lesson for stage in ROUTE]
     built = {stem: load(root / LESSONS / f"{stem}.ipynb") for stem in stems if stem in lessons}
     executed = {stem: sections(notebook) for stem, notebook in built.items() if notebook}
@@ -129,21 +129,23 @@ def _with_route(source: Source, short: str) -> Source:
 
 
 def _modeled(source: Source) -> Minutes:
-    """Return the minutes of a lesson as it was last built. Only that notebook has outputs."""
+    """Return a lesson's minutes according to the last build, because only that notebook has
+    outputs.
+    """
     built = load(source.path.with_suffix(".ipynb"))
     return Minutes(0) if built is None else modeled(built)
 
 
 def kinds(lesson: Source) -> dict[str, Kind]:
-    """Return the kind of each section of a lesson, by its heading."""
+    """Return the kind of each section in a lesson, by its heading."""
     return {part.heading: part.kind for part in sections(unexecuted(lesson.cells))}
 
 
 def exercise(root: Path, name: str) -> Source:
-    """Return one exercise notebook of the course at ``root``, ``03_….py``, as users get it.
+    """Return the exercise notebook ``03_….py`` of the course at ``root``, as users get it.
 
-    Raises AuthoringError if its solved notebook contains an error, or FileNotFoundError if there is
-    none.
+    Raises AuthoringError if the solved notebook contains an error, or FileNotFoundError if there is
+    no solved notebook.
     """
     unsolved = _exercise(read(root / SOLUTIONS / name), root / EXERCISES)
     return _finished(unsolved, root, read_settings(root))

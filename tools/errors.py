@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class AuthoringError(Exception):
-    """A source cannot be built; the message names file, line, problem and repair."""
+    """A source cannot be built. The message names the file, line, problem and repair."""
 
     def __init__(self, path: Path, line: int, problem: str, repair: str) -> None:
         super().__init__(f"{path}:{line}: {problem}; {repair}")

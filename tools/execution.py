@@ -1,4 +1,4 @@
-"""Execute a notebook so that its outputs depend on its text alone."""
+"""Execute a notebook in such a way that its outputs depend only on its text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tools.outputs import normalize
 RAISES = "raises-exception"
 CELL_TIMEOUT_SECONDS = 120
 
-# The kernel encrypts if it can, because otherwise it prints a warning on the terminal.
+# The kernel encrypts if it can, because it would otherwise print a warning to the terminal.
 _QUIET = Config(KernelManager={"transport_encryption": "auto" if zmq.has("curve") else "disabled"})
 
 
 def notebook_environment(scratch: Path) -> dict[str, str]:
-    """Return the environment variables for building and testing the notebooks.
+    """Return the environment variables for building and testing notebooks.
 
     Fresh files in ``scratch`` replace the learner's own progress file and IPython profile.
     """
@@ -32,13 +32,14 @@ def notebook_environment(scratch: Path) -> dict[str, str]:
         "IPYTHONDIR": str(scratch / "ipython"),
         "OMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
-        # Inductor trusts the CPU's flags, and compiles no program to test its vector instructions.
+        # Inductor trusts the CPU's flags instead of compiling a program to test vector
+        # instructions.
         "TORCHINDUCTOR_VEC_ISA_OK": "1",
     }
 
 
 def execute(notebook: NotebookNode, path: Path) -> None:
-    """Run ``notebook``, whose path is ``path``, on the CPU, and fill in its normalized outputs.
+    """Run ``notebook``, which belongs at ``path``, on the CPU. Add its normalized outputs.
 
     Raises AuthoringError if a cell raises, hangs or kills its kernel, or if a cell with the tag
     ``raises-exception`` does not raise.
@@ -67,7 +68,7 @@ def _client(notebook: NotebookNode, folder: Path) -> NotebookClient:
 
 
 def _build_environment(scratch: Path) -> dict[str, str]:
-    """Return the environment of the build, which runs on the CPU. Tests also use an accelerator."""
+    """Return the environment of the build. It uses only the CPU, unlike the tests."""
     return {**os.environ, **notebook_environment(scratch), "CUDA_VISIBLE_DEVICES": ""}
 
 

@@ -1,4 +1,4 @@
-"""Turn the source of a solved notebook into the exercises for the learner."""
+"""Convert the source of a solved notebook to the exercises for the learner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def exercise_cells(solution: Source) -> tuple[Cell, ...]:
     """Return the cells of the exercise notebook that belongs to a solved one.
 
     Stubs replace solution regions, and cells with the tag ``solution-only`` are removed. Raises
-    AuthoringError if a solution would remain, or a cell would no longer parse.
+    AuthoringError if a solution would remain, or if a cell would no longer parse.
     """
     kept = [cell for cell in solution.cells if SOLUTION_ONLY not in cell.tags]
     stubbed = tuple(_stubbed(cell, solution) for cell in kept)
@@ -58,9 +58,9 @@ def _refuse_broken(stub: str, cell: Cell, solution: Source) -> None:
 
 
 def _refuse_survivors(kept: list[Cell], stubbed: tuple[Cell, ...], solution: Source) -> None:
-    """Raise if the exercise still contains a solution of three lines or more, word for word.
+    """Raise an error if the exercise still contains a solution of at least three lines verbatim.
 
-    Given code may contain shorter solutions: ``return grad_output`` is not a secret.
+    The given code may contain shorter solutions, because ``return grad_output`` is not a secret.
     """
     published = "\n".join(_essence(cell.source) for cell in stubbed)
     for cell in kept:

@@ -1,7 +1,8 @@
 r"""Formulas of a line, ``$\sum g\,(n - v)$``, as HTML that needs no script: ∑ *g* (*n* − *v*).
 
-Symbols come from IPython's table of LaTeX names. What is understood besides: ``^`` and ``_``,
-braces, ``\text``, ``\operatorname``, ``\sqrt``, spaces. What is not is refused, never shown as TeX.
+Symbols come from IPython's table of LaTeX names. The module also understands ``^`` and ``_``,
+braces, ``\text``, ``\operatorname``, ``\sqrt`` and spaces. It raises an error for everything else
+and never shows TeX.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from IPython.core.latex_symbols import latex_symbols
 _TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|[{}^_']|[a-zA-Z]+|[\d.]+|\s+|.")
 _SPACES = {"\\,": "\u2009", "\\;": " ", "\\quad": "  ", "\\ ": " ", "\\!": ""}
 _UPRIGHT = {"\\max", "\\min", "\\log", "\\exp", "\\operatorname", "\\text", "\\mathrm"}
-# Signs for which IPython's table does not have the usual printed form.
+# Symbols whose usual printed form is not in IPython's table.
 _SIGNS = {"\\sum": "∑", "\\top": "⊤", "-": "−", "'": "′", "\\le": "≤", "\\ge": "≥", "\\to": "→"}
 _SIGNS |= {
     "\\langle": "⟨",
@@ -41,7 +42,7 @@ def _replaced(match: re.Match[str]) -> str:
 
 
 def as_html(formula: str) -> str:
-    """Return a formula as HTML; raises :class:`FormulaError`."""
+    """Return a formula as HTML. Raises :class:`FormulaError`."""
     tokens = _TOKEN.findall(formula.strip())
     parts = []
     while tokens:
@@ -50,7 +51,7 @@ def as_html(formula: str) -> str:
 
 
 def _next(tokens: list[str], formula: str) -> str:
-    """Take one unit from the tokens: a symbol, a group, or a script with its argument."""
+    """Take one unit from the tokens: a symbol, a group, or a script together with its argument."""
     token = tokens.pop(0)
     if token == "{":
         return _group(tokens, formula)
@@ -78,7 +79,7 @@ def _group(tokens: list[str], formula: str) -> str:
 
 
 def _index(tokens: list[str], formula: str) -> str:
-    """Return the degree of a root, such as the 3 of ``\\sqrt[3]{x}``, in its written form."""
+    """Return the degree of a root as it is written, such as the 3 of ``\\sqrt[3]{x}``."""
     if not tokens or tokens[0] != "[":
         return ""
     if "]" not in tokens:
@@ -90,7 +91,7 @@ def _index(tokens: list[str], formula: str) -> str:
 
 
 def _argument(tokens: list[str], formula: str) -> str:
-    """Return the argument of a command or a script: a group, or the next unit alone."""
+    """Return the argument of a command or a script: a group, or only the next unit."""
     while tokens and tokens[0].isspace():
         tokens.pop(0)
     if not tokens:

@@ -1,6 +1,6 @@
 """The facts about exercises in the text of a notebook: points, difficulty and minutes.
 
-The build writes these facts from the declarations of the exercises. They are at the end of each
+The build writes these facts from the declarations of the exercises. They appear at the end of each
 heading, as in ``## 1 · Square (1 point · easy · 5 minutes)``, and in the sums, as in ``18 points,
 about 73 minutes``. An exercise that needs an extra section of a lesson has a star, and its heading
 names the section: ``## 2 · Sort ★ (2 points · easy · 9 minutes · needs "Outputs without a
@@ -23,9 +23,9 @@ from tools.nbgrader import GRADER_SUFFIX, is_grader
 from tools.percent import Cell, Source
 from tools.regions import find_regions
 
-_EXACT, _STEP = 10, 5  # up to 10, any number of minutes is stated; above 10, only multiples of 5
-# How far a declared number may be from the model: a third, and always 2 minutes. The differences
-# between learners are larger. With this tolerance, a number from the build stays valid when the
+_EXACT, _STEP = 10, 5  # up to 10, any number of minutes is possible; above 10, only multiples of 5
+# How far a declared number may differ from the model: by a third, and always by 2 minutes. Learners
+# differ by more than this. With this tolerance, a number from the build stays valid when the
 # solution becomes one line longer or shorter.
 _SHARE, _LEAST = 1 / 3, 2
 
@@ -35,7 +35,7 @@ _TOTAL = re.compile(r"^\d+ points?, about \d+ minutes(?: \(\d+ of them for [^)]*
 
 @dataclass(frozen=True)
 class Task:
-    """An exercise in a solved notebook: the cell that has its heading, and the effort it takes."""
+    """An exercise in a solved notebook: the cell with its heading, and the effort that it takes."""
 
     exercise: Declared
     heading: int
@@ -45,8 +45,8 @@ class Task:
 def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
     """Yield the exercises of a solved notebook, in order.
 
-    The cells of an exercise begin with the last heading, or after the previous grader cell if both
-    share a heading. Raises AuthoringError if there is no heading.
+    The cells of an exercise begin with the last heading. If several exercises share this heading,
+    they begin after the previous grader cell. Raises AuthoringError if there is no heading.
     """
     heading, begin = None, 0
     for number, cell in enumerate(source.cells):
@@ -67,7 +67,7 @@ def tasks(source: Source, exercises: Mapping[str, Declared]) -> Iterator[Task]:
 
 
 def _read(source: Source, cells: Sequence[Cell]) -> tuple[list[str], list[str], list[str]]:
-    """Return the statement of an exercise, and the lines of its given code and of its solution."""
+    """Return an exercise's statement, the lines of its given code, and its solution's lines."""
     statement: list[str] = []
     given: list[str] = []
     solution: list[str] = []
@@ -100,13 +100,13 @@ def check_minutes(task: Task) -> None:
 
 
 def agree(says: int, model: float) -> bool:
-    """Whether an exercise may declare a number, given its minutes by the model."""
+    """Whether an exercise may declare a number of minutes, given its minutes by the model."""
     on_scale = says <= _EXACT or says % _STEP == 0
     return on_scale and abs(says - model) <= max(_LEAST, _SHARE * model)
 
 
 def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> str:
-    """Return a line for each exercise of a solved notebook, with the parts of its minutes."""
+    """Return a line for each exercise in a solved notebook, with the parts of its minutes."""
     return "\n".join(
         f"{task.exercise.difficulty:8} {task.effort.minutes(task.exercise.difficulty):5.1f}  "
         f"{task.exercise.id}, declared as {task.exercise.minutes}: words {task.effort.words}, "
@@ -116,18 +116,18 @@ def account_of_exercises(source: Source, exercises: Mapping[str, Declared]) -> s
 
 
 def rounded(minutes: float) -> int:
-    """Return whole minutes, above 10 a multiple of 5."""
+    """Return whole minutes. Above 10, round to a multiple of 5."""
     step = 1 if minutes <= _EXACT else _STEP
     return math.floor(minutes / step + 0.5) * step
 
 
 def total_minutes(exercises: Iterable[Declared]) -> int:
-    """Return the minutes of several exercises: the sum of the declared numbers, not rounded."""
+    """Return the total minutes of several exercises. It is the sum of the declared numbers."""
     return sum(exercise.minutes for exercise in exercises)
 
 
 def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
-    """Return a solved notebook with the headings and sums that fit its exercises.
+    """Return a solved notebook with headings and sums that match its exercises.
 
     Raises AuthoringError if an exercise has no heading, or if its minutes contradict the model.
     """
@@ -155,7 +155,7 @@ def with_facts(source: Source, exercises: Mapping[str, Declared]) -> Source:
 
 
 def _facts(exercises: Sequence[Declared]) -> str:
-    """Return the facts after a title, such as " ★ (optional · 1 point · easy · 5 minutes)"."""
+    """Return the facts that follow a title, as in " ★ (optional · 1 point · easy · 5 minutes)"."""
     needs = dict.fromkeys(f'"{section}"' for exercise in exercises for section in exercise.needs)
     facts = [
         *(["optional"] if any(exercise.optional for exercise in exercises) else []),

@@ -1,6 +1,6 @@
-"""The index of the exercises: the declarations of their modules, in the order of the notebooks.
+"""The index of the exercises. It has the modules' declarations in the order of the notebooks.
 
-A module is read and not imported. The index can therefore be built even if the old one is wrong.
+Modules are read, not imported. The index can therefore be built even if the old index is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOW_TO = '"Add an exercise" in CONTRIBUTING.md'
 
 @dataclass(frozen=True)
 class Declared:
-    """An exercise's entry in the index, and the place of its declaration."""
+    """An exercise's entry in the index, and the location of its declaration."""
 
     path: Path
     line: int
@@ -39,11 +39,11 @@ class Declared:
     answer: str
     sections: tuple[str, ...]
     optional: bool
-    needs: tuple[str, ...] = ()  # the extra sections among them, which give the exercise a star
+    needs: tuple[str, ...] = ()  # the extra sections among these, which give the exercise a star
 
     @property
     def is_core(self) -> bool:
-        """Whether the exercise is part of the core, which everybody should solve."""
+        """Whether the exercise is part of the core, which all learners should solve."""
         return not self.needs and not self.optional
 
 
@@ -52,13 +52,13 @@ def with_stars(
 ) -> dict[str, Declared]:
     """Return the exercises with the extra sections that each of them needs.
 
-    ``kinds`` contains the kind of each heading, for each lesson by its name. An exercise finds a
-    heading in its own lesson, or else in the last earlier lesson with this heading. Raises
-    AuthoringError if there is none.
+    ``kinds`` contains the kind of each heading, by the name of the lesson. A heading is looked up
+    in the exercise's own lesson, or else in the last earlier lesson that has it. Raises
+    AuthoringError if no lesson has it.
     """
     starred = {}
     for name, exercise in exercises.items():
-        is_of_a_lesson = exercise.lesson in kinds  # index() reports an exercise without one
+        is_of_a_lesson = exercise.lesson in kinds  # index() reports an exercise without a lesson
         sections = exercise.sections if is_of_a_lesson else ()
         needs = (section for section in sections if _kind(exercise, section, kinds) != "core")
         starred[name] = replace(exercise, needs=tuple(needs))
@@ -80,8 +80,8 @@ def _kind(exercise: Declared, section: str, kinds: Mapping[str, Mapping[str, Kin
 def declared(root: Path) -> dict[str, Declared]:
     """Return the declarations of all exercise modules, by id.
 
-    A file whose name begins with an underscore contains common code of a lesson's exercises. Raises
-    AuthoringError if a declaration is incomplete.
+    A file whose name begins with an underscore contains code that the exercises of a lesson share.
+    Raises AuthoringError if a declaration is incomplete.
     """
     paths = sorted((root / EXERCISES).glob("lesson_*/[!_]*.py"))
     found: dict[str, Declared] = {}
@@ -147,7 +147,7 @@ def _read(path: Path) -> Declared:
 
 
 def _declaration(tree: ast.Module) -> tuple[int, Mapping[str, object]]:
-    """Return the line of ``EXERCISE = …(…)``, and the lines of its literal arguments."""
+    """Return the line of ``EXERCISE = …(…)``, and the values of its literal arguments."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="EXERCISE")], value=ast.Call(keywords=keywords)):
@@ -190,7 +190,7 @@ def index(
 
 
 def _asked(cell: Cell, source: Source, exercises: Mapping[str, Declared]) -> Declared:
-    """Return the exercise of a grader cell, which must belong to the lesson."""
+    """Return the exercise that a cell grades. It must belong to the lesson."""
     name = str((cell.nbgrader or {})["grade_id"]).removesuffix(GRADER_SUFFIX)
     exercise = exercises[name]
     if exercise.lesson != source.path.stem:

@@ -1,4 +1,4 @@
-"""The lesson list, read from the lessons themselves, and its tables in README and in lesson 00."""
+"""The list of lessons, which is read from the lessons, and its tables in README and lesson 00."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.setup_cell import badge
 from tools.stated import stated
 
 BEGIN, END = "<!-- lessons -->", "<!-- /lessons -->"
-# The core of a lesson should not take more minutes, because a learner reads it in one go.
+# The core of a lesson should not take longer than this, because a learner reads it in one go.
 LONGEST = 60
 
 _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", re.MULTILINE)
@@ -25,10 +25,10 @@ _TITLE = re.compile(r"^# (?:Lesson )?(?:\d+)?[\s.:·–—-]*(?P<title>\S.*)$", 
 
 @dataclass(frozen=True)
 class Lesson:
-    """A row of the tables: the file of the lesson, its title, and its minutes.
+    """A row in the tables of lessons: the lesson's file, its title, and its minutes.
 
-    ``core_exercises`` and ``other_exercises`` are minutes too. The other exercises have a star, or
-    they are optional.
+    ``core_exercises`` and ``other_exercises`` are also minutes. The other exercises have a star or
+    are optional.
     """
 
     stem: str
@@ -40,17 +40,19 @@ class Lesson:
 
     @property
     def number(self) -> str:
-        """The two digits at the start of the names of lesson, exercises and solutions."""
+        """The two digits at the start of the file names of the lesson, its exercises and its
+        solutions.
+        """
         return self.stem.partition("_")[0]
 
     @property
     def path(self) -> str:
-        """The name of its learning path."""
+        """The name of the lesson's learning path."""
         return "Core path" if self.number <= LAST_OF_THE_CORE_PATH else "Electives"
 
 
 def title_of(lesson: Source) -> str:
-    """Return the title of a lesson: its first ``#`` heading, without the number."""
+    """Return a lesson's title, which is its first ``#`` heading without the number."""
     prose = "\n".join(cell.source for cell in lesson.cells if not cell.is_code)
     title = _TITLE.search(prose)
     if title is None:
@@ -60,7 +62,7 @@ def title_of(lesson: Source) -> str:
 
 
 def table(lessons: Sequence[Lesson], settings: Settings) -> str:
-    """Return README's table of the lessons in order, and a sentence with the totals."""
+    """Return README's table of the lessons in order, and a sentence with the total minutes."""
     rows = ["| | Lesson | Minutes | Exercises, minutes | |", "| --- | --- | --- | --- | --- |"]
     for path, those in _paths(lessons):
         reading, solving = _sum(_hours(_reading(those))), _sum(_hours(_solving(those)))
@@ -89,13 +91,13 @@ def _row(lesson: Lesson, settings: Settings) -> str:
 
 
 def _reading(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the stated minutes of core and extra sections."""
+    """Return the stated minutes for the core sections and for the extra sections."""
     core = sum(stated(lesson.minutes.core) for lesson in lessons)
     return core, sum(stated(lesson.minutes.extra) for lesson in lessons)
 
 
 def _solving(lessons: Sequence[Lesson]) -> tuple[int, int]:
-    """Return the declared minutes of core exercises and of the other exercises."""
+    """Return the declared minutes for the core exercises and for the other exercises."""
     core = sum(lesson.core_exercises for lesson in lessons)
     return core, sum(lesson.other_exercises for lesson in lessons)
 
@@ -112,7 +114,7 @@ def _hours(minutes: tuple[int, int]) -> tuple[int, int]:
 
 def _totals(lessons: Sequence[Lesson]) -> str:
     hours = [(*_hours(_reading(those)), *_hours(_solving(those))) for _, those in _paths(lessons)]
-    path = hours[0][0] + hours[0][2]  # of the core sections, and of the core exercises
+    path = hours[0][0] + hours[0][2]  # core sections plus core exercises
     everything = sum(map(sum, hours))
     return (
         f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
@@ -122,7 +124,7 @@ def _totals(lessons: Sequence[Lesson]) -> str:
 
 
 def account_of_course(lessons: Sequence[Lesson]) -> str:
-    """Return a line with the minutes of each lesson and of its exercises, and the sums."""
+    """Return a line with the minutes of each lesson and its exercises, and a line with the sums."""
     named = [(lesson.stem, [lesson]) for lesson in lessons]
     sums = [(path.lower(), those) for path, those in _paths(lessons)]
     head = f"{'':24} {'core':>6} {'extra':>6} {'reference':>10} {'exercises':>10} {'others':>8}"
@@ -150,7 +152,7 @@ def _account(name: str, lessons: Sequence[Lesson]) -> str:
 
 
 def warning(lesson: Lesson) -> str:
-    """Return a warning if the core of a lesson is too long, else an empty text."""
+    """Return a warning if the core of a lesson is too long. Otherwise, return an empty string."""
     if lesson.minutes.core <= LONGEST:
         return ""
     return (
@@ -160,7 +162,7 @@ def warning(lesson: Lesson) -> str:
 
 
 def with_table(text: str, new_table: str, path: Path) -> str:
-    """Return a text of the file at ``path`` with the table between its two markers."""
+    """Return the text of the file at ``path`` with the new table between its two markers."""
     head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not (begin and end):
@@ -169,10 +171,10 @@ def with_table(text: str, new_table: str, path: Path) -> str:
 
 
 def with_way_ahead(source: Source, titles: Mapping[str, str]) -> Source:
-    """Return a lesson with the names and titles in its table of the lessons, if it has one.
+    """Return a lesson in which the table of lessons, if any, has the current names and titles.
 
-    An author writes only the last column, the purpose of each lesson, and the table keeps it.
-    Raises AuthoringError if it is missing for a lesson.
+    An author writes only the last column, which gives the purpose of each lesson, and the table
+    keeps this column. Raises AuthoringError if the purpose of a lesson is missing.
     """
     return Source(
         source.path,

@@ -1,4 +1,4 @@
-"""The reference page ``docs/command_line.md``, generated from the help of the commands.
+"""The reference page ``docs/command_line.md``, which is generated from the commands' help texts.
 
 ``python -m tools.manual`` prints the page, and ``make notebooks`` writes it.
 """
@@ -35,7 +35,7 @@ wrong answer. Each command's help text explains its exit codes.
 
 
 def page() -> str:
-    """Return the page as Markdown."""
+    """Return the reference page as Markdown."""
     return "\n".join([_INTRODUCTION, *_codes(), "", *_contents(), *_sections()]).rstrip() + "\n"
 
 
@@ -79,7 +79,7 @@ def _first(text: str | None) -> str:
 
 
 def _paragraphs(text: str | None) -> Iterator[str]:
-    """Yield the lines of the help without their indentation."""
+    """Yield the lines of a help text without their indentation."""
     yield from (line.strip() for line in (text or "").strip().splitlines())
 
 

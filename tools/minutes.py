@@ -1,4 +1,4 @@
-"""How long a lesson takes to read and an exercise takes to solve, by a model.
+"""A model of the time that it takes to read a lesson and to solve an exercise.
 
 The model of a lesson counts the contents of the saved notebook:
 
@@ -17,13 +17,14 @@ The model of an exercise goes by its cells in the solved notebook, from its head
 - thinking, and reading one or two reports of the grader: 2 minutes for an easy exercise, 5 for a
   medium one and 10 for a hard one.
 
-These are assumptions, not measurements: they hold all lessons and exercises to one scale. The model
-does not count the time that a cell runs. A learner who plays with every figure takes longer.
+These are assumptions, not measurements. They put all lessons and exercises on the same scale. The
+model does not count the time that a cell takes to run. A learner who plays with every figure takes
+longer.
 
-A section is *extra* if the text under its heading begins with ``*Extra: …*``: a starred exercise
-needs it, or a reader with a special interest. It is *reference* if the text begins with
-``*Reference: …*``: a reader looks it up. Every other section is *core*. A mark holds up to the next
-heading of the same or a higher level, and a mark further inside takes precedence.
+A section is *extra* if the text under its heading begins with ``*Extra: …*``: it is for a starred
+exercise or for a reader with a special interest. It is *reference* if the text begins with
+``*Reference: …*``: a reader only looks it up. Every other section is *core*. A mark applies up to
+the next heading of the same or a higher level. A mark further inside takes precedence.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _HEADING = re.compile(r"(?P<marks>#{1,6}) +(?P<title>\S.*)")
 
 @dataclass(frozen=True)
 class Minutes:
-    """The minutes of a lesson's core, extra and reference sections."""
+    """The minutes for a lesson's core, extra and reference sections."""
 
     core: float
     extra: float = 0
@@ -66,7 +67,7 @@ class Minutes:
 
 @dataclass
 class Section:
-    """A heading with the text and code cells up to the next heading of any level."""
+    """A heading with its text and code cells, up to the next heading of any level."""
 
     heading: str
     level: int
@@ -76,7 +77,7 @@ class Section:
 
     @property
     def minutes(self) -> float:
-        """The minutes of the section by the model."""
+        """The section's minutes according to the model."""
         answering = _CHECKPOINT * self.heading.startswith("Checkpoint")
         cells = sum(_code_minutes(cell) for cell in self.code)
         return _reading(f"{self.heading}\n{self.text}") + cells + answering
@@ -85,7 +86,7 @@ class Section:
 def sections(notebook: NotebookNode) -> list[Section]:
     """Return the sections of a notebook, in order."""
     found = [Section("", 1, "core", text="")]
-    around: list[tuple[int, Kind]] = []  # the marks that apply, with the levels of their headings
+    around: list[tuple[int, Kind]] = []  # the marks that apply, with their heading levels
     for cell in notebook.cells:
         if cell.cell_type == "code":
             found[-1].code.append(cell)
@@ -103,7 +104,7 @@ def sections(notebook: NotebookNode) -> list[Section]:
 
 
 def modeled(notebook: NotebookNode) -> Minutes:
-    """Return the minutes of an executed notebook by the model."""
+    """Return the minutes for an executed notebook according to the model."""
     total: dict[Kind, float] = dict.fromkeys(get_args(Kind), 0.0)
     for part in sections(notebook):
         total[part.kind] += part.minutes
@@ -112,14 +113,14 @@ def modeled(notebook: NotebookNode) -> Minutes:
 
 @dataclass(frozen=True)
 class Effort:
-    """The work for an exercise: words and lines of given code to read, lines to write."""
+    """The work on an exercise: words to read, lines of code to read, and lines to write."""
 
     words: int
     read: int
     written: int
 
     def minutes(self, difficulty: Difficulty) -> float:
-        """Return the minutes of the exercise by the model."""
+        """Return the minutes for the exercise according to the model."""
         return (
             self.words / _WORDS_A_MINUTE
             + self.read / _CODE_LINES_A_MINUTE
@@ -131,9 +132,9 @@ class Effort:
 def effort(
     statement: str, given: Iterable[str], solution: Iterable[str], seen: Iterable[str] = ()
 ) -> Effort:
-    """Return the effort of an exercise with a statement, lines of given code and of a solution.
+    """Return the effort for an exercise with this statement, given code and solution.
 
-    ``seen`` is given code that an earlier exercise under the same heading has already shown.
+    ``seen`` is the given code that an earlier exercise under the same heading has already shown.
     """
     read = [line.strip() for line in given if line.strip()]
     known = {*read, *map(str.strip, seen), ""}
@@ -142,7 +143,7 @@ def effort(
 
 
 def account(notebook: NotebookNode) -> str:
-    """Return a line for each section of an executed notebook with its kind, and the sums."""
+    """Return a line for each section of an executed notebook, with its kind, and the sums."""
     total = modeled(notebook)
     rows = [
         f"{'' if part.kind == 'core' else part.kind:9} {part.minutes:5.1f}  "
@@ -157,7 +158,7 @@ def account(notebook: NotebookNode) -> str:
 
 
 def split(markdown: str) -> list[tuple[int, str, str]]:
-    """Return level, heading and text of each section. Text before any heading has level 0."""
+    """Return each section's level, heading and text. Text before any heading has level 0."""
     parts: list[tuple[int, str, list[str]]] = [(0, "", [])]
     fenced = False
     for line in markdown.splitlines():
@@ -183,7 +184,7 @@ def _code_minutes(cell: NotebookNode) -> float:
 
 
 def is_unread(cell: NotebookNode) -> bool:
-    """Whether no reader sees the code of a cell: the setup cell, and hidden code."""
+    """Whether readers do not see a cell's code, as in the setup cell and in hidden cells."""
     hidden = bool(cell.metadata.get("jupyter", {}).get("source_hidden", False))
     return hidden or "setup" in cell.metadata.get("tags", ())
 

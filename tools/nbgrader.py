@@ -22,7 +22,7 @@ _GRADE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def is_grader(cell: Cell) -> bool:
-    """Whether a cell grades the answer of another one."""
+    """Whether a cell grades the answer in another cell."""
     metadata = cell.nbgrader or {}
     return bool(metadata.get("grade")) and not metadata.get("solution")
 
@@ -31,8 +31,8 @@ def check_metadata(source: Source, points: Mapping[str, int]) -> None:
     """Raise AuthoringError at the first cell with invalid nbgrader metadata.
 
     ``points`` maps each exercise's id to the points that its module declares. The id of an answer
-    cell is the id of its exercise. The id of the grader cell is ``<id>-grade``, and it is worth the
-    points.
+    cell is the id of its exercise. The id of its grader cell is ``<id>-grade``, and this cell is
+    worth the points.
     """
     seen: set[str] = set()
     for cell in source.cells:

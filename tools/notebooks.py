@@ -1,4 +1,4 @@
-"""Turn cells into an .ipynb file: metadata, stable cell ids, and the bytes on disk."""
+"""Convert cells to an .ipynb file: its metadata, stable cell ids, and the bytes on disk."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _METADATA = {
 
 
 def unexecuted(cells: Iterable[Cell]) -> NotebookNode:
-    """Return the notebook with ``cells``, without outputs. The ids depend only on the cells."""
+    """Return a notebook with ``cells`` and without outputs. The ids depend only on the cells."""
     notebook: NotebookNode = nbformat.v4.new_notebook(metadata=copy.deepcopy(_METADATA))
     seen: Counter[str] = Counter()
     for cell in cells:
         node = copy.deepcopy(cell.node)
-        node.metadata.pop("lines_to_next_cell", None)  # layout of the .py, not needed in the ipynb
+        node.metadata.pop("lines_to_next_cell", None)  # layout of the .py file, not needed here
         node.id = _cell_id(cell, seen)
         notebook.cells.append(node)
     return notebook
 
 
 def _cell_id(cell: Cell, seen: Counter[str]) -> str:
-    """Return the exercise's id, or else a hash, so that an unchanged cell keeps its id."""
+    """Return the exercise's id. For other cells, return a hash, so that unchanged cells keep it."""
     grade_id = (cell.nbgrader or {}).get("grade_id")
     if grade_id is not None:
         return str(grade_id)
@@ -56,20 +56,20 @@ def load(path: Path) -> NotebookNode | None:
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
-    """Write ``notebook``. Equal notebooks give equal bytes."""
+    """Write ``notebook`` to a file. Equal notebooks give equal bytes."""
     nbformat.validate(notebook)
     text = nbformat.writes(notebook).rstrip("\n") + "\n"
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
 def is_executed(notebook: NotebookNode) -> bool:
-    """Whether every code cell was run, once, from the top."""
+    """Whether every code cell was run exactly once, from top to bottom."""
     counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
     return counts == list(range(1, len(counts) + 1))
 
 
 def keep_outputs(notebook: NotebookNode, built: NotebookNode | None) -> bool:
-    """Give a notebook the outputs of a built one. Return False if the built one has other code."""
+    """Copy the outputs of a built notebook. Return False if the built one has different code."""
     if built is None:
         return False
     ours, theirs = (

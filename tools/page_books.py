@@ -23,17 +23,17 @@ torch.manual_seed(0)
 
 
 def rules_book() -> str:
-    """Return ``docs/rules.md``: the tables of rules, then the page of each rule."""
+    """Return ``docs/rules.md``, with the tables of rules, followed by the page of each rule."""
     return _book(_RULES_PREFACE, explain().markdown, map(rule_page, RULES))
 
 
 def messages_book() -> str:
-    """Return ``docs/error_messages.md``: the tables of messages, then the page of each message."""
+    """Return ``docs/error_messages.md``, with the tables, followed by the page of each message."""
     return _book(_MESSAGES_PREFACE, message_tables(), map(message_page, MESSAGES))
 
 
 def rule_page(name: str) -> str:
-    """Return the page of one rule as Markdown."""
+    """Return the page of a rule as Markdown."""
     return explain(name).markdown
 
 
@@ -43,7 +43,7 @@ def _book(preface: str, tables: str, pages: Iterable[str]) -> str:
 
 
 def lowered(text: str) -> str:
-    """Return Markdown with every heading one level lower, and with unchanged code."""
+    """Return Markdown in which every heading is one level lower. Code does not change."""
     inside = False
     lines = []
     for line in text.splitlines():

@@ -19,7 +19,7 @@ _INDENTED = re.compile(r"[^\S\n]+\S")
 
 @dataclass(frozen=True)
 class Cell:
-    """A notebook cell, and the line of the source file where its text begins (from 1)."""
+    """A notebook cell, and the line in the source file where its text begins, counted from 1."""
 
     node: NotebookNode
     line: int
@@ -46,11 +46,11 @@ class Cell:
         return None if metadata is None else dict(metadata)
 
     def with_source(self, source: str) -> Cell:
-        """Return the cell with another text."""
+        """Return the cell with a different text."""
         return Cell(NotebookNode(self.node | {"source": source}), self.line)
 
     def folded(self) -> Cell:
-        """Return the cell with folded code, which a click opens."""
+        """Return the cell with its code folded, so that a click opens it."""
         metadata = self.node.metadata | {"jupyter": {"source_hidden": True}}
         return Cell(NotebookNode(self.node | {"metadata": NotebookNode(metadata)}), self.line)
 
@@ -64,7 +64,7 @@ class Source:
 
 
 def parse(text: str, path: Path) -> Source:
-    """Split ``text`` into cells; raise AuthoringError if a text is outside every cell."""
+    """Split ``text`` into cells. Raises AuthoringError if a text is outside all cells."""
     nodes = jupytext.reads(text, fmt="py:percent").cells
     headers = [n for n, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
     if len(nodes) != len(headers):
@@ -86,7 +86,7 @@ def parse(text: str, path: Path) -> Source:
 
 
 def read(path: Path) -> Source:
-    """Parse a file."""
+    """Parse a py:percent file."""
     return parse(path.read_text(encoding="utf-8"), path)
 
 

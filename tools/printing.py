@@ -1,7 +1,7 @@
 """Print the cheat sheet as a PDF that contains the hash of its HTML.
 
-Two prints of one page differ in their dates, so the bytes are never compared. A comment after the
-end of the PDF, which readers skip, holds the hash of the page.
+Two prints of the same page differ in their dates, so their bytes are never compared. Instead, a
+comment after the end of the PDF contains the hash of the page. PDF readers ignore this comment.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def stamp(html: str) -> bytes:
-    """Return the last line of a PDF that was printed from this page."""
+    """Return the last line of a PDF that is printed from this page."""
     return b"% printed from " + sha256(html.encode()).hexdigest().encode()
 
 
 def is_current(pdf: Path, html: str) -> bool:
-    """Whether a PDF was printed from this page."""
+    """Whether a PDF was printed from the current page."""
     return pdf.exists() and pdf.read_bytes().rstrip().endswith(stamp(html))
 
 
 def find_chromium() -> str | None:
-    """Return the browser in the environment variable CHROMIUM, or else one on the PATH."""
+    """Return the browser in the environment variable CHROMIUM, or else a browser on the PATH."""
     names = (os.environ.get("CHROMIUM", ""), *BROWSERS)
     return next((path for name in names if name and (path := shutil.which(name))), None)
 

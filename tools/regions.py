@@ -1,4 +1,4 @@
-"""Solution regions: nbgrader's markers, found line by line at any indentation.
+"""Solution regions between nbgrader's markers, which are found line by line at any indentation.
 
 A region is replaced by a stub at the indentation of its markers::
 
@@ -7,8 +7,8 @@ A region is replaced by a stub at the indentation of its markers::
         return 2 * x * grad_output      →       raise NotImplementedError
         ### END SOLUTION
 
-At the top level of a cell, only the comment stays, because the cell must run. The text that the
-learner replaces comes before the region, as in ``rule = ...``.
+At the top level of a cell, the stub is only the comment, because the cell must run. The text that
+the learner replaces comes before the region, as in ``rule = ...``.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tools.errors import AuthoringError
 
 STUB = ("# YOUR CODE HERE", "raise NotImplementedError")
 
-# nbgrader treats every line with these words as a marker, so invalid markers raise an error.
+# nbgrader treats every line with these words as a marker, so an invalid marker must raise an error.
 _WORDS = re.compile(r"(BEGIN|END) SOLUTION")
 _MARKER = re.compile(r"(?P<indent>[ \t]*)### (?P<kind>BEGIN|END) SOLUTION\s*")
 
 
 @dataclass(frozen=True)
 class Region:
-    """A solution between two marker lines, given by their indices, and the markers' indentation."""
+    """A solution between two marker lines. It has their indices and their indentation."""
 
     begin: int
     end: int
@@ -48,10 +48,11 @@ _Fail = Callable[[int, str, str], AuthoringError]  # line index, problem, repair
 
 
 def find_regions(source: str, path: Path, first_line: int = 1) -> list[Region]:
-    """Return the regions of a code cell in order.
+    """Return the regions in a code cell, in order.
 
-    ``first_line`` is the cell's first line in the file ``path``. Raises AuthoringError on a nested,
-    unclosed, stray, empty or differently indented marker, and on one that shares its line.
+    ``first_line`` is the cell's first line in the file ``path``. Raises AuthoringError if a region
+    is nested, unclosed, empty or indented inconsistently, or if a marker is stray or shares its
+    line.
     """
     lines = source.splitlines()
     fail = partial(_failure, path, first_line)
@@ -82,7 +83,7 @@ def cut(source: str, path: Path, first_line: int = 1) -> str:
 
 
 def refuse_markers(source: str, path: Path, first_line: int) -> None:
-    """Raise AuthoringError if a Markdown cell, which cannot contain a solution, has a marker."""
+    """Raise AuthoringError if a Markdown cell contains a marker. It cannot contain a solution."""
     for index, line in enumerate(source.splitlines()):
         if _WORDS.search(line):
             problem = "a solution marker in a markdown cell"

@@ -29,7 +29,7 @@ DISTRIBUTIONS = {
     "autograd-course": ROOT,
 }
 LESSON = "01_template"
-# Files for the authors. A wheel contains only the files for users.
+# Files that only the authors need. A wheel contains only the files for users.
 NOT_FOR_USERS = re.compile(
     r"(^|/)(tests?|tools|benchmarks|test_\w+\.py|conftest\.py|\w+\.ipynb)(/|$)"
 )
@@ -50,7 +50,7 @@ class Square(torch.autograd.Function):
         return 2 * x * grad_output
 """
 HALF = SQUARE.replace("2 * x", "x")
-# The answers of five students, and the expected gradebook. Eli hands in the unchanged notebook.
+# The answers of five students, and the expected gradebook. Eli hands in an unchanged notebook.
 CLASS = {
     "ann": (SQUARE, "passed"),
     "ben": (HALF, "wrong"),
@@ -94,22 +94,22 @@ print(f"ran all {len(notebook.cells)} cells")
 
 
 class ReleaseError(Exception):
-    """A step failed; the message names the step and shows its output."""
+    """A step failed. The message names the step and shows its output."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """An environment with the distributions, and the temporary folder of the trial."""
+    """An environment with the distributions, and the temporary folder for the trial."""
 
     folder: Path
 
     @property
     def bin(self) -> Path:
-        """The folder with the commands of the environment."""
+        """The folder with the environment's commands."""
         return self.folder / "env" / ("Scripts" if os.name == "nt" else "bin")
 
     def run(self, *command: str, code: int = 0) -> str:
-        """Run a command of the environment. Return its output if it ends with ``code``."""
+        """Run one of the environment's commands. Return its output if its exit code is ``code``."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "JUPYTER"))}
         own = {
             "AUTOGRAD_COURSE_PROGRESS": str(self.folder / "progress.json"),
@@ -123,7 +123,7 @@ class Trial:
 def run(
     command: Sequence[str], folder: Path, code: int = 0, env: dict[str, str] | None = None
 ) -> str:
-    """Run a command and return its output. Raises :class:`ReleaseError` on another exit code."""
+    """Run a command and return its output. Raises :class:`ReleaseError` for any other exit code."""
     ran = subprocess.run(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -221,7 +221,7 @@ def classroom(trial: Trial) -> str:
 
 
 def check(trial: Trial) -> str:
-    """Check a right and a wrong Function in a shell."""
+    """Check a right and a wrong Function from a shell."""
     command = ("autograd-doctor", "check", "--inputs", "f64[3]")
     trial.run(*command, "square.py:Square")
     trial.run(*command, "half.py:Square", code=1)
@@ -232,7 +232,7 @@ STEPS: tuple[Callable[[Trial], str], ...] = (install, diagnose, grade, lesson, c
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all steps, one line for each. If a step fails, show the reason and return 1."""
+    """Run all steps, with one line for each. If a step fails, show the reason and return 1."""
     tag = arguments[0] if arguments else None
     with tempfile.TemporaryDirectory(prefix="autograd-release-") as scratch:
         trial = Trial(Path(scratch))

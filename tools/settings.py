@@ -1,4 +1,4 @@
-"""The setting with the address at which the course is published."""
+"""The setting that says where the course is published."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """``[tool.autograd-course]`` of pyproject.toml: ``owner/name`` on GitHub, and the branch."""
+    """The table ``[tool.autograd-course]`` of pyproject.toml: ``owner/name`` on GitHub, and a
+    branch.
+    """
 
     repository: str
     branch: str
@@ -21,7 +23,7 @@ class Settings:
 
     @property
     def address(self) -> str:
-        """The address of the repository in the format of ``pip install``."""
+        """The repository's address in the format that ``pip install`` expects."""
         return f"git+https://github.com/{self.repository}@{self.branch}"
 
 

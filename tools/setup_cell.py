@@ -35,11 +35,11 @@ if "google.colab" in sys.modules:
 
 
 def refreshed(source: Source, place: PurePosixPath, settings: Settings) -> tuple[Cell, ...]:
-    """Return the cells with the link to Colab and the setup cell that fit the setting.
+    """Return the cells with a link to Colab and a setup cell that match the setting.
 
-    ``place`` is the source's path in the repository. Missing parts are added: the link on the first
-    line of the first Markdown cell, the setup cell before all other code. JupyterLab hides the code
-    of the setup cell.
+    ``place`` is the source's path in the repository. Missing parts are added: the link goes on the
+    first line of the first Markdown cell, and the setup cell comes before all other code.
+    JupyterLab hides the code of the setup cell.
     """
     cells = list(source.cells)
     _refresh_link(cells, f"{_LINK_START}({_colab(place, settings)})")
@@ -54,7 +54,7 @@ def _extra(source: Source) -> str:
 
 
 def badge(place: PurePosixPath, settings: Settings) -> str:
-    """Return the Markdown of the badge that opens the notebook at ``place`` in Colab."""
+    """Return the Markdown of a badge that opens the notebook at ``place`` in Colab."""
     return f"[![Open In Colab]({_BADGE_IMAGE})]({_colab(place, settings)})"
 
 

@@ -1,1 +1,1 @@
-"""The classroom: run many untrusted submissions in isolation, and judge them from outside."""
+"""The classroom: runs many untrusted submissions in isolation, and judges them from outside."""

@@ -24,7 +24,7 @@ class NoVerdictError(CourseError):
 
 
 def again(gradebook: Path, student: str, exercise: str, *, trust: bool = False) -> bool:
-    """Show the code, the seed and the new verdict. Return whether it is the recorded verdict.
+    """Show the code, the seed and a new verdict. Return whether the new verdict is the same.
 
     Raises NoVerdictError, GradebookError, NoSandboxError.
     """
@@ -70,7 +70,7 @@ def _missing(book: Gradebook, student: str, exercise: str, known: dict[str, Scor
 
 
 def _alike(names: list[str], asked: str, most: int = 10) -> str:
-    """Return the first few names that contain the text, or the first few names if none does."""
+    """Return the first names that contain the text, or else the first few names."""
     alike = [name for name in names if asked.lower() in name.lower()] or names
     more = f" and {len(alike) - most} more" if len(alike) > most else ""
     return ", ".join(alike[:most]) + more

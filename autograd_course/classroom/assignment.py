@@ -1,4 +1,4 @@
-"""The files about an assignment that an instructor passes to a command, besides submissions."""
+"""The assignment files that an instructor passes to a command in addition to the submissions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from autograd_course.classroom.gradebook.settings import Settings, from_file
 
 @dataclass(frozen=True)
 class Assignment:
-    """The contents of the files. ``None`` leaves the gradebook unchanged."""
+    """The contents of the assignment files. ``None`` leaves the gradebook unchanged."""
 
     settings: Settings | None = None
     roster: Roster | None = None
 
     @staticmethod
     def read(settings: Path | None, roster: Path | None) -> Assignment:
-        """Read the given files. Raises GradebookError."""
+        """Read the files that were given. Raises GradebookError."""
         return Assignment(
             from_file(settings) if settings else None, read_roster(roster) if roster else None
         )

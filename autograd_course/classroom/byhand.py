@@ -1,4 +1,4 @@
-"""The commands of ``classroom`` for points that a person gives by hand."""
+"""The ``classroom`` commands for giving points by hand."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def settle(
 
 
 def login() -> str:
-    """Return the login name of the user."""
+    """Return the user's login name."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
+    except (OSError, KeyError):  # the user of a container may have no name
         return f"user {os.getuid()}"
 
 

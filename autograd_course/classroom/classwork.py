@@ -1,4 +1,4 @@
-"""The work and the output of the command: grade a class, from its files to its reports."""
+"""The work behind the command: grade a class, from its submitted files to its reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KNOWN = (
 def crew(
     jobs: int | None, scheduler: str | None, template: Template | None = None, *, trust: bool
 ) -> Iterator[Crew]:
-    """Lend a crew that works on this machine, in forks of this process and of a template, if any.
+    """Provide a crew of workers. On this machine, they are forks of this process or a template.
 
     Raises NoSandboxError if this machine cannot run one.
     """
@@ -67,7 +67,7 @@ def grade(
     *,
     resume: bool,
 ) -> bool:
-    """Grade the pending answers and report. Return whether any were pending and all were graded."""
+    """Grade the pending answers and report. Return whether there were any and all are graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
@@ -94,11 +94,11 @@ def report(
     required: Iterable[Entry] = (),
     about: Assignment = NOTHING,
 ) -> bool:
-    """Show the results of a class. Write reports if a folder or a format is given.
+    """Show a class's results. If a folder or a format is given, also write the reports.
 
     If no folder is given, the reports are written next to the gradebook. If no format is given, all
-    formats are written. Returns whether all students have passed the required exercises, and at
-    least one has submitted.
+    formats are written. Returns whether at least one student has submitted, and all students have
+    passed the required exercises.
     """
     with Gradebook.existing(gradebook) as book:
         about.keep(book)
@@ -118,7 +118,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read the submitted files and report the numbers. Return whether any notebook was readable."""
+    """Read the submitted files and print how many there are. Return whether any was readable."""
     with showing.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -140,7 +140,7 @@ def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) ->
 
 
 def _changed(book: Gradebook) -> Iterator[str]:
-    """Yield a line that names the answers whose code has changed since a person settled them."""
+    """Yield a line that lists the answers whose code has changed since a person settled them."""
     changed = [s for s in book.scores() if s.settlement and s.settlement.changed]
     if changed:
         named = ", ".join(f"{score.student} {score.exercise}" for score in changed)
@@ -148,7 +148,7 @@ def _changed(book: Gradebook) -> Iterator[str]:
 
 
 def _absent(book: Gradebook) -> Iterator[str]:
-    """Yield a comparison of the roster with the submissions, if a roster exists."""
+    """If a roster exists, yield lines that compare it with the submissions."""
     if not book.roster():
         return
     if absent := book.absent():
@@ -160,9 +160,10 @@ def _absent(book: Gradebook) -> Iterator[str]:
 
 
 def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
-    """Yield a line with the students who have not passed an exercise, or that none handed it in.
+    """Yield a line that lists the students who have not passed an exercise.
 
-    A student whose file could not be read, or who handed in another lesson, has not passed it.
+    These include students whose file could not be read and students who handed in a different
+    lesson. If nobody handed in the exercise, the line says so.
     """
     scores = [score for score in book.scores() if score.exercise == exercise.id]
     passed = {score.student for score in scores if score.is_passed}
@@ -174,7 +175,7 @@ def _not_passed(book: Gradebook, exercise: Entry) -> Iterator[str]:
 
 
 def _show(book: Gradebook, only: Iterable[Entry] = ()) -> list[Tally]:
-    """Show the results of all exercises, or only of the named ones. Return their tallies."""
+    """Show the results of the named exercises, or of all exercises. Return their tallies."""
     for line in showing.remarks(book.problems()):
         showing.say(f"  {line}")
     showing.say()

@@ -1,4 +1,4 @@
-"""The command ``classroom``: its options, its sentences and its exit codes."""
+"""The ``classroom`` command: its options, its messages and its exit codes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """The formats of the reports, with the names from ``reports.files``."""
+    """The report formats, with the names that ``reports.files`` uses."""
 
     html = "html"
     csv = "csv"

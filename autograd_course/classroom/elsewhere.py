@@ -1,4 +1,4 @@
-"""The commands of ``classroom`` for other platforms, and for a reproduced verdict."""
+"""The ``classroom`` commands for other platforms, and the command that reproduces a verdict."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def again(
 
 
 def chosen_or_exit(words: list[str] | None) -> tuple[Entry, ...]:
-    """Return the requested exercises. If one is unknown, end the command."""
+    """Return the requested exercises. If any of them is unknown, exit the command."""
     from autograd_course.classroom.grading.choosing import UnknownExercisesError, chosen
 
     try:

@@ -1,4 +1,4 @@
-"""The picture of a finding as plain data, which the judge, the gradebook and a page use."""
+"""The picture of a finding as plain data. The judge, the gradebook and the pages use it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from autograd_doctor.jacobians import Axis, Jacobians, Matrix
 
-PICTURE = "jacobians"  # its key in the evidence
-_MOST = 16  # a corner shows the error, and a gradebook holds thousands
-_LONGEST = 1 << 31  # maximum entries of a tensor
-_DIGITS = 3  # more levels than shades
+PICTURE = "jacobians"  # the picture's key in the evidence
+_MOST = 16  # a corner is enough to show the error, and a gradebook holds thousands of pictures
+_LONGEST = 1 << 31  # maximum number of entries in a tensor
+_DIGITS = 3  # enough for all shades in a drawing
 
 
 def as_data(pair: Jacobians) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def as_data(pair: Jacobians) -> dict[str, Any]:
 
 
 def from_data(data: Any) -> Jacobians | None:
-    """Return the stored picture, or ``None`` for anything else."""
+    """Return the stored picture, or ``None`` if the data is not a picture."""
     if not isinstance(data, Mapping):
         return None
     try:
@@ -54,7 +54,7 @@ def _corner(matrix: Matrix) -> Matrix:
 
 
 def _rounded(entry: float) -> float:
-    return float(f"{entry:.{_DIGITS}g}") + 0.0  # which turns -0 into 0
+    return float(f"{entry:.{_DIGITS}g}") + 0.0  # adding 0.0 turns -0 into 0
 
 
 def _pair(sizes: Any) -> tuple[int, int]:
@@ -63,7 +63,7 @@ def _pair(sizes: Any) -> tuple[int, int]:
 
 
 def _matrix(rows: Any) -> Matrix:
-    return tuple(tuple(map(float, row)) for row in rows)  # "nan" is stored as a text
+    return tuple(tuple(map(float, row)) for row in rows)  # "nan" is stored as text
 
 
 def _axis(data: Any) -> Axis:
@@ -72,7 +72,7 @@ def _axis(data: Any) -> Axis:
 
 
 def _fits(pair: Jacobians) -> bool:
-    """Whether the three matrices are filled and have the same size, within the limits."""
+    """Whether the three matrices are not empty, equal in size and within the limits."""
     sizes = {(len(m), *map(len, m)) for m in (pair.differences, pair.backward, pair.off)}
     height, *widths = next(iter(sizes))
     return (
@@ -86,7 +86,7 @@ def _fits(pair: Jacobians) -> bool:
 
 
 def _names(axis: Axis, count: int) -> bool:
-    """Whether an axis names the right number of elements for the shape of its tensor."""
+    """Whether an axis names a plausible number of elements for its tensor's shape."""
     places = math.prod(axis.shape) * (2 if axis.pairs else 1)
     return (
         all(1 <= length <= _LONGEST for length in axis.shape)

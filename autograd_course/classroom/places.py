@@ -1,4 +1,4 @@
-"""The folders that a class is read from and written to. Results are never among submissions."""
+"""The folders for a class's submissions and for its results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from autograd_course.errors import CourseError
 
 
 class PlaceError(CourseError):
-    """The results may not be written to the requested folder; the message is one sentence."""
+    """The requested folder cannot be used for results; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """The folder of the submissions, and the folders of the results."""
+    """The folder of the submissions, and the folders of the results. Submissions contain no
+    results.
+    """
 
     submissions: Path
     gradebook: Path
@@ -22,7 +24,9 @@ class Places:
 
     @staticmethod
     def of(submissions: Path, gradebook: Path | None, reports: Path | None) -> Places:
-        """Return the requested folder, or else one next to the submissions. Raises PlaceError."""
+        """Return the requested folders. Missing ones are next to the submissions. Raises
+        PlaceError.
+        """
         root = submissions.resolve()
         beside = root.parent / f"{root.stem if root.is_file() else root.name}-grades"
         places = Places(submissions, gradebook or beside / "gradebook.sqlite", reports or beside)
@@ -35,7 +39,7 @@ class Places:
         return places
 
     def make_room(self) -> None:
-        """Make the folder of the gradebook. Raises PlaceError."""
+        """Create the gradebook's folder. Raises PlaceError."""
         try:
             self.gradebook.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

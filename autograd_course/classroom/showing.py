@@ -1,4 +1,4 @@
-"""The output of the command: progress in a terminal, and the results of each exercise."""
+"""The command's output: progress in a terminal, and the results of each exercise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.table import Table
 
 from autograd_course.classroom.gradebook import Problem, Tally
 
-_WIDE = 120  # characters of a line if the width of the terminal is unknown
-_NAMED = 10  # maximum number of files without a grade that are listed here; the reports list all
+_WIDE = 120  # characters per line if the width of the terminal is unknown
+_NAMED = 10  # maximum number of ungraded files that are listed here; the reports list all
 _STATUSES = {
     "passed": "passed",
     "wrong": "wrong",
@@ -28,7 +28,7 @@ _STATUSES = {
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show progress on standard error if it is a terminal."""
+    """Show progress on standard error if this is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
@@ -39,7 +39,7 @@ def progress() -> Iterator[Progress]:
 
 
 def summary(tallies: Iterable[Tally]) -> Table:
-    """Return a row for each exercise. The "not graded" column appears only if it is needed."""
+    """Return a row for each exercise. There is a "not graded" column only if it is needed."""
     known = list(tallies)
     rare = {"grader failed", "settled", ""} - {
         s for t in known for s, count in t.counts.items() if count
@@ -70,9 +70,9 @@ def remarks(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def say(text: str = "") -> None:
-    """Print to standard output. If its reader is gone, as with ``| head``, print nothing.
+    """Print to standard output. If nothing reads it anymore, as after ``| head``, print nothing.
 
-    The work continues, because the important results are written to files.
+    The work goes on, because the important results are written to files.
     """
     try:
         typer.echo(text)
@@ -83,7 +83,7 @@ def say(text: str = "") -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table to standard output, in full width unless it is a terminal."""
+    """Print a table to standard output. Only a terminal limits its width."""
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

@@ -1,4 +1,4 @@
-"""What a class needs besides verdicts: a roster, deadlines, and files for Canvas and Moodle."""
+"""A class's needs besides verdicts: a roster, deadlines, and files for Canvas and Moodle."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def test_a_roster_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str,
 @pytest.mark.parametrize(
     ("student", "person"),
     [
-        ("Ann Böll_123", ANN),  # Moodle's folder
-        ("bollann_99", ANN),  # Canvas's file, without the accent
-        ("bob_4711", BOB),  # Canvas's number
+        ("Ann Böll_123", ANN),  # a folder from Moodle
+        ("bollann_99", ANN),  # a file from Canvas, without the accent
+        ("bob_4711", BOB),  # a number from Canvas
         ("s-17", ANN),
         ("AB17", ANN),
-        ("ann", ANN),  # of the address
+        ("ann", ANN),  # from the e-mail address
         ("Boll Ann", ANN),
         ("Someone_s-17", None),
         ("dora", None),
@@ -125,7 +125,7 @@ def test_two_of_the_same_name_are_told_apart_by_number_or_not_at_all() -> None:
     assert matched(["Kim Lee_2", "Kim Lee_7", "Kim Lee"], (one, other)) == {"Kim Lee_2": other}
 
 
-# Files of a class
+# The files of a class
 
 
 SOURCES = {
@@ -137,7 +137,7 @@ SOURCES = {
 
 @pytest.fixture
 def book(tmp_path: Path) -> Gradebook:
-    """Return a gradebook in which everybody has passed everything but the last exercise."""
+    """Return a gradebook in which every student has passed all but the last exercise."""
     book = Gradebook(tmp_path / "grades.sqlite")
     run = book.begin(EXERCISES, "1")
     for student, source in SOURCES.items():
@@ -346,7 +346,7 @@ def test_blackboard_names_the_time() -> None:
     assert time_of("hw_ann_attempt_2026-13-31-23-59-59_work.ipynb", 0.0) == ""
 
 
-# What the page of the instructor shows
+# The contents of the instructor's page
 
 
 def test_the_files_that_the_page_shows_are_read(tmp_path: Path) -> None:

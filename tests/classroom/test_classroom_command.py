@@ -1,4 +1,4 @@
-"""The command ``classroom``: a class from files to reports, and one sentence for what cannot be."""
+"""The command ``classroom``, from a class's files to its reports. Every error is one sentence."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def handed_in(answer: str) -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand beside the class of README's example; return its folder."""
+    """Change to the folder with the class of README's example, and return it."""
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "homework"
     root.mkdir()
     (root / "ann.ipynb").write_bytes(handed_in(SQUARE))
     (root / "bob.ipynb").write_bytes(handed_in(HALF))
-    (root / "cyd.ipynb").write_bytes(handed_in(SQUARE))  # a copy: judged once
+    (root / "cyd.ipynb").write_bytes(handed_in(SQUARE))  # a copy is judged only once
     (root / "dan.ipynb").write_bytes(handed_in(STUB))
     (root / "eve.zip").write_bytes(b"no zip")
     return root
@@ -59,7 +59,7 @@ def run(*words: str) -> Result:
 
 
 def said(result: Result) -> str:
-    """Return what was said, as one line without the frame of an error."""
+    """Return the output as one line, without the frame around an error."""
     assert "Traceback" not in result.output
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.output).split())
 
@@ -75,7 +75,7 @@ def test_a_class_is_graded_as_the_readme_shows(folder: Path) -> None:
     assert totals == {"ann": "1", "bob": "0", "cyd": "1", "dan": "0", "eve": "0"}
 
     before = (made / "results.csv").read_bytes()
-    again = run(*COMMAND.split()[1:], "--trust")  # nothing to do: no worker starts
+    again = run(*COMMAND.split()[1:], "--trust")  # there is nothing to do, so no worker starts
     assert (again.exit_code, "0 answers graded" in again.output) == (DONE, True)
     assert (made / "results.csv").read_bytes() == before
     assert (
@@ -101,7 +101,7 @@ def test_a_format_is_written_beside_the_gradebook(folder: Path, tmp_path: Path) 
     assert [each.value for each in Format] == [*FORMATS, "all"]
 
 
-# What is said, and to whom
+# What the command prints, and where
 
 
 @pytest.mark.thorough
@@ -172,7 +172,7 @@ def test_only_the_exercises_that_are_asked_for_are_shown(folder: Path, tmp_path:
     assert "scaled-sigmoid" not in second.stdout
 
 
-# What cannot be done, and what is said of it
+# Impossible requests, and their messages
 
 WORDS = {
     "no folder": (["grade", "none"], NOT_UNDERSTOOD, "there is no folder none"),

@@ -1,4 +1,6 @@
-"""Partial credit: how much a fault costs, and what is told of it; the warnings below "passed"."""
+"""Partial credit: what a fault costs, and how it is explained. Also tests the warnings below
+"passed".
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def test_settings_that_cannot_be_used_are_one_sentence(
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Ann's answers: a fault of the layout, passed with a warning, two faults, another rule."""
+    """Return a gradebook with Ann's answers: a layout fault, a pass with a warning, and others."""
     path = tmp_path / "grades.sqlite"
     with Gradebook(path) as book:
         run = book.begin(EXERCISES, "1")

@@ -1,4 +1,4 @@
-"""Whatever comes for evidence, the judge gives a verdict or refuses it by name."""
+"""For every kind of evidence that arrives, the judge gives a verdict or refuses it by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OTHERS: tuple[Any, ...] = (
 
 
 def changed(value: Any) -> Iterator[Any]:
-    """Yield what resembles a value, and is not what it was."""
+    """Yield values that resemble a value but differ from it."""
     match value:
         case tuple() if value:
             yield from (value[:-1], value + value, value[::-1], value * 1000)
@@ -61,7 +61,9 @@ def changed(value: Any) -> Iterator[Any]:
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield every field of evidence, and all in it, as a path and what is there."""
+    """Yield all fields of the evidence at all levels. Each one is a path with the value at this
+    path.
+    """
     yield path, value
     parts: Any = ()
     if is_dataclass(value):
@@ -75,7 +77,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, 
 
 
 def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Return evidence with something else at a path."""
+    """Return the evidence with a different value at a path."""
     if not path:
         return new
     first, rest = path[0], path[1:]
@@ -93,7 +95,7 @@ def seen_of(exercise: FunctionExercise, answer: Any) -> tuple[Any, tuple[Evidenc
 
 
 def packed(value: Any) -> bytes:
-    """Return a value as bytes, however deep it is nested."""
+    """Return a value as bytes, however deeply it is nested."""
     usual = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)
     try:
@@ -128,7 +130,7 @@ def test_evidence_with_anything_in_any_place_is_judged_or_refused(what: str, tur
     answer = RIGHT[id_] if right else next(w.answer for w in WRONG if w.exercise == id_)
     inputs, seen = seen_of(exercise, answer)
     rng, failures = random.Random(turn), []
-    once: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a place of each kind
+    once: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # one place of each kind
     for path, value in places(seen):
         kind = tuple(part for part in path if isinstance(part, str))
         if kind not in once or rng.random() < 0.2:

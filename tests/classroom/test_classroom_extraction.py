@@ -1,4 +1,4 @@
-"""Of what people hand in, the answers: whatever happened to the notebook on its way."""
+"""Extract the answers from submissions, whatever happened to the notebook on its way."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(data: bytes, exercise: str = "square") -> Answer:
 
 
 def runs(found: Answer) -> bool:
-    """Whether the answer, run as it is handed on, defines what is asked for."""
+    """Whether the extracted answer runs and defines the requested name."""
     namespace: dict[str, object] = {"__name__": "answer"}
     exec(compile(found.preamble, "<preamble>", "exec", dont_inherit=True), namespace)
     exec(compile(found.source, "<answer>", "exec", dont_inherit=True), namespace)
@@ -56,7 +56,7 @@ MERGED = notebook(*PLAIN).replace(b'"nbformat"', b'<<<<<<< HEAD\n>>>>>>> theirs\
 HELPER = "def double(x):\n    return 2 * x"
 USES = SQUARE.replace("2 * x", "double(x)")
 
-# what was handed in → words that must stand in the answer's problems ("" : no problem)
+# what was handed in → words that the answer's problems must contain ("": no problem)
 ODD = {
     "as released and solved": (notebook(*PLAIN), ""),
     "UTF-8 with a mark": (b"\xef\xbb\xbf" + notebook(*PLAIN), ""),
@@ -250,7 +250,7 @@ def test_cells_are_those_that_nbformat_and_jupytext_read(lesson: str) -> None:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Return the bytes with a cut, a hole, a repetition, or bits flipped."""
+    """Return the bytes after a cut, a hole, a repetition or flipped bits."""
     begin, end = sorted(rng.randrange(len(data)) for _ in range(2))
     kind = rng.randrange(4)
     if kind == 3:

@@ -1,4 +1,4 @@
-"""The gradebook: nothing is lost, nothing is graded twice, whatever happens to the writer."""
+"""The gradebook loses nothing and grades nothing twice, whatever happens to the writer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def passed(answer: Answer, **more: object) -> Score:
 
 
 def grade_all(book: Gradebook, run: Run) -> list[str]:
-    """Grade what is pending, and say which answers that were."""
+    """Grade the pending answers, and return which ones they were."""
     graded = []
     for answer in book.pending(run):
         assert book.record(run, passed(answer))
@@ -92,7 +92,7 @@ def test_a_verdict_comes_back_as_it_was_given(path: Path) -> None:
 
 
 DEEP = "[" * 900 + "]" * 900
-DAMAGES = {  # what is written into the file, and what is left of the verdict
+DAMAGES = {  # the damage in the file, and what remains of the verdict
     "evidence = 'no JSON'": "wrong",
     "evidence = x'ff00'": "wrong",
     "evidence = '[1, 2]'": "wrong",
@@ -109,7 +109,7 @@ DAMAGES = {  # what is written into the file, and what is left of the verdict
     "points = 'many'": "",
     "points = -1e999": "",
     "message = x'ff'": "",
-    "rule = 3.5": "wrong",  # which SQLite stores as a text
+    "rule = 3.5": "wrong",  # SQLite stores this number as text
 }
 
 
@@ -152,7 +152,7 @@ def test_a_resumed_run_has_its_seed_and_what_is_left(path: Path) -> None:
         book.record(run, passed(done))
     with Gradebook(path) as book:
         again = book.begin(EXERCISES, GRADER, resume=True)
-        hand_in(book, "ann")  # collected once more: the same
+        hand_in(book, "ann")  # the same answer, collected again
 
         assert again == run
         assert list(book.pending(again)) == left
@@ -173,7 +173,7 @@ def test_only_what_changed_is_graded_again(path: Path) -> None:
         book.hand_in(submission("ann"), [new, *changed])
 
         assert grade_all(book, later) == ["ann better"]
-        hand_in(book, "ann")  # the first version again: its verdict still stands
+        hand_in(book, "ann")  # the first version again, so its verdict is still valid
         assert grade_all(book, later) == []
 
 
@@ -225,7 +225,7 @@ def test_what_could_not_be_read_is_kept_by_name(path: Path) -> None:
         assert book.students() == ["ann"]
 
 
-# Files that are no gradebook of ours
+# Files that are not our gradebooks
 
 
 def other_database(path: Path) -> None:
@@ -289,14 +289,14 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         Gradebook(tmp_path / "none" / "grades.sqlite")
 
 
-FULL = {  # what still has room of all that is written
+FULL = {  # what still fits into the full file
     "all but the last code": lambda pages: pages + 2,
     "nothing more": lambda pages: pages,
 }
 
 
 def filled_up(path: Path, room: str, run: Run) -> None:
-    """Hand in until nothing more fits into the file."""
+    """Hand in answers until the file is full."""
     with Gradebook(path) as book:
         pages = book._connection.execute("PRAGMA page_count").fetchone()[0]
         book._connection.execute(f"PRAGMA max_page_count = {FULL[room](pages)}")
@@ -334,16 +334,16 @@ def test_where_even_the_log_finds_no_room_it_is_no_damaged_gradebook(path: Path)
     assert "restore a copy" in str(unusable(path, sqlite3.DatabaseError("malformed")))
 
 
-# Writers that are killed, and many at once
+# Writers that are killed, and many writers at the same time
 
 
-# Their parent has imported torch already, so that many starts cost little.
+# Their parent process has already imported torch, so many starts cost little.
 WRITERS = multiprocessing.get_context("forkserver")
 WRITERS.set_forkserver_preload(["autograd_course.classroom.gradebook", "pytest"])
 
 
 def write(path: Path, students: list[str], told: Path) -> None:
-    """Grade as the command does, and say in ``told`` what was recorded, after it was."""
+    """Grade as the command does. After each recorded verdict, say in ``told`` what was recorded."""
     log = os.open(told, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     told.with_suffix(f".{os.getpid()}").touch()
     with Gradebook(path) as book:
@@ -394,7 +394,7 @@ def test_a_writer_killed_again_and_again_loses_nothing_and_grades_nothing_twice(
 
 
 def open_new(folder: Path, begin: Any) -> None:
-    """Open one new gradebook after another, each at the same moment as the other processes."""
+    """Open several new gradebooks, each at the same moment as the other processes do."""
     for number in range(30):
         begin.wait(10)
         Gradebook(folder / f"{number}.sqlite").close()

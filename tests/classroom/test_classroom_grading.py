@@ -1,4 +1,4 @@
-"""A class is graded: each code once, whoever dies meanwhile, and on the same inputs for all."""
+"""Grade a class: each piece of code is judged once, on the same inputs, even if processes die."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from autograd_course.grader.verdict import Located, RuleBroken, Verdict
 pytestmark = pytest.mark.slow
 
 EXERCISES = chosen(["square", "linear"])
-LIMIT = 60.0  # seconds for what takes one; machines are busy
+LIMIT = 60.0  # maximum seconds for work that takes one; machines are busy
 
 
 def task(source: str) -> Task:
@@ -53,7 +53,7 @@ def task(source: str) -> Task:
 
 
 def until(true: object, what: str) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition becomes true."""
     end = time.monotonic() + LIMIT
     while not true():  # type: ignore[operator]
         assert time.monotonic() < end, what
@@ -75,7 +75,7 @@ def stand(tmp_path: Path) -> Stand:
 
 @pytest.fixture(params=["multiprocessing", "nursery"])
 def start(request: pytest.FixtureRequest) -> Iterator[Start]:
-    """How a worker process comes about."""
+    """Return a way to start a worker process."""
     if request.param == "multiprocessing":
         yield started
         return
@@ -85,7 +85,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
         yield nursery.start
 
 
-# Which exercises
+# Choose the exercises
 
 
 @pytest.mark.parametrize(
@@ -170,13 +170,13 @@ def test_whoever_stops_listening_ends_all_workers(stand: Stand, start: Start) ->
     with closing(Pool(2, slow, start=start)(task(f"code {n}") for n in range(9))) as outcomes:
         pool = multiprocessing.get_context("spawn")
         sleeper = pool.Process(target=time.sleep, args=(0,))
-        sleeper.start()  # starts like a worker, so that those are at work when it has ended
+        sleeper.start()  # starts like a worker, so the workers are busy when it has ended
         assert outcomes is not None
         sleeper.join()
     assert all(map(is_gone, slow.workers()))
 
 
-# What goes into the gradebook
+# The contents of the gradebook
 
 
 def hand_in(book: Gradebook, student: str, sources: Sequence[str]) -> None:
@@ -189,7 +189,7 @@ def hand_in(book: Gradebook, student: str, sources: Sequence[str]) -> None:
 
 
 class Here:
-    """A crew of nobody: each task is answered on the spot, and remembered."""
+    """A crew without workers that answers each task at once and remembers it."""
 
     def __init__(self, verdict: Verdict | None = None) -> None:
         self.tasks: list[Task] = []
@@ -205,7 +205,7 @@ class Here:
 
 @contextmanager
 def graded(path: Path, crew: Here) -> Iterator[tuple[Gradebook, Run]]:
-    """Grade what is pending in a new run."""
+    """Grade the pending answers in a new run."""
     with Gradebook(path) as book:
         run = book.begin(CATALOGUE.values(), grader_version())
         book.queue(run, EXERCISES)
@@ -293,14 +293,14 @@ def test_of_two_runs_into_one_gradebook_the_second_is_refused(tmp_path: Path) ->
 
 # The whole run is killed
 
-# Forked from one that has imported everything, so that many starts cost little.
+# Processes are forked from one that has imported everything, so many starts cost little.
 RUNS = multiprocessing.get_context("forkserver")
 RUNS.set_forkserver_preload(["autograd_course.classroom.classwork", "pytest", "handed_in"])
 KILLS, STUDENTS = 2, 15
 
 
 def begin_run(root: Path, stand: Stand, said: Path) -> None:
-    """Be the command: grade a folder, going on where it was interrupted."""
+    """Act as the command: grade a folder, and continue where an earlier run was interrupted."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         grade(Places.of(root, None, None), EXERCISES, Pool(2, stand), resume=True)
@@ -310,7 +310,7 @@ def begin_run(root: Path, stand: Stand, said: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a folder of submissions; each begins with the name of its student."""
+    """Return a folder of submissions. Each one begins with its student's name."""
     root = tmp_path / "hw"
     root.mkdir()
     for number in range(STUDENTS):
@@ -332,7 +332,7 @@ def test_a_run_killed_again_and_again_loses_nothing_and_grades_nothing_twice(
     root: Path, stand: Stand, tmp_path: Path
 ) -> None:
     rng = random.Random(0)
-    slow = Stand(stand.folder, pause=0.05)  # else a busy machine has all of it graded before a kill
+    slow = Stand(stand.folder, pause=0.05)  # otherwise, all may be graded before a kill
     for kill in [True] * KILLS + [False]:
         begun, done = len(stand.told()), {f"# {score.student}" for score in recorded(root)}
         run = RUNS.Process(target=begin_run, args=(root, slow, tmp_path / "said"))
@@ -373,7 +373,7 @@ def test_ctrl_c_keeps_what_is_graded_and_says_how_to_go_on(
 
 @contextmanager
 def dask(word: str, *words: str, port: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command of Dask's as long as a block."""
+    """Run one of Dask's commands during a ``with`` block."""
     command = [sys.executable, "-m", f"distributed.cli.dask_{word}", *words, "--no-dashboard"]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     with (port.parent / f"{word}.log").open("ab") as log:

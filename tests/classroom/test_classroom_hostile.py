@@ -1,6 +1,7 @@
-"""What the bank of hostile submissions comes to: each contained, scored rightly, explained.
+"""Every hostile submission in the bank is contained, scored correctly and explained.
 
-Whoever is graded after one finds nothing of it; whoever is graded beside one is graded as ever.
+A student who is graded after it finds no trace of it. A student who is graded at the same time gets
+the usual verdict.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def box(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
 
 
 def keep_a_key() -> None:
-    """Have a key, as a login session may hold some: no submission is to find it."""
+    """Add a key to the keyring, as in a login session. No submission should be able to find it."""
     libc = ctypes.CDLL(None)
-    libc.syscall(250, 1, None)  # a session keyring of this process's own
+    libc.syscall(250, 1, None)  # a session keyring that belongs to this process
     libc.syscall(248, b"user", b"left", b"secret", 6, -3)
 
 
@@ -72,7 +73,7 @@ def verdict_on(
 
 
 def seconds_of_a_neighbor(box: Sandbox) -> float:
-    box.start()  # anew for each where it is a container: that takes what it takes
+    box.start()  # a container starts again for each answer, so this is not timed
     began = time.monotonic()
     assert verdict_on(box, square()) == replace(HONEST, remarks=())
     return time.monotonic() - began
@@ -83,7 +84,7 @@ HONEST = Verdict(
 )
 
 LEAVING = ("bombs", "exits", "lingering", "patching", "poisoning")
-# Raises the list of all that is not as it is at first: what others left, what others changed.
+# This code raises a list of everything that earlier submissions have left or changed.
 LOOKS = """
 import builtins, ctypes, os, sys, threading, torch
 search = ctypes.CDLL(None).syscall(250, 10, -3, b"user", b"left", 0)
@@ -101,7 +102,7 @@ raise LookupError([
 """
 
 
-@pytest.mark.usefixtures("usual_seconds")  # measured before anything happens
+@pytest.mark.usefixtures("usual_seconds")  # measured before any hostile code runs
 @pytest.mark.parametrize("what", first_rows(BANK, lambda what: what.partition(":")[0], 1))
 def test_it_is_contained_scored_rightly_and_explained(
     box: Sandbox, what: str, monkeypatch: pytest.MonkeyPatch

@@ -41,7 +41,7 @@ EXERCISES = [e for e in CATALOGUE.values() if isinstance(e, FunctionExercise)]
 
 
 def answer(source: str) -> Answer:
-    """Return what a student would have handed in for the exercise."""
+    """Return the answer that a student would have handed in for the exercise."""
     return Answer("square", "ada", "Square", source, IMPORTS)
 
 
@@ -55,7 +55,7 @@ def box(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
         yield running
 
 
-# The verdict is that of grade
+# The verdict equals the verdict of ``grade``
 
 
 def test_a_right_answer_passes(box: Sandbox) -> None:
@@ -192,7 +192,7 @@ def test_what_is_asked_about_can_travel(exercise: FunctionExercise) -> None:
             assert same
 
 
-# What comes in place of an answer
+# What may arrive instead of an answer
 
 
 def forged(answer: Frame | Malformed) -> RemoteFunction:
@@ -239,7 +239,7 @@ def test_a_finding_of_no_rule_is_no_answer() -> None:
 
 @dataclass(frozen=True)
 class Saying:
-    """A sandbox whose children say the same to every question, or raise it."""
+    """A sandbox whose children give the same reply to every question, or raise it."""
 
     said: Frame | Malformed | Exception
     limits: ClassVar = Limits()
@@ -337,11 +337,11 @@ def test_a_frame_that_does_not_end_is_late() -> None:
         assert write(theirs, Frame({"a": 1}, b"xyz")) is None
 
 
-# The change that makes a wrong answer right
+# A change that makes a wrong answer right
 
 
 def spending(seconds: float) -> Budget:
-    """Return a budget that does not run out on a busy machine."""
+    """Return a budget that is large enough even on a busy machine."""
     return Budget(seconds)
 
 

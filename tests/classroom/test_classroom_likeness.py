@@ -1,4 +1,4 @@
-"""Which answers are alike: copies in other clothes are, what everybody must write alike is not."""
+"""Disguised copies count as similar. Code that every student must write does not."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CLOTHES = {
 
 
 def others(count: int) -> list[Handed]:
-    """Return what a class hands in that learned from one lesson, each a little different."""
+    """Return the answers of a class that learned from one lesson. Each is a little different."""
     return [
         Handed(f"other {n}", COMMON.replace("r**2", ["r**2", "r * r", "r.square()"][n % 3]))
         for n in range(count)

@@ -1,4 +1,4 @@
-"""The limits are the documented ones, and leave an honest answer that is slow its time."""
+"""The limits are the documented ones. They give a slow but honest answer enough time."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.slow
 
 LIMITS = Limits()
 HONEST = 7  # seconds
-HOSTILE = 300  # answers that use up all that they may
+HOSTILE = 300  # number of answers that use all their time
 
 
 def in_words(seconds: float) -> str:
-    """Return a pattern for a time, as 120 s, 120 seconds or 2 minutes."""
+    """Return a pattern that matches a time, such as 120 s, 120 seconds or 2 minutes."""
     minutes = {60: "a|one|1", 120: "two|2", 180: "three|3"}.get(int(seconds))
     return rf"\b{seconds:g}\W(s|seconds)\b" + (rf"|\b({minutes})\Wminutes?\b" if minutes else "")
 

@@ -1,4 +1,4 @@
-"""nbgrader itself, where something is missing or broken: it runs no student's code."""
+"""nbgrader itself, with a missing or broken part. It never runs a student's code."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def nbgrader(course: Path, *words: str, **changed: str) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a course folder in which two students have handed in code that leaves a file."""
+    """Return a course folder with the answers of two students, whose code would leave a file."""
     folder = tmp_path_factory.mktemp("prepared")
     course = folder / "course"
     assert run("nbgrader", course, "--exercises", "01").exit_code == 0
@@ -53,7 +53,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def course(prepared: Path, tmp_path: Path) -> Path:
-    """Return a copy of the folder, whose students' code leaves its file in this test's folder."""
+    """Return a copy of the folder, whose students' code would write into this test's folder."""
     copied = tmp_path / "course"
     shutil.copytree(prepared, copied)
     for path in copied.glob("submitted/*/*/*.ipynb"):
@@ -62,7 +62,7 @@ def course(prepared: Path, tmp_path: Path) -> Path:
 
 
 def broken_course(source: str) -> Callable[[Path], dict[str, str]]:
-    """Return what puts another ``autograd_course`` before the real one."""
+    """Return a function that puts a broken ``autograd_course`` in front of the real one."""
 
     def prepare(course: Path) -> dict[str, str]:
         package = course.parent / "elsewhere" / "autograd_course"
@@ -75,12 +75,12 @@ def broken_course(source: str) -> Callable[[Path], dict[str, str]]:
 
 
 def no_sandbox(course: Path) -> dict[str, str]:
-    """Leave nothing on the PATH: neither bubblewrap nor a container engine."""
+    """Remove bubblewrap and all container engines from the PATH."""
     return {"PATH": str(course.parent / "empty")}
 
 
 def broken_sandbox(course: Path) -> dict[str, str]:
-    """Have a bubblewrap that works when it is tried, and starts nothing."""
+    """Provide a bubblewrap that passes its trial run but starts nothing."""
     programs = course.parent / "programs"
     programs.mkdir()
     program = programs / "bwrap"

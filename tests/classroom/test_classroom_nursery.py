@@ -1,4 +1,4 @@
-"""Workers are forks of a fork that was made before anything was open."""
+"""Workers are forks of a process that was forked before any file was opened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autograd_course.classroom.grading.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 
-LONG = 60.0  # seconds for what takes a fraction of one; machines are busy
+LONG = 60.0  # maximum seconds for work that takes a fraction of one; machines are busy
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_nothing_is_open_in_it_but_what_it_was_handed(nursery: Nursery, tmp_path
 
 
 def test_ctrl_c_is_not_for_it() -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
     try:
         with Nursery() as nursery:
             assert told(nursery, "Ctrl-C") is True

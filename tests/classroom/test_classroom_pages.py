@@ -1,4 +1,4 @@
-"""The pages that people read: what is on them, and that nothing handed in becomes HTML."""
+"""The pages that people read. Their content is complete, and no submitted text becomes HTML."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WITNESS = {
 
 
 class Page(HTMLParser):
-    """The tags of a page, and its text; raises for what is not closed as it was opened."""
+    """A page's tags and text. Raises an error if a tag is not closed as it was opened."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -103,14 +103,14 @@ def wrong(answer: Answer, **more: Any) -> Score:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Gradebook]:
-    """Open a gradebook with a run, to be filled."""
+    """Provide a gradebook that has a run but no submissions yet."""
     with Gradebook(tmp_path / "grades.sqlite") as book:
         yield book
 
 
 @pytest.fixture
 def small(book: Gradebook) -> Gradebook:
-    """Ann's answers: wrong, passed, the grader failed, not graded; bob's are all wrong."""
+    """Return a gradebook in which ann has one answer of each status, and bob's are all wrong."""
     run = book.begin(EXERCISES, "1")
     first, second, third, _ = handed_in(book, "ann", HALF, "the cell has no id")
     evidence = {**WITNESS, PICTURE: as_data(PAIR)}
@@ -226,7 +226,7 @@ def test_a_line_of_the_code_is_found_again(line: str) -> None:
 
 MESSAGES = {
     "the cell raises NameError: x (line 5: `return x * x`).": {5},
-    "the cell raises NameError: x (line 5: `something else`).": set(),  # of another cell
+    "the cell raises NameError: x (line 5: `something else`).": set(),  # a line in a different cell
     "the cell raises SyntaxError: invalid syntax (<cell 2>, line 7).": {7},
     "the cell raises SyntaxError (<cell 1>, line 700).": set(),
     "nothing of a line": set(),
@@ -274,7 +274,7 @@ def test_every_student_has_a_file_of_their_own_below_the_folder() -> None:
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9._~-]{0,80}\.html", name) for name in made)
 
 
-# The class's page
+# The page of the class
 
 
 def test_the_instructor_sees_what_the_class_believes(small: Gradebook) -> None:
@@ -305,7 +305,7 @@ def test_similar_submissions_are_laid_side_by_side(book: Gradebook) -> None:
     assert "mine = x * x + y * y" in text
 
 
-# What is handed in is text
+# Submitted text remains text
 
 
 @pytest.mark.parametrize("text", HOSTILE)

@@ -1,4 +1,4 @@
-"""What the judge sends into the sandbox as code: never the answer, and nothing that is missing."""
+"""The code that the judge sends into the sandbox. It is complete and never contains the answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 
 
 def experiments(exercise: Exercise) -> Iterator[tuple[str, Any]]:
-    """Yield all that an answer to an exercise may be sent as code, with a name for each."""
+    """Yield everything that may be sent as code for an exercise, with a name for each."""
     match exercise:
         case FunctionExercise():
             yield from ((f"check {n}", check) for n, check in enumerate(exercise.checks))
@@ -45,7 +45,7 @@ def experiments(exercise: Exercise) -> Iterator[tuple[str, Any]]:
             yield from ((f"sample {name}", drawn) for name, drawn in exercise.samples().items())
 
 
-# They judge values, or compare with the course's own answer, so they run where the judge is.
+# These judge only values or compare with the course's own answer, so they run outside the sandbox.
 JUDGED_OUTSIDE = {
     "clipped-relu: check 2",
     "clipped-sign: check 2",
@@ -125,7 +125,7 @@ def test_a_process_with_the_worker_alone_opens_each_parcel(
     stand_ins = {
         f"{exercise.id}: stand-in": packed(standing_in(exercise))
         for exercise in CATALOGUE.values()
-        if not isinstance(exercise, PredictionExercise)  # some of these run for a while
+        if not isinstance(exercise, PredictionExercise)  # some of these take a while to run
     }
     for number, data in enumerate((sent | stand_ins).values()):
         (tmp_path / f"{number:04}").write_bytes(data)

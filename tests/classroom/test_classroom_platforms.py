@@ -1,4 +1,4 @@
-"""The classroom on other people's platforms: nbgrader, Gradescope, GitHub; one verdict again."""
+"""The classroom on other platforms: nbgrader, Gradescope and GitHub. Also reproduced verdicts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DOCS = (ROOT / "docs" / "classroom.md").read_text(encoding="utf-8")
 HALF = b"return x * grad_output"
 TRUST = [] if bubblewrap.works() or os.environ.get("CI") else ["--trust"]
 POINTS = {e.id: e.points for e in CATALOGUE.values() if e.lesson == LESSON}
-NBGRADER = ROOT / "build" / "nbgrader"  # where `make thorough` puts it
+NBGRADER = ROOT / "build" / "nbgrader"  # `make thorough` creates it there
 ENVIRONMENT = os.environ | {
     "PATH": f"{NBGRADER / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
     "PYTHONPATH": os.pathsep.join(filter(None, (str(NBGRADER), os.environ.get("PYTHONPATH")))),
@@ -197,7 +197,7 @@ def nbgrader(course: Path, *words: str) -> None:
 
 
 def codes(data: bytes) -> list[str]:
-    """Return a notebook's code, whether nbgrader or we wrote the stubs."""
+    """Return the code of a notebook whose stubs were written by nbgrader or by us."""
     cells = nbformat.reads(data.decode(), as_version=4).cells
     return [c.source.strip() for c in cells if c.cell_type == "code"]
 
@@ -207,7 +207,7 @@ def codes(data: bytes) -> list[str]:
 
 @pytest.fixture
 def autograder(tmp_path: Path) -> Path:
-    """Return a folder laid out as Gradescope's /autograder, with our zip in ``source/``."""
+    """Return a folder that looks like Gradescope's /autograder, with our zip in ``source/``."""
     made = run("gradescope", tmp_path / "autograder.zip", "--exercises", "square,linear,gelu")
     assert made.exit_code == 0, made.output
     assert (
@@ -227,7 +227,7 @@ def autograder(tmp_path: Path) -> Path:
 @pytest.mark.thorough
 def test_gradescope_s_autograder_runs_as_it_is_laid_out_there(autograder: Path) -> None:
     (autograder / "submission" / "my homework.ipynb").write_bytes(half_solved())
-    (autograder / "results" / "results.json").write_text('{"score": 1000}')  # of nobody's making
+    (autograder / "results" / "results.json").write_text('{"score": 1000}')  # not ours
     source = autograder / "source"
     for script in ("setup.sh", "run_autograder"):
         assert (source / script).stat().st_mode & stat.S_IXUSR
@@ -336,7 +336,7 @@ def test_where_nothing_can_be_graded_gradescope_is_told_why_and_nobody_has_a_sco
 
 
 def run_autograder(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Do in this process what the script does."""
+    """Do the work of the script in this process."""
     monkeypatch.setattr(sys, "argv", ["", str(root)])
     runpy.run_module("autograd_course.classroom.gradescope", run_name="__main__")
 
@@ -358,7 +358,7 @@ def test_where_the_results_may_not_be_written_one_sentence_says_so(
     autograder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "graded", Mock(return_value=({"tests": []}, "")))
-    (autograder / "results" / "results.json").mkdir()  # whoever the tests run as, root say
+    (autograder / "results" / "results.json").mkdir()  # even root cannot overwrite a folder
 
     with pytest.raises(SystemExit, match=r"results.json cannot be written by the user that grades"):
         run_autograder(autograder, monkeypatch)
@@ -400,19 +400,19 @@ def test_the_zip_installs_the_versions_that_are_here(autograder: Path) -> None:
     assert "$here/requirements.txt" in (autograder / "source" / "setup.sh").read_text()
 
 
-# GitHub Classroom, and all of the page's commands
+# GitHub Classroom, and all commands on the page
 
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    """Open one sandbox for all that is graded here."""
+    """Open one sandbox for all answers that are graded here."""
     with Bench(trust=bool(TRUST))() as judge:
         yield judge
 
 
 @pytest.fixture(scope="module")
 def no_workers(judge: Judge) -> Iterator[None]:
-    """Grade in this process: workers have tests of their own."""
+    """Grade in this process, because other tests cover the workers."""
     with pytest.MonkeyPatch.context() as patch:
         alone = Alone(lambda: nullcontext(judge))
         patch.setattr(classwork, "crew", lambda *_, **__: nullcontext(alone))
@@ -421,7 +421,7 @@ def no_workers(judge: Judge) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory, no_workers: None) -> Path:
-    """Grade the class of the page once; return the folder that holds it and its gradebook."""
+    """Grade the page's class once. Return the folder with the class and its gradebook."""
     folder = tmp_path_factory.mktemp("graded")
     for name, answer in {"ann": SQUARE, "bob": SQUARE.replace("2 * x", "x"), "dan": STUB}.items():
         place = folder / "homework" / name / "01_template.ipynb"
@@ -436,7 +436,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory, no_workers: None) -> Path:
 
 @pytest.fixture
 def homework(graded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand beside a copy of the graded class; return its gradebook."""
+    """Change to a folder with a copy of the graded class, and return its gradebook."""
     shutil.copytree(graded, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "homework-grades" / "gradebook.sqlite"

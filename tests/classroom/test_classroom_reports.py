@@ -1,4 +1,4 @@
-"""Reports of a gradebook, each read back by another program's reader."""
+"""Reports from a gradebook. Each one is read back with an independent reader."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def submitted(book: Gradebook, student: str) -> list[Answer]:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Iterator[Gradebook]:
-    """Ann's four answers have the four outcomes, bob's are all passed, eve's file is broken."""
+    """Ann's answers have the four outcomes, bob's have all passed, and eve's file is broken."""
     with Gradebook(tmp_path / "grades.sqlite") as book:
         run = book.begin(EXERCISES, "1")
         for answer in submitted(book, "ann"):

@@ -1,4 +1,4 @@
-"""The review page: what it shows, what it stores, and who may use it. Also in a real browser."""
+"""The review page: what it shows and stores, and who may use it. Some tests use a real browser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NASTY = "".join(HOSTILE[:-1])
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Ann's answers have all statuses, those of bob and of a hostile student are wrong."""
+    """Ann's answers have all statuses. The answers of bob and of a hostile student are wrong."""
     path = tmp_path / "grades.sqlite"
     with Gradebook(path) as book:
         run = book.begin(EXERCISES, "1")
@@ -69,7 +69,7 @@ Reply = tuple[int, str, dict[str, str]]
 
 
 def ask(server: Review, place: str, form: dict[str, str] | None = None, **headers: str) -> Reply:
-    """Send a request as a page of the server does, unless headers say otherwise."""
+    """Send a request as the server's own pages do, unless other headers are given."""
     connection = http.client.HTTPConnection(*server.server_address[:2], timeout=20)
     usual = {"Host": server.authority}
     if form is not None:
@@ -98,13 +98,13 @@ def stamp(page: str) -> str:
 
 
 def typed(server: Review, **more: str) -> dict[str, str]:
-    """Return the form of ann's first answer, filled in."""
+    """Return the form for ann's first answer, filled in."""
     seen = stamp(answer(server, "ann", SQUARE))
     return {"seen": seen, "points": "0.5", "comment": "Nearly.", "do": "next"} | more
 
 
 def send(server: Review, form: dict[str, str], **headers: str) -> Reply:
-    """Send the form of ann's first answer."""
+    """Send the form for ann's first answer."""
     place = f"{server.root}settle?{urlencode({'student': 'ann', 'exercise': SQUARE})}"
     return ask(server, place, form, **headers)
 
@@ -115,7 +115,7 @@ def points(path: Path, student: str = "ann", exercise: str = SQUARE) -> float | 
     return settled.points if settled else None
 
 
-# What is shown
+# What the page shows
 
 
 def test_the_matrix_links_each_answer(server: Review) -> None:
@@ -173,7 +173,7 @@ def test_nothing_that_was_handed_in_becomes_html(server: Review, student: str) -
         assert "7 * 7" in text or student == "eve"
 
 
-# What is stored
+# What the page stores
 
 
 def test_saving_stores_who_and_why_and_leads_to_the_next_answer(path: Path, server: Review) -> None:
@@ -215,7 +215,7 @@ def test_points_that_are_none_are_told_beside_the_form(
     assert f'value="{entered}"' in page
 
 
-# Who may use it
+# Who may use the page
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_no_other_site_can_show_or_read_a_page(server: Review) -> None:
     assert not [link for link in Page(page).links if not link.startswith(("/", server.root))]
 
 
-# In a real browser
+# Tests in a real browser
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def handed_in(box: Sandbox, source: str) -> Verdict:
 
 
 def seen(box: Sandbox, expression: str) -> object:
-    """Return what an expression is in the sandbox, after the statements before its last line."""
+    """Return an expression's value in the sandbox. Earlier lines are run as statements."""
     *before, last = expression.strip().splitlines()
     source = "\n".join(["import json", *before, f"raise LookupError(json.dumps({last}))"])
     message = handed_in(box, source).message
@@ -84,7 +84,7 @@ def seen(box: Sandbox, expression: str) -> object:
     return json.JSONDecoder().raw_decode(message[begins:])[0]
 
 
-# What is in sight
+# What the sandbox shows
 
 
 OUTSIDE = ("exercises", "functions/square.py", "functions/__init__.py", "grader", "quizzes")
@@ -143,7 +143,7 @@ def test_what_the_worker_imports_of_the_course_is_what_the_list_says(box: Sandbo
     outside = seen(box, f"{before}\n[name for name in sys.modules if not has(name)]")
 
     assert isinstance(outside, list)
-    # Folders of which a part is inside, and names that stand for nothing.
+    # Folders that are only partly inside, and names that do nothing.
     stands_for = given._ABSENT.keys() | HOMES.keys()
     parts = {".".join(name.split(".")[:n]) for name in stands_for for n in range(2, 5)}
     assert {*outside} <= parts | {"autograd_course.classroom.sandbox", "autograd_course.shell"}
@@ -193,7 +193,7 @@ def below(process: int) -> list[int]:
 
 
 def memory_of(process: int) -> bytes:
-    """Return all that a process can write to."""
+    """Return all memory that a process can write to."""
     if os.geteuid() != 0:
         pytest.skip("only root may read the memory of what runs in a sandbox")
     regions = []
@@ -206,7 +206,7 @@ def memory_of(process: int) -> bytes:
     return b"".join(regions)
 
 
-# Time
+# Time limits
 
 
 @needs_bubblewrap
@@ -297,7 +297,7 @@ def test_a_container_promises_the_same_by_flags(monkeypatch: pytest.MonkeyPatch)
     assert not Container("docker").separates
 
 
-# In a container, and where all is trusted, a submission shares its namespace with its keeper.
+# In a container and in trusted mode, a submission shares its namespace with its keeper.
 ENDS = {
     "itself": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "its process group": lambda: os.killpg(0, signal.SIGKILL),
@@ -358,7 +358,7 @@ def test_a_template_that_did_not_start_says_so_again(monkeypatch: pytest.MonkeyP
 def test_the_python_of_the_sandbox_is_that_of_no_environment(
     symlinks: bool, tmp_path: Path
 ) -> None:
-    """An environment may lie in a folder that the sandbox does not see."""
+    """A virtual environment may be in a folder that the sandbox does not see."""
     venv.create(tmp_path / "env", symlinks=symlinks)
     command = "import sys; sys.path += {!r}; from autograd_course.classroom.sandbox import places; "
     asked = command.format(sys.path) + "print(places.interpreter())"

@@ -1,4 +1,4 @@
-"""The judge's seed stays outside: what a child is told neither holds it nor foretells inputs."""
+"""The judge's seed stays outside. The data for a child does not reveal the seed or later inputs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from autograd_course.grader.verdict import Verdict
 pytestmark = pytest.mark.slow
 
 SECRET = 0x5EC2E7_0123456789ABCDEF_5EC2E7
-NEAR = range(-50, 51)  # beside a seed that was told
+NEAR = range(-50, 51)  # close to a seed that the child received
 
 
 @dataclass
 class Listening:
-    """A sandbox in this process that keeps all that its child is told."""
+    """A sandbox in this process that records everything that its child receives."""
 
     answer: Any
     told: list[Frame] = field(default_factory=list)
@@ -92,7 +92,7 @@ def test_the_child_is_told_neither_the_seed_nor_one_that_draws_later_inputs(what
 
 
 def foreseen(exercise: Sampled, name: str, seed: int, inputs: Any) -> bool:
-    """Whether a sampler draws these inputs from a seed, or from one close to it."""
+    """Whether a sampler draws these inputs from a seed or from a nearby seed."""
     draw = exercise.samplers[name]
     tries = (draw(torch.Generator().manual_seed(seed + by)) for by in NEAR)
     return any(numbers(found) == numbers(inputs) for found in tries)
@@ -113,7 +113,7 @@ def test_each_look_and_each_sample_has_a_seed_that_no_other_is_close_to() -> Non
     assert isinstance(exercise, Sampled)
     samples = [seeds.of_sample(SECRET, name) for name in exercise.samplers]
 
-    different = {*looks, *samples}  # the same look at the same sample has the same seed again
+    different = {*looks, *samples}  # an equal question about an equal sample has the same seed
     assert len({*looks}) >= len(samples)
     assert all(abs(one - other) > 10**6 for one, other in combinations(different, 2))
 

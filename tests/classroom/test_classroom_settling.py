@@ -1,4 +1,4 @@
-"""Points that a person gives by hand: they count everywhere, and grading never changes them."""
+"""Points that a person gives by hand. They count everywhere, and grading never changes them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOSTILE = '=1+1 <script>alert(1)</script> "\u202e\x00'
 
 
 def graded(book: Gradebook, student: str, code: str, grader: str = "1") -> None:
-    """Hand in and grade: wrong, passed, the grader failed, not graded."""
+    """Hand in and grade four answers: wrong, passed, grader failed and not graded."""
     run = book.begin(EXERCISES, grader)
     first, second, third, _ = handed_in(book, student, code)
     book.record(run, wrong(first))

@@ -1,4 +1,4 @@
-"""Submissions in all the ways that people and course sites hand them over."""
+"""Submissions in all the forms in which people and course sites provide them."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_whose_a_file_is_the_page_for_instructors_tells(tmp_path: Path) -> None:
         assert [student for student, *_ in graded(root)] == [told[path]]
 
 
-# files of a course site's download, as it is named there
+# The file names in the download of a course site
 SITES = {
     "Moodle": ["Ann B_1_assignsubmission_file/a.ipynb", "Bob_2_assignsubmission_file/a.ipynb"],
     "Canvas": ["annb_4711_98765_a-1.ipynb", "bob_LATE_4712_98766_a.ipynb"],
@@ -224,12 +224,12 @@ def link_in_zip() -> bytes:
 
 
 def lying_zip() -> bytes:
-    """Return a zip whose directory says that its bomb has ten bytes."""
+    """Return a zip whose directory falsely claims that its bomb has ten bytes."""
     bomb = zipped({"a.ipynb": b"0" * 50_000_000})
     return bomb.replace((50_000_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
 
 
-# how a zip is made → words of what is said of it
+# how a zip is made → words in the message about it
 BAD_ZIPS = {
     "no zip": (lambda: b"PK\x03\x04 not really", "broken"),
     "cut off": (lambda: zipped({"a.ipynb": NOTEBOOK})[:-30], "broken"),
@@ -289,7 +289,7 @@ def test_too_much_is_named_and_not_read(tmp_path: Path) -> None:
     assert problems(deep) == ["the folders are nested too deep"]
 
 
-# several files of one student and lesson, → the one that is graded
+# several files of one student and lesson → the file that is graded
 WHICH = {
     "the one with more answers": ({"a.ipynb": NOTEBOOK, "b.ipynb": STUBS}, "a.ipynb"),
     "the pair's notebook": ({"x.ipynb": NOTEBOOK, "x.py": SCRIPT}, "x.ipynb"),
@@ -353,7 +353,7 @@ def test_a_folder_that_is_closed_is_not_taken_for_an_empty_one(
     def closed(folder: str | Path) -> Iterator[os.DirEntry[str]]:
         if Path(folder).name == "ann":
             raise PermissionError(13, "Permission denied")
-        return opened(folder)  # by `iterdir` of Python 3.13
+        return opened(folder)  # Python 3.13's `iterdir` opens it
 
     (tmp_path / "ann").mkdir()
     monkeypatch.setattr(files.os, "scandir", closed)

@@ -1,4 +1,5 @@
-"""One exercise of each kind and feature behind the wall; all of them, with times and differences:
+"""Judge one exercise of each kind and feature in the sandbox. To judge all exercises, and see times
+and differences, run:
 
 python -m benchmarks.classroom_verdicts
 """
@@ -159,7 +160,7 @@ def test_what_the_sandbox_lacks_is_no_fault_of_the_answer(box: Sandbox) -> None:
     assert found.status in ("wrong", "grader failed")
 
 
-# What is the child's word
+# What only the child can report
 
 BUILT_IN = square(
     backward="(x,) = ctx.saved_tensors\nwith torch.enable_grad():\n"

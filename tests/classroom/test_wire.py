@@ -1,4 +1,4 @@
-"""Evidence travels from process to process as plain data, and arrives as it was."""
+"""Evidence is sent between processes as plain data, and arrives unchanged."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from repository import ROOT
 
 @pytest.fixture(scope="session")
 def colab() -> None:
-    """Ask for Colab's versions: in CI they must be there."""
+    """Require the versions of Colab. In CI, they must be available."""
     if not PYTHON.exists() and os.environ.get("CI"):
         pytest.fail("Colab's versions are missing: run `make thorough`, which installs them.")
     if not PYTHON.exists():
@@ -20,7 +20,7 @@ def colab() -> None:
 
 @pytest.fixture(scope="session")
 def machine(colab: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Start a machine, and open a first notebook on it, whose setup cell installs the course."""
+    """Start a machine, and open a first notebook on it. Its setup cell installs the course."""
     machine = Machine(tmp_path_factory.mktemp("colab"))
     machine.says(setup_cell(ROOT / "notebooks" / "00_start_here.ipynb"))
     yield machine

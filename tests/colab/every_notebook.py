@@ -1,6 +1,6 @@
-"""Every lesson and every solved exercise on Colab, as its reader runs it. ``make colab`` runs this.
+"""Run all lessons and solved exercises on Colab, as a reader does. ``make colab`` runs this.
 
-Apart from ``make test``, which runs the same cells on the installed versions.
+This is separate from ``make test``, which runs the same cells on the installed versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The course on Colab: what its setup cell does, and what a notebook shows there.
+"""The course on Colab: what its setup cell does, and what a notebook shows.
 
-All notebooks take minutes, and are run by ``make colab``. Here: one with a widget, one with a
-grader, and the widgets' own tests, which carry the marker ``colab``.
+All notebooks together take minutes, so ``make colab`` runs them. This file runs one notebook with a
+widget, one with a grader, and those tests of the widgets that have the marker ``colab``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_a_notebook_shows_what_it_shows_elsewhere(name: str, machine: Machine) -
 @pytest.mark.timeout(900)
 def test_the_widgets_hold_their_tests_there() -> None:
     options = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "colab")
-    # That ipywidgets uses what Python and traitlets warn of.
+    # ipywidgets uses features that Python and traitlets have deprecated.
     command = [PYTHON, "-m", "pytest", *options, "-W", "ignore::DeprecationWarning", *WIDGETS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_XDIST_WORKER": ""}
     done = subprocess.run(

@@ -1,6 +1,6 @@
-"""The book: every page of the course is in it, its links lead on, its pictures have words.
+"""The book contains all pages of the course. Its links work, and its pictures have descriptions.
 
-Sphinx itself runs in ``make book`` alone: that takes longer than a test should.
+Sphinx itself runs only in ``make book``, because it takes too long for a test.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTINGS = ROOT / "docs" / "book"
 
 @pytest.fixture(scope="module")
 def made() -> Book:
-    """Return the book on this course."""
+    """Return the book that is made from this course."""
     return book(ROOT)
 
 
@@ -47,7 +47,7 @@ def made() -> Book:
 
 
 def listed(made: Book, page: str) -> set[str]:
-    """Return the pages that stand in the table of contents from ``page`` on."""
+    """Return the pages in the table of contents, starting from ``page``."""
     found = {page}
     for tree in re.findall(
         r"^```\{toctree\}\n(.*?)^```", made.texts[page], re.DOTALL | re.MULTILINE
@@ -199,7 +199,7 @@ CALL = "gradient_flow(square, x)"
 
 
 def shown(source: str, *outputs: dict[str, str]) -> NotebookNode:
-    """Return a page with one cell, as it was saved after a run."""
+    """Return a page with one cell as it is saved after a run."""
     made = [nbformat.v4.new_output("display_data", data=data) for data in outputs]
     code = nbformat.v4.new_code_cell(source, outputs=made)
     title = nbformat.v4.new_markdown_cell("# Title")
@@ -247,11 +247,11 @@ def test_a_page_has_the_picture_and_no_live_view(
     pictured = any("image/png" in data for data in outputs)
     assert ("iVBORw0KGgo=" in made) == pictured
     assert ("This is a still picture." in made) == pictured
-    asked = 'class=\\"live\\"' in made  # it names where its controls work, too
+    asked = 'class=\\"live\\"' in made  # the text also names the place where its controls work
     assert made.count("trunk/notebooks/02_ctx_rules.ipynb") == 1 + pictured + asked
 
 
-# What the theme does to every output: a light card, and a padding.
+# The theme gives each output a light card and padding.
 THEME = """html[data-theme=dark] body {background: #121212}
 html[data-theme=dark] .bd-content div.cell_output img {background: #ced6dd; padding: 8px}"""
 

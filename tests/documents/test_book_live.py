@@ -1,4 +1,4 @@
-"""The widgets of the book work in a browser alone: no kernel, no server, no other host."""
+"""The book's widgets work in a browser alone, without a kernel, a server or any other host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PICTURE = "data:image/png;base64,iVBORw0KGgo="
 OUTCOME = 24.0
 LIVE = [name for name in SHOWN if name not in ("knowledge-check", "vote")]
 PLAYED = ["gradient-flow", "compared-flows", "function-lab", "memory-timeline", "attention-tiles"]
-# What is seen, where a screen reader hears it in other words.
+# Visible texts that differ from the words that a screen reader gets.
 OPENS = {"memory-timeline": "16 KiB saved"}
 SAYS = {
     "compared-flows": "input has gradient",
@@ -38,7 +38,7 @@ SAYS = {
     "jacobian-view": "∂x[",
     "memory-timeline": "0 bytes saved",
 }
-# Of the answers to questions to the STE lab, which each take a training: seeds 0 to 2.
+# The STE lab trains a network for each answer, so only seeds 0 to 2 are included.
 ANSWERS = {"ste-lab": 3}
 APART = 2000  # pixels, so that no page loads more widgets than its test scrolls to
 COLAB = "https://colab.research.google.com/x"
@@ -47,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.checkout]
 
 
 def states() -> dict[int, list[dict[str, Any]]]:
-    """Return what the book loads for each widget, by its place on the page."""
+    """Return the data that the book loads for each widget, by the widget's position on the page."""
     shown = {}
     for place, name in enumerate(LIVE):
         widget = built()[name]
@@ -60,9 +60,9 @@ def states() -> dict[int, list[dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a page with every widget, as the book loads it, and return the page."""
+    """Write a page with every widget as the book loads it, and return the page's path."""
     root = tmp_path_factory.mktemp("site")
-    # In the process of another test, torch.compile may have switched off what the lab records.
+    # In another test's process, torch.compile may have disabled something that the lab records.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         shown = pool.submit(states).result()
     shown[len(LIVE)] = [{"kind": "predict", "state": {"outcome": OUTCOME}, "answers": []}]
@@ -97,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def opened(browser: Browser, site: Path, still: bool = True, **options: object) -> Iterator[Page]:
-    """Open the page; nothing may be loaded from elsewhere, and nothing may go wrong."""
+    """Open the page. It must not load anything from elsewhere, and no error may occur."""
     motion = "reduce" if still else "no-preference"
     context = browser.new_context(reduced_motion=motion, **options)
     page, wrong = context.new_page(), []
@@ -150,7 +150,7 @@ def test_sliders_of_a_flow_move_one_at_a_time(browser: Browser, site: Path) -> N
         flow.get_by_label("input x").fill("35")
         expect(flow.locator(".agf-sliders")).to_contain_text("x = 3")
         flow.get_by_label("input x").press("ArrowRight")
-        page.wait_for_timeout(400)  # the widget asks when the hand rests
+        page.wait_for_timeout(400)  # the widget asks when the pointer stops
         flow.get_by_label("input y").press("ArrowRight")
         expect(flow.locator(".ac-notice")).to_contain_text("one input moves at a time")
         expect(flow.locator(".agf-sliders")).to_contain_text("x = 2")
@@ -303,7 +303,7 @@ def test_a_lesson_runs_once_and_its_widgets_are_found_by_their_cells(tmp_path: P
     assert found[2][0]["state"] == {"outcome": 2.0}
 
 
-# A page without what it does not need
+# Remove from a page what it does not need
 
 
 @pytest.mark.parametrize(

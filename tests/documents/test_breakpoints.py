@@ -1,4 +1,4 @@
-"""Where a debugger stops, as docs/breakpoints.md says. A thread of the engine needs no GPU here."""
+"""Test where a debugger stops, as described in docs/breakpoints.md. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LINE = next(n for n, text in enumerate(SOURCE.splitlines(), 1) if text.endswith(
 
 
 class Debugger(bdb.Bdb):
-    """Counts the stops at the line breakpoint, as pdb and its kind set one."""
+    """Counts the stops at a line breakpoint that is set as in pdb and similar debuggers."""
 
     found = 0
 
@@ -67,13 +67,13 @@ def uncompiled() -> None:
     ids=["on the CPU", "in a thread of the engine", "compiled", "compiled, forced to eager"],
 )
 def test_a_line_breakpoint_stops(run: Callable[[], object], expected: int) -> None:
-    torch._dynamo.reset()  # imports it now, because that takes half a minute under a debugger
+    torch._dynamo.reset()  # import it now, because this takes half a minute under a debugger
     with quiet():
         assert line_stops(run) == expected
 
 
 @pytest.mark.thorough
-@pytest.mark.checkout  # Python 3.12 gives debuggers another way to see lines
+@pytest.mark.checkout  # Python 3.12 gives debuggers a new way to observe lines
 @pytest.mark.parametrize(
     ("arguments", "expected"), [((), 1), (("engine",), 0), (("engine", "settrace"), 1)], ids=str
 )
@@ -116,7 +116,7 @@ def test_a_call_of_breakpoint_stops_in_a_thread_of_the_engine(
     assert name != threading.current_thread().name
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's, of its own code
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # from PyTorch's own code
 def test_a_call_of_breakpoint_stops_in_a_compiled_model_and_breaks_its_graph(
     stopped: list[str],
 ) -> None:

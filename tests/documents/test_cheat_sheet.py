@@ -1,4 +1,4 @@
-"""The cheat sheet: made of the lessons' tagged cells, printed, and noticed where it is stale."""
+"""The cheat sheet is made from the lessons' tagged cells. It can be printed and checked for age."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_code_keeps_its_dollars() -> None:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """A course of one lesson, whose only notebook is never executed here."""
+    """Return a course with one lesson, whose only notebook is never executed here."""
     root = tmp_path / "course"
     (root / "notebooks").mkdir(parents=True)
     (root / "notebooks/01_sample.py").write_text(SAMPLE, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The docstrings of what learners call are complete, and their examples run."""
+"""The docstrings of everything that learners call are complete, and their examples run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CALLS: list[Callable[..., Any]] = [
     visualize.tangent,
 ]
 
-PARTS = ("AdditiveCoupling", "Checkpoint", "LinearCrossEntropy")  # of callables that explain them
+PARTS = ("AdditiveCoupling", "Checkpoint", "LinearCrossEntropy")  # of documented callables
 FUNCTIONS = [getattr(functions, name) for name in functions.__all__ if name not in PARTS]
 
 

@@ -1,4 +1,4 @@
-"""docs/five_functions.md prints what it shows, and its vote is about what it finds."""
+"""The output of docs/five_functions.md is real, and its vote asks about its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOTE = VOTES["one-of-five"]
 
 @pytest.fixture(scope="module")
 def ran() -> tuple[dict[str, Any], str]:
-    """Run the page; return its names, and what it prints."""
+    """Run the page. Return its names and its output."""
     return run(TEXT, "five_functions.py")
 
 

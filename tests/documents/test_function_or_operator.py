@@ -1,4 +1,4 @@
-"""What docs/function_or_operator.md says goes wrong after a wrong choice."""
+"""After a wrong choice, the errors are those that docs/function_or_operator.md describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that GLOSSARY.md replaces do not come back as names."""
+"""The words that GLOSSARY.md replaces are no longer used as names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPLACED = {name: use for use, words in ROWS for name in re.findall(r"`(\w+)`", 
 
 
 def names_in(path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the names that a module defines, assigns or takes as parameters."""
+    """Yield the names that a module defines, assigns or uses as parameters."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):

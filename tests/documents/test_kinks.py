@@ -1,4 +1,4 @@
-"""docs/kinks.md: each row of its table is run, and its test is run on its Function."""
+"""Each row of the table in docs/kinks.md is run, and so is the page's test on its Function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repository import ROOT
 from torch import Tensor
 from torch.autograd import gradcheck
 
-pytestmark = pytest.mark.checkout  # of the pinned PyTorch alone
+pytestmark = pytest.mark.checkout  # only for the pinned PyTorch
 
 PAGE = ROOT / "docs" / "kinks.md"
 TEXT = PAGE.read_text(encoding="utf-8")

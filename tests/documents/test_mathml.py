@@ -1,6 +1,6 @@
-"""Formulas become MathML: docutils gets words that it knows, and the source stays readable.
+"""Formulas become MathML. docutils gets words that it knows, and the source stays readable.
 
-docutils and Sphinx are only in the environment of the book, so a stand-in takes their places here.
+docutils and Sphinx are installed only in the book's environment, so a stand-in replaces them here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Converter = Callable[[str, bool], str]
 
 @pytest.fixture
 def mathml(monkeypatch: pytest.MonkeyPatch) -> Converter:
-    """Return the converter, with a docutils that only writes down what it gets."""
+    """Return the converter with a fake docutils that only records its input."""
     for name in ("docutils", "docutils.utils", "docutils.utils.math", "sphinx"):
         monkeypatch.setitem(sys.modules, name, MagicMock())
     latex = ModuleType("latex2mathml")

@@ -1,4 +1,4 @@
-"""README's pictures are what their script makes today, and what they show is true."""
+"""README's pictures are up to date with their script, and their content is true."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_its_moments_are_in_order() -> None:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what the grader says of the answer, whose source is in a file as in a notebook."""
+    """Return the grader's report on the answer, whose source is in a file, as in a notebook."""
     file = tmp_path_factory.mktemp("answer") / "answer.py"
     file.write_text(ANSWER, encoding="utf-8")
     return str(grade(EXERCISE, run_path(str(file), {"torch": torch})["Swish"]))

@@ -1,4 +1,4 @@
-"""What README.md, CONTRIBUTING.md and the pages of docs/ promise is run."""
+"""Every promise in README.md, CONTRIBUTING.md and the pages of docs/ is tested."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLES = [
 ]
 COMMANDS = commands()
 
-# The blocks that neither an example's test nor that of commands runs, and the tests that do.
+# The blocks that are not run by the tests of examples and commands, and the tests that run them.
 ELSEWHERE = {
     "README.md: import torch": "documents/test_readme.py::test_the_test_suite_shows_the_report",
     "README.md: 4 notebooks read, 1 file not graded":
@@ -127,7 +127,7 @@ def test_the_example_passes_gradcheck_as_the_text_says() -> None:
 
 
 def normalized(x: Tensor, channels: dict[int, list[int]]) -> Tensor:
-    """Return x over a power of 1 + the mean square of its channels, those listed for each."""
+    """Return x divided by a power of 1 + the mean square of the channels given for each one."""
     sums = torch.stack([x[:, seen].square().sum(dim=1) for seen in channels.values()], dim=1)
     return x * (1 + sums / 3) ** -0.75
 
@@ -161,14 +161,14 @@ def test_gpytorch_s_log_normal_cdf_is_as_the_readme_says() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the example's Function in a file, and a test of it."""
+    """Return a folder with a file that has the example's Function, and a test for it."""
     (tmp_path / "softplus.py").write_text(SOFTPLUS.before.text, encoding="utf-8")
     (tmp_path / "test_softplus.py").write_text(TEST_SUITE, encoding="utf-8")
     return tmp_path
 
 
 def finds(folder: Path, *command: str) -> str:
-    """Run a module that must find the example's error; return what it prints."""
+    """Run a module that must find the example's error. Return its output."""
     ran = subprocess.run(
         [sys.executable, "-m", *command], capture_output=True, text=True, cwd=folder
     )

@@ -1,4 +1,4 @@
-"""Every command that a page shows calls what is there, as it wants to be called."""
+"""Every command on a page calls something that exists, and with valid arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autograd_course.cli import app
 from tools.settings import read_settings
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-(_, USAGE_ERROR, *_) = typer.BadParameter.__mro__  # click's, which typer may bring itself
+(_, USAGE_ERROR, *_) = typer.BadParameter.__mro__  # the error of click, which typer may bundle
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -28,7 +28,7 @@ DOCTOR = "packages/autograd-doctor"
 
 
 def understands(words: list[str], app: typer.Typer = app) -> None:
-    """Read a command line of ours as the command would, without doing anything."""
+    """Parse one of our command lines as the command would, but do nothing."""
     command, context = typer.main.get_command(app), None
     while isinstance(command, TyperGroup):
         name, *words = words
@@ -39,7 +39,7 @@ def understands(words: list[str], app: typer.Typer = app) -> None:
 
 
 def is_made(words: list[str]) -> None:
-    """Find targets and variables in the Makefile; ``…`` stands for any."""
+    """Find targets and variables in the Makefile. ``…`` stands for any target."""
     for word in words:
         name, is_variable, _ = word.partition("=")
         where = rf"\b{name}\b" if is_variable else rf"^{name}:"
@@ -47,7 +47,7 @@ def is_made(words: list[str]) -> None:
 
 
 def is_a_module(words: list[str]) -> None:
-    """Find a module; the tests' options are the Makefile's, or name tests that are there."""
+    """Find a module. Its test options must be in the Makefile, or name tests that exist."""
     flag, name, *options = words
     assert flag == "-m"
     assert find_spec(name)
@@ -66,7 +66,7 @@ def is_a_module(words: list[str]) -> None:
 
 
 def is_installed(words: list[str]) -> None:
-    """Find the file of versions, and the extras."""
+    """Find the constraints file and the extras."""
     address = read_settings(ROOT).address.partition("@")[0]
     if words[1].startswith(address):
         assert words[1:] in (
@@ -80,20 +80,20 @@ def is_installed(words: list[str]) -> None:
 
 
 def is_conda_s(words: list[str]) -> None:
-    """Find the environment's file, and its name."""
+    """Find the environment's file and its name."""
     file = ROOT / "environment.yml"
     name = yaml.safe_load(file.read_text(encoding="utf-8"))["name"]
     assert words in (["env", "create", "-f", file.name], ["activate", name])
 
 
 def is_the_shell_s(words: list[str]) -> None:
-    """Let the folder of the clone be entered, that of nbgrader's example, and the environment."""
+    """Accept only three folders: the clone, nbgrader's example and the environment."""
     name = read_settings(ROOT).repository.rpartition("/")[2]
     assert words in (["course"], [name], [".venv/bin/activate"])
 
 
 def is_git_s(words: list[str]) -> None:
-    """Find the repository, and one branch."""
+    """Accept only commands for the repository and for one branch."""
     assert words in (
         ["clone", f"https://github.com/{read_settings(ROOT).repository}"],
         ["switch", "-c", "my-change"],
@@ -102,14 +102,14 @@ def is_git_s(words: list[str]) -> None:
 
 
 def is_nbgrader_s(words: list[str]) -> None:
-    """Find the command where nbgrader itself is run."""
+    """Check that a test of nbgrader runs this command."""
     assert f'nbgrader(course, "{words[0]}"' in (
         ROOT / "tests" / "classroom" / "test_classroom_platforms.py"
     ).read_text(encoding="utf-8")
 
 
 def is_pytest_s(words: list[str]) -> None:
-    """Read the options of the doctor's plugin; other options are pytest's own."""
+    """Parse the options of the doctor's plugin. All other options belong to pytest."""
     parser = pytest.Parser(_ispytest=True)
     pytest_plugin.pytest_addoption(parser)
     known, others = parser.parse_known_and_unknown_args(words)

@@ -1,4 +1,4 @@
-"""Every cell of the table in docs/what_survives.md is run, and so are the remarks below it."""
+"""Every cell of the table in docs/what_survives.md is tested, and so are the remarks below it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from autograd_course.ship import quiet
 
-pytestmark = [pytest.mark.slow, pytest.mark.checkout]  # of the pinned PyTorch alone
+pytestmark = [pytest.mark.slow, pytest.mark.checkout]  # only for the pinned PyTorch
 
 PAGE = (ROOT / "docs" / "what_survives.md").read_text(encoding="utf-8")
 LINES = PAGE.splitlines()

@@ -1,8 +1,8 @@
 """Every exercise that asks for a Function accepts its right answer in both forms.
 
 PyTorch knows two forms: a combined ``forward(ctx, …)``, and a separate ``forward(…)`` with
-``setup_context(ctx, inputs, output)``. The solution of an exercise has one of them. The tests
-convert it to the other one and grade it.
+``setup_context(ctx, inputs, output)``. The solution of each exercise has one of these forms. The
+tests convert the solution to the other form and grade it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from autograd_course.grader.reading import source_of
 FUNCTIONS = {
     name: exercise for name, exercise in CATALOGUE.items() if isinstance(exercise, FunctionExercise)
 }
-# What the solutions with a combined forward save besides inputs and outputs. ``setup_context`` does
-# not see it and has to compute it again, so only a combined forward expresses these answers well.
+# Besides inputs and outputs, the solutions with a combined forward save these values.
+# ``setup_context`` does not see them and would have to compute them again, so only a combined
+# forward expresses these answers well.
 INTERMEDIATES = {
     "clipped-relu": "where the input lies between 0 and the ceiling",
     "repair-solver": "the state of every step",
@@ -43,7 +44,7 @@ ASK_FOR_SETUP_CONTEXT = {
 
 
 class Noting:
-    """A ctx that notes what a combined forward saves and marks; the rest it leaves to ``ctx``."""
+    """A ctx that records what a combined forward saves and marks. All else goes to ``ctx``."""
 
     def __init__(self, ctx: Any = None) -> None:
         vars(self).update(_ctx=ctx, saved=(), without_gradient=())
@@ -65,7 +66,9 @@ class Noting:
 
 
 def separate(right: type[Function]) -> type[Function]:
-    """Return an answer with ``setup_context``, which runs the combined forward for its notes."""
+    """Return an answer with ``setup_context``. It calls the combined forward to record what it
+    saves.
+    """
 
     class Separate(Function):
         @staticmethod
@@ -100,7 +103,7 @@ def in_the_other_form(exercise: str) -> type[Function]:
 def test_a_right_answer_passes_in_the_other_form(
     exercise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No learner writes the code that converts an answer, so the answer itself is read.
+    # No learner writes the code that converts an answer, so read the source of the answer itself.
     monkeypatch.setattr(pipeline, "source_of", lambda _: source_of(RIGHT[exercise]))
 
     result = grade(exercise, in_the_other_form(exercise))
@@ -117,7 +120,7 @@ def test_an_exercise_about_setup_context_says_so(exercise: str) -> None:
 
 
 def saves_an_intermediate(exercise: str) -> bool:
-    """Tell whether a combined forward saves a tensor that is neither an input nor an output."""
+    """Return whether a combined forward saves a tensor that is neither an input nor an output."""
     for inputs in FUNCTIONS[exercise].samples().values():
         notes = Noting()
         outputs = as_tuple(RIGHT[exercise].forward(notes, *inputs))

@@ -1,4 +1,4 @@
-"""What lesson 04's exercises say of their broken Functions, and which of them gradcheck passes."""
+"""The descriptions of broken Functions in lesson 04, and which of them pass gradcheck."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ each = pytest.mark.parametrize("name", BROKEN)
 
 @pytest.fixture(autouse=True)
 def temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the tensor that BrokenTempered takes from around it where its cell does.
+    """Define the tensor that BrokenTempered reads from its surroundings, as its cell does.
 
-    The solved notebook's definitions have no module; one's own code has, and is looked into.
+    The solved notebook's definitions have no module. A user's own code has a module, and the doctor
+    looks into it.
     """
     learned = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
     tempered = SOLVED["BrokenTempered"]

@@ -1,7 +1,7 @@
-"""What an exercise states of every answer is graded: each constraint, broken on purpose, speaks.
+"""Every constraint on an answer is graded. If an answer breaks it on purpose, its rule reports it.
 
-The answers are the solutions, spoiled in one way that no exercise allows. Their gradients stay
-right, so that nothing but the constraint is broken.
+The answers are the solutions, changed in one way that no exercise allows. Their gradients stay
+right, so they break only the constraint.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def with_gradients_in(dtype: torch.dtype) -> Callable[[Answer], Answer]:
 
 
 class Elsewhere:
-    """A ctx whose saved tensors are kept by ``keep`` and come back by ``give``."""
+    """A ctx that stores saved tensors with ``keep`` and returns them with ``give``."""
 
     def __init__(self, ctx: Any, keep: Any, give: Any) -> None:
         vars(self).update(_ctx=ctx, _keep=keep, _give=give)
@@ -64,7 +64,7 @@ class Elsewhere:
 
 
 def keeping(keep: Callable[[Any, Any], None], give: Callable[[Any], Any]) -> Any:
-    """Return what makes an answer keep its tensors in another way than ``save_for_backward``."""
+    """Return a function that makes an answer keep its tensors without ``save_for_backward``."""
 
     def make(right: Answer) -> Answer:
         def around(method: str) -> Callable[..., Any]:
@@ -100,21 +100,22 @@ SPOILED = {
     "tensors in a closure": ("tensor-on-ctx", keeping(in_a_closure, lambda ctx: ctx.recall())),
     "tensors as arrays": ("tensor-on-ctx", keeping(as_arrays, from_arrays)),
 }
-# What may be seen first: arrays cut the graph, and an output on ctx makes a reference cycle.
+# Rules that may report first: arrays cut the graph, and an output on ctx creates a reference cycle.
 ALSO = {
     "tensors as arrays": ("silent-double-backward",),
     "tensors on an object": ("ctx-cycle",),
     "tensors in a closure": ("ctx-cycle",),
 }
-# Lessons that say where tensors are to be kept; in lesson 11 one exercise does.
+# Lessons that say where to keep tensors. In lesson 11, only one exercise does.
 SAYS_WHERE = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "13", "14")
-# Their solutions save no tensor.
+# The solutions of these exercises save no tensor.
 SAVES_NOTHING = (
     "repair-mean", "gradient-reversal", "sign-ste", "round-ste", "repair-rotation",
     "repair-dropout",
 )  # fmt: skip
 SAVES_NO_FLOATS = ("clipped-relu", "gather-rows", "packed-leaky-relu")
-# Its statement asks for float32 whenever autocast is on, also where an input has bfloat16.
+# The statement of this exercise asks for float32 whenever autocast is on, even if an input has
+# bfloat16.
 OWN_DTYPE = ("repair-autocast",)
 
 

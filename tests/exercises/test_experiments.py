@@ -1,6 +1,6 @@
-"""Where an exercise asks for an experiment, one of the four shows the mistake, and no other does.
+"""If an exercise asks for an experiment, exactly one of the four shows the mistake.
 
-An experiment shows it if the broken Function and a correct one give different results.
+An experiment shows the mistake if the broken Function and a correct one give different results.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def pooled_gradient(apply: Apply) -> Tensor:
     return gradient(apply, draw(2, 4, 3), MASK, upstream=upstream)
 
 
-# The clinic. What an exercise asks to be repaired is the correct Function.
+# The clinic. If an exercise asks for a repair, the correct Function is the repaired one.
 
 temperature = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
 
@@ -535,7 +535,7 @@ ASKED = [name for name, it in CATALOGUE.items() if isinstance(it, LocatingExerci
 
 @pytest.fixture(autouse=True)
 def a_temperature_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put the tensor that one Function takes from around it where its notebook has it."""
+    """Define the tensor that one Function reads from its surroundings, as its notebook does."""
     monkeypatch.setitem(
         lesson_04.SOLVED["BrokenTempered"].forward.__globals__, "temperature", temperature
     )

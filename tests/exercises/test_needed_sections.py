@@ -1,7 +1,7 @@
-"""A core exercise and a question without a star need only core sections.
+"""Core exercises need only core sections, and so do questions without a star.
 
-An exercise is judged by the names of PyTorch that its solution uses. A question of a knowledge
-check names the section that teaches the answer.
+For an exercise, the test looks at the PyTorch names that its solution uses. A question in a
+knowledge check names the section that teaches its answer.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _MODULES = (
     forward_ad,
     graph,
 )
-# What a lesson has to teach before an exercise may ask for it. The names of ctx and of the methods
-# of a Function are attributes of the class; those in the last row belong to other places.
+# The names that a lesson has to teach before an exercise may need them. The names of ctx and of a
+# Function's methods are attributes of the class. The names in the last row belong to other modules.
 TAUGHT_NAMES = {
     *(name for module in _MODULES for name in getattr(module, "__all__", ())),
     *(name for name in dir(Function) if not name.startswith("_")),
     *("create_graph", "enable_grad", "inference_mode", "no_grad", "needs_input_grad"),
     *("saved_tensors", "is_grad_enabled", "allow_in_graph", "export"),
-    *("custom_fwd", "custom_bwd"),  # PyTorch 2.11 does not list the names of torch.amp
-} - {"name"}  # an attribute of many things
-# These sections repeat what others teach.
+    *("custom_fwd", "custom_bwd"),  # PyTorch 2.11 does not list the names in torch.amp
+} - {"name"}  # many things have this attribute
+# These sections repeat the content of other sections.
 _TEACHES_NOTHING = ("Do you know it?", "Summary", "Where next")
-# Code in text: a block, or a span with a keyword argument. Other spans only mention a name.
+# Code in text is a block, or a span with a keyword argument. All other spans only mention a name.
 _IN_TEXT = re.compile(r"^```\w*\n.*?^```|`[^`\n]*=[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
 def names(code: str, lines: Iterable[range]) -> Iterator[str]:
-    """Yield the names in the parts of a cell that touch some of its lines."""
+    """Yield the names in those parts of a cell that include some of its lines."""
     wanted = {line for span in lines for line in span}
     for node in ast.walk(ast.parse(code)):
         begin, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
@@ -69,7 +69,7 @@ def names(code: str, lines: Iterable[range]) -> Iterator[str]:
 
 
 def solved(cell: Cell, source: Source) -> Iterator[str]:
-    """Yield the names that the solution in a cell uses."""
+    """Yield the names that a cell's solution uses."""
     if SOLUTION_ONLY in cell.tags:
         yield from names(cell.source, [range(1, len(cell.source.splitlines()) + 1)])
     else:
@@ -79,7 +79,7 @@ def solved(cell: Cell, source: Source) -> Iterator[str]:
 
 @cache
 def uses() -> Mapping[str, set[str]]:
-    """Return by exercise the names that a lesson has to teach before."""
+    """Return, by exercise, the names that a lesson has to teach before it."""
     found: dict[str, set[str]] = {}
     for path in sorted((ROOT / "solutions").glob("*.py")):
         source, used = read(path), set[str]()
@@ -94,7 +94,7 @@ def uses() -> Mapping[str, set[str]]:
 
 @cache
 def lessons() -> Mapping[str, list[tuple[Section, set[str]]]]:
-    """Return by lesson the sections that teach, with the words in the code that a reader sees."""
+    """Return, by lesson, the sections that teach, with the words in their visible code."""
     taught = {}
     for path in sorted((ROOT / "notebooks").glob("*.py")):
         parts = sections(unexecuted(read(path).cells))
@@ -110,9 +110,10 @@ def code_words(section: Section) -> Iterator[str]:
 
 
 def taught(exercise: Declared) -> set[str]:
-    """Return what the core of the lessons so far shows in code, and the extra sections with a star.
+    """Return the names in the code of earlier core sections, and of the extra sections with a star.
 
-    The electives have higher numbers than the core path, so no core lesson counts on one.
+    The electives have higher numbers than the lessons of the core path, so no core lesson depends
+    on an elective.
     """
     return {
         word
@@ -131,7 +132,7 @@ def exercises() -> Mapping[str, Declared]:
 
 
 def mentioned(question: Question) -> set[str]:
-    """Return the words of the core of the lessons so far, and of the section with a star."""
+    """Return the words of the core sections so far, and of the section with a star."""
     return {
         word
         for lesson, parts in lessons().items()

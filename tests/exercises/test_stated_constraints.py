@@ -1,8 +1,8 @@
 """Every constraint that an exercise states is graded.
 
-``STATED`` ties words of a statement to a wrong answer in ``answers`` that breaks this constraint
-and nothing else: its verdict, which ``test_grade.py`` checks, names it. A statement that says more
-after **Constraint** than the table knows fails here, and so does one that says less.
+``STATED`` pairs words from a statement with a wrong answer in ``answers`` that breaks only this
+constraint. ``test_grade.py`` checks that the verdict names the constraint. The test fails if the
+text after **Constraint** says more or less than the table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sampling import first_rows
 from autograd_course.grader import CATALOGUE, grade
 from tools.percent import read
 
-# By exercise: words of its statement, and the mistake of a wrong answer in ``answers``.
+# By exercise: words from its statement, and the mistake of a wrong answer in ``answers``.
 STATED: dict[str, dict[str, str]] = {
     "scaled-sigmoid": {
         "save nothing but the output": "saves the input",
@@ -256,7 +256,7 @@ STATED: dict[str, dict[str, str]] = {
         "gets a gradient that is not zero": "a Function",
     },
 }
-# Sentences after **Constraint** that ask for nothing: they give a reason, or say how it is graded.
+# Sentences after **Constraint** that require nothing. They give a reason, or say how it is graded.
 REASONS = {
     "scaled-sigmoid": ("The next layer usually saves",),
     "snake": ("compose this function",),
@@ -298,7 +298,7 @@ ROWS = [
 
 @cache
 def statements() -> dict[str, str]:
-    """Return the text above each answer cell, from its heading on, a paragraph in one line."""
+    """Return the text above each answer cell, from its heading on, with a line per paragraph."""
     found, text = {}, ""
     for lesson in sorted(SOLUTIONS.glob("*.py")):
         for cell in read(lesson).cells:
@@ -311,7 +311,7 @@ def statements() -> dict[str, str]:
 
 
 def sentences(exercise: str) -> list[str]:
-    """Return what stands after **Constraint** in a statement, up to code or **Write**."""
+    """Return the text after **Constraint** in a statement, up to the next code or **Write**."""
     _, *constraint = re.split(r"\*\*Constraints?:?\*\*", statements()[exercise])
     text = re.split(r"\n {4}|\*\*Write\*\*", " ".join(constraint))[0]
     return [

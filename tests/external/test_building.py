@@ -1,4 +1,4 @@
-"""C++ built on the spot: kept, told apart, and its mistakes put on the author's line."""
+"""C++ that is built on first use. It is cached, and errors point to the author's line."""
 
 from __future__ import annotations
 

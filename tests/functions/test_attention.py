@@ -1,4 +1,4 @@
-"""Attention, whole and tiled: the built-in's values and gradients, and none of its big tensors."""
+"""Whole and tiled attention have the built-in's values and gradients, and no large tensors."""
 
 import gc
 import math
@@ -79,7 +79,7 @@ def test_the_block_changes_nothing(block: tuple[int, int], causal: bool) -> None
     )
 
 
-MANY = qkv(64, 64, lead=(80,))  # more heads than one turn takes
+MANY = qkv(64, 64, lead=(80,))  # more heads than one step processes
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_new_tensors_are_made_where_the_inputs_are(attention: Attention, mask: A
     expected = attention(*inputs, *rest)
     arrives = [x.detach() for x in tensors((2, 5, 2), (2, 5), seed=5)]
     truth = torch.autograd.grad(expected, inputs, arrives)
-    with torch.device("meta"):  # directly, since the engine calls backward without it
+    with torch.device("meta"):  # call it directly: the engine runs backward outside this block
         found = attention(*inputs, *rest)
         node = found[0].grad_fn
         gradients = node._forward_cls.backward(node, *arrives)
@@ -177,7 +177,7 @@ def test_a_mask_that_repeats_itself_is_taken_once() -> None:
     assert unexpanded(torch.ones(1, 5, 1).expand(4, 5, 7)).shape == (1, 5, 1)
 
 
-# Derivatives by differences
+# Numerical derivatives
 
 
 @WAYS
@@ -191,7 +191,7 @@ def test_it_is_twice_differentiable(attention: Attention, causal: bool) -> None:
 
 @WAYS
 def test_it_is_twice_differentiable_beside_masked_rows(attention: Attention) -> None:
-    # Only the output: differences cannot be taken of a log-sum-exp of -inf.
+    # Use only the output, because a log-sum-exp of -inf has no finite differences.
     assert gradcheck(lambda *x: attention(*x, holes())[0], qkv())
     assert gradgradcheck(lambda *x: attention(*x, holes())[0], qkv(lead=()))
 
@@ -317,7 +317,7 @@ def test_nothing_outlives_the_call() -> None:
     assert all(ref() is None for ref in tiles)
 
 
-# Refusals
+# Rejected arguments
 
 
 @pytest.mark.parametrize(

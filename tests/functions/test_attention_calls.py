@@ -1,4 +1,4 @@
-"""``attention`` and ``tiled_attention``: all that the built-in does, and its gradients."""
+"""``attention`` and ``tiled_attention`` match the built-in in all its features and gradients."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def built_in(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = F
 
 
 def same(call: Call, inputs: list[Tensor], mask: Any = None, causal: bool = False) -> None:
-    """Compare value and gradients with the built-in's."""
+    """Compare the value and the gradients with those of the built-in."""
     out, expected = call(*inputs, mask=mask, causal=causal), built_in(*inputs, mask, causal)
     (arrives,) = tensors(tuple(out.shape), seed=5)
     arrives = arrives.detach().to(out.dtype)
@@ -338,7 +338,9 @@ def word_by_hand(row: int, column: int, seed: int) -> int:
 
 @pytest.mark.parametrize("seed", [-42, 3 * 2**32 + 5])
 def test_the_pattern_is_the_same_everywhere(seed: int) -> None:
-    """Anyone with integers can make it: here Python's, which know no overflow."""
+    """The pattern needs only integers, so this test computes it with Python's, which never
+    overflow.
+    """
     rows = [0, 1, 77, 2**33]
     pattern = dropped(torch.tensor(rows), torch.arange(40), 0.3, seed)
 
@@ -349,7 +351,7 @@ def test_the_pattern_is_the_same_everywhere(seed: int) -> None:
 
 def test_a_weight_goes_whose_word_is_below_p() -> None:
     word = word_by_hand(3, 5, 0)
-    p = word / 2**32  # exact: a double has 53 bits
+    p = word / 2**32  # exact, because a double has 53 bits
 
     assert not dropped(torch.tensor([3]), torch.tensor([5]), p, 0).any()
     assert dropped(torch.tensor([3]), torch.tensor([5]), p + 2**-32, 0).all()

@@ -1,4 +1,4 @@
-"""What attention by tiles holds: a constant, and so many bytes for each row of its inputs."""
+"""Tiled attention uses a constant amount of memory, plus some bytes for each row of its inputs."""
 
 import math
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def test_memory_is_linear_in_the_length(order: Any, options: Any) -> None:
 
     for i, step in enumerate(steps[1:], 1):
         assert step == pytest.approx(2 * steps[i - 1], rel=0.02)
-    assert steps[0] < 1024 * 4 * 100  # a hundred numbers a row; a row of scores has 2048
+    assert steps[0] < 1024 * 4 * 100  # 100 numbers per row; a row of scores has 2048
 
 
 def test_short_sequences_take_less_than_the_score_matrix_of_long_ones() -> None:
@@ -76,7 +76,7 @@ def test_whole_attention_takes_the_square() -> None:
 @pytest.mark.parametrize("order", [forward, first, second])
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"dropout_p": 0.1, "seed": 0}])
 def test_no_tensor_has_the_size_of_the_score_matrix(order: Any, options: Any) -> None:
-    # The buffers of a pass are made together, each in the size of a tile.
+    # The buffers of a pass are allocated together, and each is as large as a tile.
     tile = math.prod(CAUSAL_BLOCK if options.get("causal") else BLOCK)
     n, buffers = 1536, {forward: 1, first: 2, second: 4}[order]
 

@@ -1,6 +1,6 @@
-"""The GPU's kernels: interpreted on the CPU, compiled for GPUs that are not here, and run on one.
+"""The GPU kernels are interpreted on the CPU, compiled for many GPUs, and run on a GPU here.
 
-triton decides when it is imported whether it interprets: each kind has a process of its own.
+triton decides on import whether it interprets kernels, so each kind of test has its own process.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 
 
 def run(name: str, **environment: str) -> list[str]:
-    """Run a script of ``support/kernels`` and return the lines that it prints."""
+    """Run a script in ``support/kernels`` and return the lines that it prints."""
     paths = SUPPORT, ROOT, os.environ.get("PYTHONPATH", "")
     done = subprocess.run(
         [sys.executable, SUPPORT / "kernels" / f"{name}.py"],
@@ -57,7 +57,7 @@ def test_interpreted_kernels_say_what_the_tiles_say() -> None:
 
 @NEEDS_TRITON
 def test_kernels_compile_and_fit_into_the_memory_of_small_gpus() -> None:
-    # A program on a T4 (compute capability 7.5) has 64 KiB of shared memory.
+    # On a T4 (compute capability 7.5), a program has 64 KiB of shared memory.
     for line in run("compiled"):
         kernel, shared = line.split()
         assert int(shared) <= 64 * 1024, kernel

@@ -1,4 +1,4 @@
-"""Our checkpoint is PyTorch's, in values, gradients, bytes and operations."""
+"""Our checkpoint has the same values, gradients, bytes and operations as PyTorch's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mlp(layers: int = 4) -> nn.Sequential:
 
 
 def block() -> nn.Sequential:
-    """All that is easily got wrong: parameters, dropout, a batch norm's running statistics."""
+    """Return a block with the difficult parts: parameters, dropout and batch norm statistics."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH), nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH)
@@ -49,7 +49,7 @@ def batch(rows: int = 16) -> Tensor:
 
 
 def trained(kind: Callable[..., Any], module: nn.Module, steps: int = 3) -> dict[str, Tensor]:
-    """Train for a few steps; return all that the training leaves behind."""
+    """Train for a few steps. Return everything that the training changes."""
     module, x = deepcopy(module), batch().requires_grad_()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     torch.manual_seed(7)
@@ -87,7 +87,7 @@ def test_nothing_but_what_was_given_is_kept(kind: Callable[..., Any]) -> None:
     module = mlp()
 
     assert kept_bytes(lambda x: plain(module, x), batch()) == 4 * batch().nbytes
-    # What PyTorch's hooks keep beside is a reference to the input, which is there anyway.
+    # PyTorch's hooks also keep a reference to the input, which is in memory anyway.
     assert kept_bytes(lambda x: kind(module, x), batch()) == 0
 
 
@@ -113,7 +113,7 @@ def test_the_peak_is_that_of_the_reentrant_kind_and_falls_with_segments() -> Non
     }
 
     for n in (1, 4, 16):
-        assert 0 <= peaks[ours, n] - peaks[reentrant, n] < weights  # gradients come together
+        assert 0 <= peaks[ours, n] - peaks[reentrant, n] < weights  # the gradients exist together
     assert peaks[ours, 4] < 0.6 * peaks[plain, 1]  # √16 segments
     assert peaks[ours, 4] < min(peaks[ours, 1], peaks[ours, 16])
 
@@ -124,7 +124,7 @@ def test_forward_runs_a_second_time_and_not_more(kind: Callable[..., Any]) -> No
 
     without, trace = (trace_memory(partial(k, module), batch()) for k in (plain, kind))
 
-    # PyTorch's hooks stop the second run when the last saved tensor is there.
+    # PyTorch's hooks stop the second run when the last saved tensor has been recomputed.
     assert trace.again_operations in (without.operations, without.operations - (kind is hooked))
     assert trace.backward_operations == without.backward_operations + trace.again_operations
 

@@ -1,4 +1,4 @@
-"""Coupled blocks are their plain composition; what is kept does not grow with their number."""
+"""Coupled blocks equal their plain composition. The number of blocks does not affect the memory."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plain(blocks: Sequence[tuple[nn.Module, nn.Module]], x1: Tensor, x2: Tensor)
 
 
 def results(fn: Any, blocks: Blocks, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Run forward and backward once; return all that there is to see."""
+    """Run forward and backward once. Return all outputs and gradients."""
     blocks = deepcopy(blocks)
     every = modules(blocks).to(dtype)
     x1, x2 = (x.requires_grad_() for x in halves(dtype))
@@ -84,7 +84,7 @@ def test_a_module_that_is_used_in_several_places_collects_from_all() -> None:
 
 
 class Constant(nn.Linear):
-    """Looks at nothing of its half but the shape."""
+    """Uses only the shape of its half, not the values."""
 
     def forward(self, x: Tensor) -> Tensor:
         return self.bias.expand(x.shape)
@@ -142,7 +142,7 @@ def test_beside_the_gradients_of_parameters_the_peak_does_not_grow() -> None:
 
 
 def drift(number: int, dtype: torch.dtype, scale: float = 1.0) -> float:
-    """How far the rebuilt inputs are off, in units of the dtype's rounding."""
+    """Return the error of the rebuilt inputs, in units of the dtype's rounding error."""
     blocks = chain(number, scale=scale)
     modules(blocks).to(dtype)
     given = halves(dtype)

@@ -1,4 +1,4 @@
-"""Each reference Function is an operation of PyTorch: the same values, the same gradients."""
+"""Each reference Function has the same values and gradients as an operation of PyTorch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Outputs = Tensor | tuple[Tensor, ...]
 
 
 def straight_through(forward: Callable[..., Tensor], backward: Callable[..., Tensor]) -> Any:
-    """One operation's values with another's gradients, by PyTorch's own."""
+    """Return a function with the values of one operation and the gradients of another."""
 
     def call(*args: Any) -> Tensor:
         soft = backward(*args)
@@ -105,10 +105,10 @@ def leaky(x: Tensor, slope: float = 0.01) -> Tensor:
     return F.leaky_relu(x, slope)
 
 
-EARLY = torch.tensor([[0.5, 2.0, 1.0], [3.0, 0.0, 1.0]])  # the last is never the largest
+EARLY = torch.tensor([[0.5, 2.0, 1.0], [3.0, 0.0, 1.0]])  # the last one is never the largest
 NOT_ON_THE_GRID = torch.tensor([-2.0, -1.45, -1.2, -0.7, 0.0, 0.2, 0.65, 0.9, 1.3])
 
-# A Function, arguments, and PyTorch's own operation with the same arguments.
+# A Function, its arguments, and the PyTorch operation that takes the same arguments.
 CALLS: list[tuple[Any, tuple[Any, ...], Callable[..., Outputs]]] = [
     (fn.Square, (X,), torch.square),
     (fn.Square, (CPLX,), torch.square),
@@ -234,11 +234,11 @@ def upstream(outputs: Sequence[Tensor]) -> list[Tensor]:
 def grads(
     function: Callable[..., Outputs], inputs: Sequence[Any], asking: Sequence[int]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return the outputs, and the gradients of those inputs that ask for one."""
+    """Return the outputs, and the gradients of the inputs that require one."""
     leaves = list(inputs)
     for at in asking:
         leaves[at] = inputs[at].detach().clone().requires_grad_()
-    # On copies, since what works in place may not touch a leaf.
+    # Use copies, because an in-place operation must not change a leaf.
     found = function(*(a.clone() if isinstance(a, Tensor) else a for a in leaves))
     outputs = tuple(found) if isinstance(found, tuple) else (found,)
     pulled = [out for out in outputs if is_differentiable(out)]
@@ -266,7 +266,7 @@ SEVERAL = [
     for function, inputs, _ in CALLS
     for at, value in enumerate(inputs)
     if is_differentiable(value) and sum(map(is_differentiable, inputs)) > 1
-    # ReinMax's noise has no gradient, and that of a triangle needs the other.
+    # ReinMax's noise has no gradient. The gradient of a triangular solve needs the output.
     if (function, at) not in {(fn.ReinMax, 1), (fn.TriangularSolve, 0)}
 ]
 
@@ -289,7 +289,7 @@ def test_only_the_input_that_asks_has_a_gradient_computed(call) -> None:
 def test_new_tensors_are_made_where_the_inputs_are(call) -> None:
     function, inputs, _ = call
     outputs, (gradient,) = grads(function.apply, inputs, [0])
-    with torch.device("meta"):  # directly, since the engine calls backward without it
+    with torch.device("meta"):  # call it directly: the engine runs backward outside this block
         found = function.apply(inputs[0].clone().requires_grad_() * 1, *inputs[1:])
         elsewhere = tuple(found) if isinstance(found, tuple) else (found,)
         node = elsewhere[0].grad_fn

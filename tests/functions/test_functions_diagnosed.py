@@ -1,4 +1,4 @@
-"""The reference Functions are right in the eyes of diagnose and of gradcheck."""
+"""Both diagnose and gradcheck accept the reference Functions."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_the_reference_functions_are_twice_differentiable(call) -> None:
         if isinstance(value, Tensor) and value.dtype.is_floating_point | value.dtype.is_complex:
             leaves[at] = value.clone().requires_grad_()
     if function is ClippedReLU:
-        leaves[0] = (leaves[0].detach() + 0.01).requires_grad_()  # off the kinks
+        leaves[0] = (leaves[0].detach() + 0.01).requires_grad_()  # away from the kinks
 
     applied = getattr(function, "apply", function)
 
-    def call(*args):  # on copies, since what works in place may not touch a leaf
+    def call(*args):  # use copies, because an in-place operation must not change a leaf
         return applied(*(a.clone() if isinstance(a, Tensor) else a for a in args))
 
     assert torch.autograd.gradcheck(call, leaves)

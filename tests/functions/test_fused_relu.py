@@ -1,4 +1,4 @@
-"""Fused layers equal their parts, and keep only what backward needs of them."""
+"""Fused layers equal their parts, and save only the tensors that backward needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fused loss is F.cross_entropy(F.linear(...)), in a fraction of the memory."""
+"""The fused loss equals F.cross_entropy(F.linear(...)) and uses a fraction of its memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def draw(
 
 
 def assert_same(x: Tensor, w: Tensor, t: Tensor, b: Tensor | None, **options: Any) -> None:
-    """Compare value and gradients for a random ``g``."""
+    """Compare the value and the gradients for a random ``g``."""
     found, expected = (f(x, w, t, b, **options) for f in (linear_cross_entropy, composed))
     g = torch.randn_like(expected)
     leaves = [it for it in (x, w, b) if it is not None and it.requires_grad]
@@ -144,7 +144,7 @@ def test_under_autocast_dtypes_are_those_of_the_composition(
 @pytest.mark.parametrize("whose", ["w", "b"])
 def test_many_chunks_do_not_round_a_sum_over_rows_away(whose: str) -> None:
     x, w, t, b = draw(2000, torch.bfloat16)
-    x, t = x.detach().abs(), torch.zeros_like(t)  # all rows pull alike: the sum outgrows its terms
+    x, t = x.detach().abs(), torch.zeros_like(t)  # as no terms cancel, the sum grows large
     leaf = {"w": w, "b": b}[whose]
     (exact,) = torch.autograd.grad(
         linear_cross_entropy(x.double(), w.double(), t, b.double(), reduction="sum"), leaf
@@ -249,7 +249,7 @@ def test_the_logits_of_all_rows_never_exist(reduction: str, backward: bool) -> N
 
     peak = peak_bytes(ours, *large(), backward=backward)
 
-    # One chunk's logits; the gradients, twice where they are scaled by g; some numbers for each row
+    # One chunk's logits, the gradients (twice if they are scaled by g), and a few numbers per row
     assert peak < OF_A_CHUNK + 2 * INPUTS + 64 * ROWS
     assert peak < 0.4 * LOGITS
     assert peak_bytes(composed, *large(), backward=backward) > 2 * LOGITS
@@ -283,7 +283,7 @@ def test_without_a_backward_pass_to_come_no_gradient_is_computed() -> None:
         assert not linear_cross_entropy(*large()).requires_grad
 
 
-# What is refused
+# Rejected arguments
 
 
 @pytest.mark.parametrize(

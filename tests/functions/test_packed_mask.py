@@ -1,4 +1,4 @@
-"""A mask in bits: exact bytes, every size, the gradients of what it replaces."""
+"""A mask that is stored as bits has the exact size in bytes and the right gradients."""
 
 from __future__ import annotations
 

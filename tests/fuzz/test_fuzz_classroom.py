@@ -1,7 +1,8 @@
-"""What is handed in may be anything: each file is read or named, and none stops the others.
+"""A submission may be any file. Each file is read or reported, and no file prevents the others from
+being read.
 
-And what comes from a child may be anything: each answer is judged or refused, none makes a wrong
-answer pass, and one that makes the grader fail is named.
+A child may also send any message. Each answer is judged or refused, no message makes a wrong answer
+pass, and an answer that makes the grader fail is reported.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def test_bytes_are_read_or_refused(data: bytes) -> None:
             require_sound(outcome)
 
 
-# At which a right answer passes, at which a rule, a check and a trial speak of a wrong one.
+# For each of these exercises, a right answer passes. A rule, a check or a trial reports a wrong
+# one.
 LIED_ABOUT = ("square", "gelu", "to-polar", "round-ste", "hessian-vector-product", "eight-bits")
 
 

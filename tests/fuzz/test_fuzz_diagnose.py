@@ -1,4 +1,4 @@
-"""``diagnose`` on random Functions and arguments: no crash, no hang, no blame of what is right."""
+"""``diagnose`` on random Functions and arguments never crashes, hangs or blames right code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Example = tuple[Recipe, tuple[Tensor, ...]]
 
 
 def gradients(fn: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
-    """Return the gradients of those inputs that ask for one, or of all, in float64."""
+    """Return the float64 gradients of the inputs that require one, or of all inputs."""
     asking = [x.requires_grad for x in xs]
     asking = asking if any(asking) else [True] * len(xs)
     leaves = [x.detach().double().requires_grad_(asks) for x, asks in zip(xs, asking, strict=True)]
@@ -35,7 +35,7 @@ def gradients(fn: Any, xs: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
 
 
 def differ(recipe: Recipe, xs: tuple[Tensor, ...]) -> bool:
-    """Whether the bug that is planted changes a gradient on these inputs by much."""
+    """Whether the planted bug changes a gradient on these inputs by more than a percent."""
     right = gradients(recipe.plain, xs)
     try:
         wrong = gradients(recipe.function().apply, xs)

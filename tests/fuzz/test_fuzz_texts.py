@@ -1,4 +1,4 @@
-"""What is typed, written and sent, at random: read as it was meant, or refused in a sentence."""
+"""Random text that is typed, written or sent is read as intended or refused in a sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.thorough
 
 
 def refusal(read: Callable[[Any], object], given: Any) -> str:
-    """Return the sentence that refuses what is given, ``""`` where it is read."""
+    """Return the sentence that refuses the input, or an empty string if the input is accepted."""
     try:
         read(given)
     except ValueError as refused:
@@ -86,7 +86,7 @@ def about(cell: Cell) -> tuple[bool, str, tuple[str, ...]]:
     return cell.is_code, cell.source, cell.tags
 
 
-# Evidence on its way
+# Evidence in transit
 
 NUMBERS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text()
 DRAWN = st.builds(

@@ -1,4 +1,4 @@
-"""What the reader of sources forbids, what it remarks on, and what it says nothing of."""
+"""The code that the source reader forbids, the code that it remarks on, and the code it ignores."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REMARKED = {
     "sets x.kept (line 1)": "def f(x): x.kept = 1",
     "keeps results from call to call (line 2)": "import functools\n@functools.cache\ndef f(): pass",
 }
-# What an honest answer may well have in it.
+# Code that an honest answer may well contain.
 ALLOWED = {
     "a helper and constants": "EPS = 1e-6\nSIZES = (2, 3)\ndef f(x): return x + EPS * SIZES[0]",
     "a list of its own": "def f(x):\n    parts = []\n    parts.append(x)\n    return parts",
@@ -141,7 +141,7 @@ def test_each_way_around_the_checks_stands_in_the_source(what: str) -> None:
 
 
 def defined(source: str, name: str) -> Any:
-    """Run a cell as a notebook does, which keeps its lines in sight."""
+    """Run a cell as a notebook does, so that its source lines can be found."""
     lines, there = source.splitlines(keepends=True), {"__name__": "__main__"}
     linecache.cache["<a cell>"] = (len(source), None, lines, "<a cell>")
     exec(compile(source, "<a cell>", "exec"), there)

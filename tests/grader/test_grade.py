@@ -49,8 +49,8 @@ def lesson_of(exercise: str) -> str:
     return CATALOGUE[exercise].lesson
 
 
-# `make test` runs the solved notebooks, which grade all of them. test_course.py looks for warnings
-# in what they show.
+# `make test` runs the solved notebooks, which grade all of these. test_course.py looks for warnings
+# in their outputs.
 @pytest.mark.parametrize("exercise", first_rows(CATALOGUE))
 def test_a_right_answer_passes_with_all_points(exercise: str) -> None:
     result = grade_right(exercise)
@@ -271,7 +271,7 @@ def test_a_signature_is_asked_for_with_its_defaults() -> None:
     assert linear.signature(separate=True) == "forward(x, weight, bias=None)"
 
 
-# What is not an answer, or fails in a way of its own
+# Answers that are not answers, or that fail in unusual ways
 
 
 class Module(torch.nn.Module):
@@ -413,7 +413,7 @@ def test_an_id_may_be_typed_in_other_ways(typed: str) -> None:
     assert grade(typed, RIGHT["scaled-sigmoid"]).exercise == "scaled-sigmoid"
 
 
-# The grader's own failures are never the learner's
+# The grader's own failures are never blamed on the learner
 
 
 @pytest.mark.parametrize(
@@ -565,11 +565,11 @@ def test_without_a_limit_answers_are_graded_all_the_same(monkeypatch: pytest.Mon
     assert grade("square", Square).status == "passed"
 
 
-# The learner's world
+# The learner's environment
 
 
 class Noisy(Square):  # type: ignore[misc, valid-type]
-    """Right, but it warns, prints, draws random numbers and changes the defaults."""
+    """A right answer that also warns, prints, draws random numbers and changes the defaults."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -634,11 +634,11 @@ def test_html_shows_the_same_and_is_escaped() -> None:
     assert "hint(&quot;square&quot;)" in page
 
 
-# What is told at which attempt
+# The information that each attempt gives
 
 
 def swish(slope: str) -> Any:
-    """Return an answer to the exercise, whose source can be found as that of a cell."""
+    """Return an answer to the exercise. Its source can be found like the source of a cell."""
     source = SWISH.replace("SLOPE", slope)
     name = f"<swish {slope}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)

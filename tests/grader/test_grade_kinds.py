@@ -1,4 +1,4 @@
-"""Exercises that ask for no Function: for a routine, or for a line and an experiment."""
+"""Exercises that do not ask for a Function, but for a routine, or for a line and an experiment."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ROUTINES = [
         "wrong",
         "the function does not take the arguments of this exercise: write (x, times=2).",
     ),
-    (torch.mul, "wrong", "it raises TypeError"),  # of C: no signature tells before the call
+    (torch.mul, "wrong", "it raises TypeError"),  # in C: no signature reveals this before the call
     (lambda x, times=2: x, "wrong", "the result is wrong at 3 of 3 elements. At ["),
     (lambda x, times=2: None, "wrong", "the result is None; this exercise asks for a tensor."),
     (lambda x, times=2: (x, x), "wrong", "the result has 2 values; this exercise asks for 1."),
@@ -220,7 +220,7 @@ def test_predicted_numbers_are_judged(answer: Any, status: str, says: str) -> No
     assert says in verdict.message
 
 
-# The cards of the lessons show what they say
+# The lessons' cards display what they say
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_card_breaks_the_rule_that_it_asks_for(
     assert diagnosis.findings[0].rule == CATALOGUE[card].rule, str(diagnosis)
 
 
-# Functions in place, and outputs without a gradient
+# In-place Functions, and outputs without a gradient
 
 
 def test_checks_pass_over_outputs_without_a_gradient() -> None:

@@ -1,4 +1,4 @@
-"""Grading what lessons 11 and 12 ask: methods beside backward, and an operator's parts."""
+"""Grade the exercises of lessons 11 and 12: additional methods, and the parts of an operator."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_method_that_is_a_stub_is_named(
 
 
 def operator_with(**stubs: Any) -> Any:
-    """The right operator with a stub for some of its parts."""
+    """Return the right operator with stubs for some of its parts."""
     parts = {"kernel": _sums, "fake": _empty, "backward": _back, **stubs}
 
     def window_sums(x: torch.Tensor, width: int) -> torch.Tensor:

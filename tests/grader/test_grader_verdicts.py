@@ -1,4 +1,4 @@
-"""Verdicts are decided by types: no code reads a sentence, and every reason has one."""
+"""Types determine the verdicts. No code parses a sentence, and every reason has one."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_the_table_has_every_reason() -> None:
     assert {type(reason) for reason, _ in SENTENCES} == {*leaves(Reason)}
 
 
-# The same verdicts in other words
+# The same verdicts with different sentences
 
 
 def stub(*_: Any) -> Any:
@@ -221,7 +221,7 @@ def kind_of(found: Verdict) -> tuple[str, type[Reason], str]:
 
 @pytest.fixture
 def in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Say the same thing of everything: of each reason, each exception and each difference."""
+    """Replace the sentences of all reasons, exceptions and differences by the same text."""
     monkeypatch.setattr(verdict, "describe", lambda reason: "…")
     monkeypatch.setattr(execution, "told", lambda *_: "…")
     for kind in (function, routine):
@@ -236,7 +236,7 @@ def in_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exercise_of(what: str) -> str:
-    """Return whose wrong answer it is; the others are one of a kind."""
+    """Return the exercise that a wrong answer belongs to."""
     return what.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""Measurements of attention: what is listed, what is kept, and the bytes behind it."""
+"""Measurements of attention: which ones are listed and kept, and the bytes that they count."""
 
 from __future__ import annotations
 

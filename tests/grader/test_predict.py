@@ -1,4 +1,4 @@
-"""The checkpoints inside a lesson."""
+"""The prediction checkpoints inside a lesson."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer or an examined Function prints is shown once, in order."""
+"""The output that an answer or an examined Function prints is shown once, in order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Square = RIGHT["square"]
 
 
 def chatty(factor: float) -> type[Function]:
-    """Return a square whose gradient is off by a factor, and which prints in both methods."""
+    """Return a square that prints in both methods and whose gradient is wrong by a factor."""
 
     def forward(ctx: Any, x: Any) -> Any:
         print("x:", tuple(x.shape), x.dtype)

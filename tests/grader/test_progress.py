@@ -55,7 +55,7 @@ def python(code: str, path: Path) -> subprocess.Popen[str]:
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[str, int]:
-    """Wait for a process; return what it printed and its exit status."""
+    """Wait for a process to end. Return its output and its exit status."""
     return process.communicate(timeout=120)[0], process.returncode
 
 
@@ -63,7 +63,7 @@ def one_wrong(state: State) -> State:
     return state.graded("square", "wrong", "flipped-sign")
 
 
-# What is kept
+# What is stored
 
 
 def test_an_exercise_is_remembered_with_all_that_happened(progress_file: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_file_of_a_newer_version_is_set_aside_too(progress_file: Path) -> None
     assert {copy.read_bytes() for copy in copies} == {newer}
 
 
-# Where it cannot be kept
+# Progress that cannot be stored
 
 
 def test_without_a_place_to_write_grading_goes_on(
@@ -274,7 +274,7 @@ def test_what_waited_for_a_lock_does_not_undo_what_was_written_meanwhile(
     assert saved(progress_file)["exercises"]["square"]["attempts"] == 3
 
 
-# What is shown
+# The progress table
 
 
 def test_progress_says_what_is_done_and_what_is_next() -> None:
@@ -352,7 +352,7 @@ def test_a_first_look_works_before_anything_is_graded(show: Callable[[Any], str]
     assert "0 of 13 passed" in show(progress())
 
 
-# What to review
+# The list of things to review
 
 
 def reviewed(shown: Any) -> list[list[str]]:

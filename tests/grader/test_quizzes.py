@@ -1,4 +1,4 @@
-"""Knowledge checks as data: what the files hold, and what is said of a file that is not right."""
+"""Knowledge checks as data: the contents of the files, and the errors for an invalid file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ text = "Is it?"
 {OPTIONS}"""
 
 
-# The course's own
+# The course's own knowledge checks
 
 
 def test_the_core_of_the_course_has_ten_questions_and_an_essay() -> None:
@@ -115,7 +115,7 @@ def test_of_an_unknown_question_the_known_ones_are_named() -> None:
         load("01")["nope"]
 
 
-# The course's
+# The knowledge check on the whole course
 
 
 def test_the_bank_asks_transfer_questions_of_every_lesson() -> None:
@@ -169,7 +169,7 @@ VOTING = re.compile(r'^vote\("(\w+)", "([\w-]+)"\)$', re.MULTILINE)
 
 
 def cells(number: str) -> list[str]:
-    """Return the cells of a lesson, each with the line of its mark."""
+    """Return the cells of a lesson, each with its marker line."""
     (lesson,) = NOTEBOOKS.glob(f"{number}_*.py")
     return re.split(r"^# %%", lesson.read_text(), flags=re.MULTILINE)
 
@@ -217,7 +217,7 @@ def test_of_an_unknown_vote_the_known_ones_are_named() -> None:
         read(GOOD, "01").vote("raises")
 
 
-# Reading
+# Reading a file
 
 
 def test_the_order_of_options_is_always_the_same_and_not_the_files() -> None:

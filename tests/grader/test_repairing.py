@@ -1,4 +1,4 @@
-"""The change that makes a wrong answer right: of routines, of forward, of constraints."""
+"""Changes that make a wrong answer right, in routines, in forward and in constraints."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(path: Path, text: str) -> Callable[..., Any]:
-    """Return the last thing that a file defines."""
+    """Return the last object that a file defines."""
     path.write_text(text, encoding="utf-8")
     scope: dict[str, Any] = {"__name__": path.stem}
     exec(compile(text, str(path), "exec"), scope)

@@ -1,4 +1,4 @@
-"""What the grader of lesson 15 relies on: its references against the tools, what it says."""
+"""The assumptions of lesson 15's grader about its references, its tools and its sentences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_eight_bits_that_train_are_those_of_torchao() -> None:
         quantize_(layer, Int8WeightOnlyConfig())
     steps = (layer.weight.dequantize() - eight_bits(weight)) / layer.weight.scale
 
-    assert steps.abs().max() < 1.01  # 1 where w / s lies on a half
+    assert steps.abs().max() < 1.01  # 1 if w / s is exactly a half
     assert (steps.abs() > 0.01).float().mean() < 0.01
 
 

@@ -1,4 +1,4 @@
-"""What trials see of a learner's net and of its training."""
+"""The information that trials get about a learner's net and its training."""
 
 from __future__ import annotations
 

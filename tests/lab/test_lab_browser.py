@@ -1,7 +1,7 @@
-"""The course as a learner meets it: a real JupyterLab in a real browser.
+"""The course as a learner sees it, in a real JupyterLab in a real browser.
 
-Screenshots stay in ``artifacts/`` for looking at. The browser is the one that env ``CHROMIUM``
-names, else Chromium or Chrome on the PATH.
+Screenshots remain in ``artifacts/``, where you can look at them. The browser is the one in the
+environment variable ``CHROMIUM``, or else Chromium or Chrome on the PATH.
 """
 
 import os
@@ -36,7 +36,7 @@ def executable() -> str:
 
 
 def append_flow(course: Path) -> None:
-    """Append the lesson's first gradient flow to its exercises, so that one kernel runs both."""
+    """Append the lesson's first gradient flow to its exercises, so that both run in one kernel."""
     lesson, exercises = (nbformat.read(course / path, as_version=4) for path in (LESSON, EXERCISES))
     code = [cell for cell in lesson.cells if cell.cell_type == "code"]
     _, imports, *_ = code
@@ -69,7 +69,7 @@ def test_the_launcher_opens_the_first_notebook(lab: Lab) -> None:
 
 
 def test_the_lessons_and_the_progress_stay_in_view_when_a_lesson_is_opened(lab: Lab) -> None:
-    """On the page that the test above has opened, in a window that nobody has arranged."""
+    """Use the page that the test above has opened, in a window with the default layout."""
     overview = lab.page.locator("#jp-left-stack .jp-MarkdownViewer")
     expect(overview.locator("p").first).to_contain_text("You have passed 0 of")
     overview.get_by_role("link", name="A Function from end to end").click()
@@ -81,7 +81,7 @@ def test_the_lessons_and_the_progress_stay_in_view_when_a_lesson_is_opened(lab: 
 
 
 def ran(lab: Lab, path: str) -> Lab:
-    """Open a notebook and run all of it: nothing may raise but what is meant to."""
+    """Open a notebook and run all its cells. Only cells that are meant to raise may raise."""
     lab.open(path)
     lab.run_all()
     lab.picture(f"ran-{path.replace('/', '-').removesuffix('.ipynb')}")
@@ -128,7 +128,7 @@ def test_an_answer_typed_by_a_learner_is_graded(
 
 @pytest.fixture
 def flow(exercises: Lab) -> Locator:
-    """The widget in the lesson's own cell, at its first step."""
+    """Return the widget in the lesson's own cell, at its first step."""
     exercises.cell(len(exercises.cells()) - 1)
     widget = exercises.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .agf").first
     widget.scroll_into_view_if_needed(timeout=20_000)
@@ -137,7 +137,7 @@ def flow(exercises: Lab) -> Locator:
 
 
 def node(flow: Locator, title: str) -> Locator:
-    """Return the card of a node by the name it bears."""
+    """Return the card of a node by its title."""
     return flow.locator(".agf-card").filter(
         has=flow.page.locator(".agf-title", has_text=re.compile(f"^{title}$"))
     )

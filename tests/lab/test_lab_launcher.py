@@ -1,4 +1,4 @@
-"""The launcher, without a browser: which folder, which port, what is served, how it stops."""
+"""The launcher without a browser: its folder, its port, what it serves, and how it stops."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ PAIRED = '[tool.jupytext]\nformats = "ipynb,py:percent"\n'
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A course folder as small as can be, paired by jupytext as the real one is."""
+    """Return the smallest possible course folder, which jupytext pairs as in the real course."""
     folder = tmp_path_factory.mktemp("course").resolve()
     for name in ("notebooks/00_start_here.ipynb", "exercises/01 first.ipynb"):
         (folder / name).parent.mkdir()

@@ -1,4 +1,4 @@
-"""The page that ``make lab`` shows next to the first lesson."""
+"""The page that ``make lab`` opens next to the first lesson."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING = State()
 
 
 def passing(*ids: str) -> State:
-    """Return the state of a learner who has passed these exercises."""
+    """Return the state of a learner who has passed the given exercises."""
     state = State()
     for each in ids:
         state = state.graded(each, "passed", "")

@@ -1,4 +1,4 @@
-"""Every page of the index provokes its message, is found by it, and its repair runs."""
+"""Every page of the index provokes its message and is found by it, and its repair runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tools.page_books import messages_book
 
 pytestmark = pytest.mark.slow
 
-# What PyTorch warns itself of: its forward mode compiles, its compiler makes instances.
+# Warnings from PyTorch's own code: its forward mode compiles, and its compiler makes instances.
 PYTORCHS_OWN = (r".*torch\.jit", r"<class 'torch\.autograd\.function\.Function'> should not be")
 each_message = pytest.mark.parametrize("name", MESSAGES)
 
@@ -37,9 +37,9 @@ def one_line(text: object) -> str:
 
 
 def provoked(code: str, names: dict[str, Any]) -> tuple[set[str], str, str]:
-    """Run a block; return the kinds of what it raises or warns of, its text, and what it prints.
+    """Run a block of code. Return its kinds of errors and warnings, their text, and its output.
 
-    The kinds are the names of the exception's classes: a test accepts a parent.
+    The kinds are the names of the exception's classes, because a test also accepts a parent class.
     """
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -53,7 +53,7 @@ def provoked(code: str, names: dict[str, Any]) -> tuple[set[str], str, str]:
 
 
 def checked(text: str, names: dict[str, Any], run_block: Callable[..., Any]) -> list[Any]:
-    """Run the blocks of a section in order; what is printed must be what the page says."""
+    """Run a section's blocks in order. The output must equal the output on the page."""
     results: list[Any] = []
     for kind, body in BLOCK.findall(text):
         if kind == "python":
@@ -69,7 +69,7 @@ def test_a_page_provokes_its_message_and_repairs_it(
 ) -> None:
     message, text = MESSAGES[name], sections(page(name))
     module = types.ModuleType("page_of_messages")
-    monkeypatch.setitem(sys.modules, module.__name__, module)  # the compiler imports it
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # the compiler imports this module
     names = module.__dict__
     exec(GIVEN, names)
 

@@ -1,4 +1,4 @@
-"""What holds for every lesson, exercise and solution."""
+"""Requirements for every lesson, exercise and solution."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def stems(folder: str) -> list[str]:
     return sorted(path.stem for path in (ROOT / folder).glob("*.py"))
 
 
-# Exercises, as the catalogue lists them
+# Exercises in the order of the catalogue
 
 
 @functools.cache
 def graded(folder: str, stem: str) -> dict[str, str]:
-    """Return the text that each grader cell of a notebook has saved, by exercise.
+    """Return the text that each of a notebook's grader cells has saved, by exercise.
 
-    That running the notebook shows the same is nbval's to compare.
+    nbval checks that running the notebook gives the same text.
     """
     shown: dict[str, str] = {}
     for cell in code_cells(ROOT / folder / f"{stem}.ipynb"):
@@ -134,7 +134,7 @@ def test_everything_derived_is_current_and_nothing_lies_astray() -> None:
     assert drift(ROOT) == []
 
 
-# Notebooks, as they are saved
+# Saved notebooks
 
 NOTEBOOKS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.ipynb"))
 each_notebook = pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def code_cells(path: Path) -> list[NotebookNode]:
 
 
 def shown_texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what each output of a notebook says, with the first line of its cell; no image data."""
+    """Yield the text of each output of a notebook, with its cell's first line. Omit image data."""
     for cell in code_cells(path):
         first_line = cell.source.partition("\n")[0]
         for output in cell.outputs:
@@ -211,7 +211,7 @@ def test_exactly_the_deliberate_errors_raise(path: Path) -> None:
     assert [cell.id for cell in code_cells(path) if raised(cell)] == expected
 
 
-# Questions are words: what a saved notebook keeps of them is Markdown.
+# Questions consist of words. A saved notebook keeps them as Markdown.
 LEAVES = {"knowledge_check": "text/markdown", "vote": "text/markdown"}
 
 

@@ -1,4 +1,4 @@
-"""What lesson 01 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 01. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_gradcheck_defaults() -> None:
     }
 
 
-# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+# torch's deprecated torch.jit.script compiles torch's own forward-mode decompositions.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_gradcheck_does_not_call_jvp_unless_asked() -> None:
     def jvp(ctx: Any, tangent: Tensor) -> Tensor:
@@ -380,7 +380,7 @@ def test_diagnose_finds_the_colleagues_mistake_by_the_call_that_checkpoint_2_sug
 
 @pytest.fixture(scope="module")
 def check_gradients() -> Callable[..., None]:
-    """The function of the lesson's cell, which needs nothing but PyTorch."""
+    """Return the function in the lesson's cell, which needs nothing but PyTorch."""
     (cell,) = (
         cell.source
         for cell in jupytext.read(ROOT / "notebooks" / "01_template.py").cells

@@ -1,4 +1,4 @@
-"""What lesson 02 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 02. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_whether_a_sibling_suffers_depends_on_the_order_of_nodes(
 ) -> None:
     twice = make(lambda ctx, x: 2 * x, lambda ctx, g: g.mul_(2)).apply
     x, a = leaf(1.0), leaf(1.0)
-    if skip_first:  # the node made last runs first in backward
+    if skip_first:  # the node that was created last runs first in backward
         skip, y = 1 * a, twice(x)
     else:
         y, skip = twice(x), 1 * a
@@ -506,7 +506,7 @@ def test_weight_decay_moves_a_parameter_with_a_gradient_of_zeros(
 
 
 def test_setup_context_gets_the_output_that_apply_returns() -> None:
-    """So an output on ctx makes a cycle in this form as well."""
+    """So if an output is stored on ctx, it also creates a cycle in this form."""
     f = make(lambda x: x.exp(), lambda ctx, g: ctx.y * g)
     f.setup_context = staticmethod(lambda ctx, inputs, output: setattr(ctx, "y", output))  # type: ignore[method-assign]
     y = f.apply(leaf(1.0))
@@ -522,7 +522,7 @@ def test_torch_func_needs_a_separate_setup_context() -> None:
         torch.func.grad(make(lambda ctx, x: 2 * x, lambda ctx, g: 2 * g).apply)(x)
 
 
-# Messages that the lesson provokes and no test above does
+# Messages that the lesson provokes but no test above covers
 
 
 def test_a_second_backward_after_freeing_raises() -> None:

@@ -1,4 +1,4 @@
-"""What lesson 04 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 04. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ REPAIRS = {
 CHANNELS = torch.linspace(-1.5, 2, 6, dtype=torch.float64).reshape(1, 6, 1, 1)
 
 
-# CrossMapLRN2d: if one of these fails, PyTorch has repaired or removed it. Then the opening of
-# lesson 04 needs another layer, or a copy of this one.
+# CrossMapLRN2d: If one of these tests fails, PyTorch has repaired or removed this layer. Then the
+# opening of lesson 04 needs a different layer, or a copy of this one.
 
 
 def shipped() -> Any:
@@ -140,7 +140,7 @@ def test_anomaly_mode_lets_an_infinity_pass() -> None:
     assert under_anomaly_mode(root()) == [float("inf"), 0.25]
 
 
-# What gradcheck does not ask
+# Errors that gradcheck does not look for
 
 LAST: dict[str, Tensor] = {}
 
@@ -176,7 +176,7 @@ def test_gradcheck_passes_what_the_tour_shows_and_gradgradcheck_sees_some(wrong:
 def test_gradcheck_passes_a_wrong_forward_whose_backward_fits_it() -> None:
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
-        return x.square().sum()  # a length, without its root
+        return x.square().sum()  # a length without its square root
 
     assert gradcheck(make(forward, lambda ctx, g: 2 * g * ctx.saved_tensors[0]).apply, leaf(1.0, 2))
 
@@ -231,7 +231,7 @@ def test_its_second_derivative_raises_and_its_scale_is_an_attribute() -> None:
         grad(y.square().sum(), x, create_graph=True)
 
 
-# What autograd does to a gradient of another shape
+# What autograd does if a gradient has the wrong shape
 
 
 def test_autograd_sums_a_gradient_over_the_rows_that_backward_forgot_to_sum() -> None:
@@ -279,7 +279,7 @@ def test_a_breakpoint_stops_in_backward_below_the_line_that_called_backward(
     assert callers[-1] == "backward"
     assert inspect.currentframe().f_code.co_name in callers  # type: ignore[union-attr]
     assert thread is threading.current_thread()
-    # What the lesson types: five times up.
+    # The lesson types these commands: five times up.
     assert callers[-6] == inspect.currentframe().f_code.co_name  # type: ignore[union-attr]
 
 

@@ -1,4 +1,4 @@
-"""What lesson 05 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 05. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_conventions_at_the_bounds_of_a_clip(
 
 
 class HalfWindow(Function):
-    """The clipped estimator with a mask that forgets one side, as in the lesson."""
+    """The clipped estimator whose mask forgets one side, as in the lesson."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ def gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def test_clamped_weights_do_not_show_a_mask_that_forgets_one_side() -> None:
     clamped = torch.linspace(-1, 1, 101, dtype=torch.float64, requires_grad=True)
-    for f in (HalfWindow, SignSTE):  # so all three train the lesson's net to the same weights
+    for f in (HalfWindow, SignSTE):  # so all three train the net of the lesson to the same weights
         assert torch.equal(gradient(f.apply, clamped), gradient(ClippedSTE.apply, clamped))
     assert gradient(HalfWindow.apply, leaf(-2.0)) == 1
     assert gradient(ClippedSTE.apply, leaf(-2.0)) == 0

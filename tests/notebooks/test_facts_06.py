@@ -1,4 +1,4 @@
-"""What lesson 06 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 06. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def saving(backward: Callable[..., Any], forward: Callable[[Tensor], Tensor] = torch.exp) -> Any:
-    """A Function that saves its input, with ``backward(x, g)``."""
+    """Return a Function that saves its input. Its backward is ``backward(x, g)``."""
 
     def method(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -30,7 +30,7 @@ def saving(backward: Callable[..., Any], forward: Callable[[Tensor], Tensor] = t
 def keeping_its_slope(
     forward: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]
 ) -> type[Function]:
-    """A Function that computes its derivative in forward and saves it."""
+    """Return a Function that computes its derivative in forward and saves it."""
 
     def method(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(slope(x))
@@ -397,7 +397,7 @@ def test_a_fast_path_where_grad_mode_is_off_keeps_both_orders_right() -> None:
 # Forward mode
 
 
-# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+# torch's deprecated torch.jit.script compiles torch's own forward-mode decompositions.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_a_right_jvp_does_not_serve_double_backward() -> None:
     class Softplus(Function):

@@ -1,4 +1,4 @@
-"""What lesson 07 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 07. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def seeded() -> Iterator[None]:
         yield
 
 
-# What is kept
+# What is saved
 
 
 def test_a_boolean_takes_a_byte() -> None:
@@ -127,11 +127,11 @@ def test_saved_tensors_live_until_backward_has_passed_their_node() -> None:
         _ = y.grad_fn._saved_result
 
 
-# Computing it again
+# Recomputation
 
 
 class Again(Function):
-    """A checkpoint with all the faults of a first attempt."""
+    """A checkpoint that has all the mistakes of a first attempt."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Callable[[Tensor], Tensor]) -> Tensor:
@@ -205,7 +205,8 @@ def test_a_second_run_is_under_autocast_only_if_it_is_put_back(
     layer, seen = nn.Linear(64, 4), []
     layer.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))
     with torch.autocast("cpu", torch.bfloat16):
-        # PyTorch's second run stops as soon as it has all that was saved: here at the sigmoid.
+        # PyTorch's second run stops once all saved tensors are recomputed, which is at the sigmoid
+        # here.
         y = run(nn.Sequential(layer, nn.Sigmoid()), X.clone().requires_grad_())
     y.sum().backward()
 
@@ -394,7 +395,7 @@ def test_a_selective_checkpoint_keeps_what_its_policy_says() -> None:
 
 
 def early(reduction: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A cross entropy whose gradients are those of the plain sum, computed in forward."""
+    """Return a cross entropy that computes the gradients of the plain sum in forward."""
 
     def forward(ctx: Any, x: Tensor, weight: Tensor, target: Tensor) -> Tensor:
         slope = torch.softmax(x @ weight.T, 1)

@@ -1,4 +1,4 @@
-"""Facts about PyTorch in lesson 08. If a release changes a fact, the test of this name fails."""
+"""Facts about PyTorch in lesson 08. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_causal_counts_from_the_first_query_and_the_first_key() -> None:
     k, v = torch.zeros(1, 1, 3, 4), torch.arange(3.0).view(1, 1, 3, 1)
     out = scaled_dot_product_attention(torch.zeros(1, 1, 1, 4), k, v, is_causal=True)
 
-    assert out.item() == 0  # the mean of all, 1, if it were aligned at the end
+    assert out.item() == 0  # 1, the mean of all, if the mask were aligned at the end
 
 
 def test_grouped_queries_must_be_asked_for_and_neighbors_share() -> None:

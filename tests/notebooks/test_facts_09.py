@@ -1,4 +1,4 @@
-"""Facts about PyTorch in lesson 09. If a release changes a fact, the test of this name fails."""
+"""Facts about PyTorch in lesson 09. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_a_complex_gradient_for_a_real_input_is_refused_without_naming_it() -> N
         function.apply(z, gain).abs().sum().backward()
 
 
-# A gradient of one's own
+# Custom gradients
 
 
 def lower_bound(ctx: Any, x: Tensor, bound: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""What lesson 10 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 10. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 

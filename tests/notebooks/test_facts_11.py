@@ -1,4 +1,4 @@
-"""What lesson 11 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 11. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_setup_context_gets_all_arguments_with_defaults_and_grad_mode_is_off() -
     assert seen == [(2, 0.8, False, Tensor)] * 2
 
 
-# An intermediate for backward
+# An intermediate value for backward
 
 
 def returned(ctx: Any, inputs: Any, output: Any) -> None:
@@ -151,7 +151,7 @@ def test_how_backward_can_get_an_intermediate_and_what_the_second_derivative_is_
     assert torch.allclose(bend, -A * A * torch.sin(A * X)) == right_twice
 
 
-# Where a generated rule ends
+# The limits of a generated rule
 
 
 def into_new_zeros(x: Tensor, a: Tensor) -> Tensor:
@@ -195,7 +195,7 @@ def test_a_rule_by_hand_gets_the_whole_tensors_and_excludes_a_generated_one() ->
 # Forward mode
 
 
-# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+# torch's deprecated torch.jit.script compiles torch's own forward-mode decompositions.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_jvp_serves_forward_mode_and_the_hessian_and_reads_what_is_saved_for_it() -> None:
     x = X[0]

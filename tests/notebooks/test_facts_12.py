@@ -1,4 +1,4 @@
-"""What lesson 12 teaches of PyTorch, pinned: a release that changes a fact fails by its name."""
+"""Facts about PyTorch in lesson 12. If a release changes a fact, the test named after it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from autograd_course import replicas
 
 CPU = {"device_type": "cpu"}
-# The tracer makes an instance of each Function that it meets, and asks tensors for their .grad.
+# The tracer creates an instance of each Function that it encounters, and reads .grad of tensors.
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.* should not be instantiated:DeprecationWarning"),
@@ -135,7 +135,7 @@ def test_a_jvp_keeps_a_function_out_of_the_compiled_graph() -> None:
 
 
 def test_a_function_that_autograd_could_do_loses_the_transforms_and_nothing_else() -> None:
-    """The page of the rule unneeded-function says so."""
+    """The page of the rule unneeded-function states this fact."""
 
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -214,7 +214,7 @@ def test_an_operator_is_one_node_and_opcheck_does_not_see_a_wrong_gradient() -> 
         grad(lambda x: f(x).sum())(x.detach())
 
 
-# torch's own forward-mode decompositions are compiled by its deprecated torch.jit.script.
+# torch's deprecated torch.jit.script compiles torch's own forward-mode decompositions.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 def test_forward_mode_through_an_operator_is_silently_zero() -> None:
     f = operator("pushed")

@@ -1,4 +1,4 @@
-"""The facts about PyTorch and SciPy that lesson 13 teaches. A release that changes one fails."""
+"""Facts about PyTorch and SciPy in lesson 13. If a release changes a fact, its test fails."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_slope_from_numpy_is_right_once() -> None:
 
 
 def spring(k: Tensor, load: Tensor, rounds: int) -> Tensor:
-    """Return the y with k·y + y³ = load, after some rounds."""
+    """Return the y that solves k·y + y³ = load, after some rounds."""
     y = load / k
     for _ in range(rounds):
         y = load / (k + y**2)
@@ -156,14 +156,14 @@ def test_the_last_round_alone_never_becomes_right() -> None:
 
     assert (last / implicit_slope(k, y)).item() == pytest.approx(
         ((k + 3 * y**2) / (k + y**2)).item()
-    )  # 1 - J, by which it does not divide
+    )  # 1 - J, by which backward does not divide
 
 
 # Kepler's equation
 
 
 def kepler(M: Tensor, e: Tensor) -> Tensor:
-    """Return the E with E - e sin E = M."""
+    """Return the E that solves E - e sin E = M."""
     E = M + e * M.sin()
     for _ in range(50):
         E = E - (E - e * E.sin() - M) / (1 - e * E.cos())

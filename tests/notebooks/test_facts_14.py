@@ -1,4 +1,4 @@
-"""The facts about C++ operators that lesson 14 teaches. A release that changes one fails here."""
+"""Facts about C++ operators in lesson 14. If a release changes a fact, its test fails."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_operator_for_the_cpu_alone_cannot_be_called_with_meta_tensors() -> N
 
 @pytest.mark.parametrize("length", [1, 2, 7, 16])
 def test_joining_stretches_of_time_in_any_order_gives_the_loop(length: int) -> None:
-    """A stretch is (A, S): it multiplies what comes in by A and adds S."""
+    """A segment of time (A, S) multiplies its input by A and adds S."""
 
     def join(first: Stretch, second: Stretch) -> Stretch:
         return first[0] * second[0], second[0] * first[1] + second[1]

@@ -1,4 +1,4 @@
-"""The facts about PyTorch that lesson 15 teaches. A release that changes one fails here."""
+"""Facts about PyTorch in lesson 15. If a release changes a fact, its test fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_ship = pytest.mark.skipif(bool(missing()), reason="the extra ship is not i
 
 
 class Wrapped(nn.Module):
-    """Any callable, as a module."""
+    """A module that calls any function."""
 
     def __init__(self, fn: Callable[..., Any]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Wrapped(nn.Module):
 
 
 def exported(fn: Callable[..., Any], *inputs: Tensor, **options: Any) -> Any:
-    with quiet(), redirect_stderr(io.StringIO()):  # on failure export prints how far it got
+    with quiet(), redirect_stderr(io.StringIO()):  # if export fails, it prints how far it got
         return torch.export.export(Wrapped(fn), inputs, **options)
 
 
@@ -53,7 +53,7 @@ def names(program: Any) -> list[str]:
     return [str(n.target).split(".")[1] for n in program.graph.nodes if n.op == "call_function"]
 
 
-# What export keeps of a Function
+# What export preserves of a Function
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -81,7 +81,7 @@ def test_export_drops_a_hook_on_a_tensor_in_silence(strict: bool) -> None:
         program = exported(hooked, x, strict=strict)
 
     assert grad(hooked(x), x)[0] == -3
-    if strict and torch.__version__.startswith("2.11."):  # the hook's place is under no_grad
+    if strict and torch.__version__.startswith("2.11."):  # the hook is under no_grad
         with pytest.raises(RuntimeError, match="does not have a grad_fn"):
             grad(program.module()(x), x)
     else:
@@ -220,7 +220,7 @@ def test_a_trace_freezes_a_branch_and_a_script_keeps_it_and_neither_can_be_saved
 
     with pytest.warns(torch.jit.TracerWarning, match="Python boolean"):
         traced = torch.jit.trace(Module(), torch.rand(3))
-    if Version(torch.__version__) >= Version("2.14"):  # apply is of C
+    if Version(torch.__version__) >= Version("2.14"):  # apply is written in C
         refused = "is currently not supported in|cannot be used in a type expression"
         with pytest.raises(RuntimeError, match=refused):
             torch.jit.script(Module())
@@ -302,7 +302,7 @@ def test_pt2e_trains_below_a_surrogate_only_if_it_is_in_the_graph(
     with quiet():
         program = torch.export.export(net, (torch.rand(3, 4),)).module()
         net = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
-    net(9 * torch.rand(3, 4)).sum().backward()  # not all that is rounded becomes 0
+    net(9 * torch.rand(3, 4)).sum().backward()  # not everything that is rounded becomes 0
 
     assert net.get_parameter("2.weight").grad.any()
     assert bool(net.get_parameter("0.weight").grad.any()) is learns
@@ -333,7 +333,7 @@ def test_a_function_is_compiled_ahead_of_time_as_its_forward(tmp_path: Path) -> 
     x = torch.linspace(-2, 2, 9)
     cheaply = {"aot_inductor.compile_wrapper_opt_level": "O0"}
     with warnings.catch_warnings(), torch._inductor.config.patch(cheaply):
-        warnings.simplefilter("ignore")  # what the compiler warns of in its own code changes often
+        warnings.simplefilter("ignore")  # the compiler's warnings about its own code change often
         package = torch._inductor.aoti_compile_and_package(
             exported(lambda x: RoundSTE.apply(x) * 2, x), package_path=str(tmp_path / "p.pt2")
         )

@@ -1,4 +1,4 @@
-"""What the questions of the course's knowledge check say of PyTorch, run."""
+"""Run the statements about PyTorch in the questions of the course's knowledge check."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def claim(check: Callable[[], object]) -> Callable[[], object]:
 
 
 def function(forward: Any, backward: Any, **methods: Any) -> type[Function]:
-    """Make a Function of plain functions."""
+    """Return a Function made from two plain functions."""
     made = {"forward": forward, "backward": backward} | methods
     namespace: dict[str, Any] = {k: staticmethod(v) for k, v in made.items()}
     return type("Made", (Function,), namespace | {"generate_vmap_rule": "jvp" in made})
@@ -493,14 +493,14 @@ def operator_in_the_middle() -> None:
 def output_like_the_input() -> None:
     given = torch.arange(6.0).reshape(2, 3).mT
     output = torch.empty_like(given)
-    output.as_strided((6,), (1,))[:] = given.contiguous().flatten()  # as a kernel fills it
+    output.as_strided((6,), (1,))[:] = given.contiguous().flatten()  # as a kernel fills its output
     assert output.shape == given.shape
     assert sorted(output.flatten().tolist()) == sorted(given.flatten().tolist())
     assert not torch.equal(output, given)
 
 
 class Stepped(Function):
-    """A sign, straight through."""
+    """A sign with a straight-through gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -512,7 +512,7 @@ class Stepped(Function):
 
 
 class Net(torch.nn.Module):
-    """A module around it."""
+    """A module that contains this Function."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = Stepped.apply(x)

@@ -1,4 +1,4 @@
-"""Lessons import from four documented modules, and nothing else of the course."""
+"""Lessons import only from four documented modules of the course."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTEBOOKS = sorted(
 
 
 def imported(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield module and name of all that a notebook imports from the course or the doctor."""
+    """Yield the module and name of each import from the course or the doctor in a notebook."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [(alias.name, "") for alias in node.names]
@@ -54,7 +54,7 @@ def test_a_notebook_imports_public_names_of_four_modules(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_first_cells_of_code_are_folded(path: Path) -> None:
-    """So the first screen shows what the lesson is about."""
+    """Then the first screen shows the subject of the lesson."""
     cells = nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells
     code = takewhile(lambda cell: cell.cell_type == "code", cells[1:])
 

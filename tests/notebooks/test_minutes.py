@@ -1,4 +1,4 @@
-"""How long lessons and exercises take: the model on small ones, and what they say themselves."""
+"""The time that lessons and exercises take: the model on small examples, and the stated times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def words(count: int) -> str:
 
 
 def notebook(*cells: NotebookNode | str) -> NotebookNode:
-    """Return a notebook of cells; a text stands for a markdown cell."""
+    """Return a notebook made from cells. A string becomes a Markdown cell."""
     made = [new_markdown_cell(cell) if isinstance(cell, str) else cell for cell in cells]
     return new_notebook(cells=made)
 
@@ -136,7 +136,7 @@ def test_the_mark_stands_right_under_a_heading_and_code_has_no_headings(text: st
 
 
 def lesson(says: str, text: str = "") -> Source:
-    """Return the source of a lesson whose first cell says how long it takes."""
+    """Return the source of a lesson whose first cell states how long the lesson takes."""
     return parse(f"# %% [markdown]\n# # 01 · Title\n#\n# {says}\n{text}", Path("01_title.py"))
 
 
@@ -186,7 +186,7 @@ def test_a_core_of_more_than_an_hour_is_worth_a_warning() -> None:
 
 
 def names(source: str) -> tuple[set[str], set[str]]:
-    """Return the names that a cell reads from the notebook, and those that it gives to it."""
+    """Return the names that a cell reads from other cells, and the names that it defines."""
     top = symtable.symtable(source, "cell", "exec")
     bound = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
     read = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
@@ -200,7 +200,7 @@ def names(source: str) -> tuple[set[str], set[str]]:
 
 
 def unexplained(made: NotebookNode) -> Iterator[str]:
-    """Yield what a core section uses as another section has left it."""
+    """Yield the names that a core section uses with a value from a section of another kind."""
     last_bound_elsewhere: dict[str, bool] = {}
     for section in sections(made):
         for cell in section.code:
@@ -362,7 +362,7 @@ def test_the_model_is_asked_about_every_exercise() -> None:
     assert solved().keys() == DECLARED.keys()
 
 
-# What the texts say of them
+# The times that the texts state
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 START = (ROOT / "notebooks" / "00_start_here.py").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`pytest --nbval`, typed in the root without anything else, runs every notebook."""
+"""`pytest --nbval` without further arguments, typed in the root, runs every notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDERS = ("notebooks", "solutions", "exercises")
 
 
 def run_pytest(*options: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run pytest as a person does: nothing of this run's workers and options reaches it."""
+    """Run pytest as a person would. It does not inherit the options and workers of this run."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", *options, "-p", "no:cacheprovider"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -31,7 +31,7 @@ def collected(*options: str, folder: str = ".") -> set[str]:
 
 
 def cells(*beginnings: str) -> set[str]:
-    """Return the ids of the code cells of all committed notebooks whose path begins so."""
+    """Return the ids of the code cells in all committed notebooks below a path."""
     command = ["git", "ls-files", *(f"{beginning}*.ipynb" for beginning in beginnings)]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return {
@@ -72,7 +72,7 @@ def test_without_nbval_the_tests_are_all_that_is_run() -> None:
 
 
 def test_a_cell_runs_in_the_python_that_runs_pytest(tmp_path: Path) -> None:
-    """The kernel that a notebook names may be another project's, or may not exist."""
+    """The kernel that a notebook names may belong to a different project, or may not exist."""
     cell = nbformat.v4.new_code_cell(
         "import sys\nprint(sys.prefix)",
         execution_count=1,

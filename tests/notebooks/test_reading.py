@@ -1,4 +1,4 @@
-"""What an exercise says to reread is really there."""
+"""Every section that an exercise tells you to reread exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exercise files named, graded and put back from a shell."""
+"""Exercise files that are selected, graded and restored from a shell."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DONE, NOT_SO, NOT_UNDERSTOOD, NOT_EXAMINED = range(4)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a course folder with the exercises of one lesson, not yet solved."""
+    """Change to a course folder with the unsolved exercises of one lesson."""
     (tmp_path / "course").mkdir()
     monkeypatch.chdir(course(tmp_path / "course"))
     return tmp_path / "course"
@@ -56,7 +56,7 @@ def script(folder: Path) -> Path:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let answers run in this process: no child is forked from a test runner and its threads."""
+    """Run answers in this process, because a test runner with threads must not fork a child."""
 
     class Here:
         def __init__(self, task: Task) -> None:
@@ -76,7 +76,7 @@ def run(*words: str) -> Result:
 
 
 def said(result: Result) -> str:
-    """Return what was said, as one line without the frame of an error."""
+    """Return the output as one line, without the frame around an error."""
     assert "Traceback" not in result.output
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.output).split())
 
@@ -122,7 +122,7 @@ def test_a_target_that_is_none_is_one_sentence(
 
     options = [part for each in exercises for part in ("--exercise", each)]
     for command in ("grade", "watch", "reset"):
-        if (folder / "exercises").exists():  # where nothing of the course is above
+        if (folder / "exercises").exists():  # if no folder above belongs to the course
             result = run(command, word, *options)
             assert (result.exit_code, sentence in said(result)) == (NOT_UNDERSTOOD, True)
 
@@ -135,7 +135,7 @@ def test_of_two_files_the_one_saved_last_is_graded(script: Path) -> None:
     assert target("01").latest == script
 
 
-# What comes of an answer
+# The results of an answer
 
 OUTCOMES = {
     "right": (SQUARE, "✓ Square · passed"),
@@ -174,7 +174,7 @@ def test_an_answer_is_told_as_in_a_notebook_with_the_line_of_the_file(
 
 
 def saved(script: Path, text: str, suffix: str) -> tuple[Path, bytes]:
-    """Return a script, or the notebook that has its cells, as a file and what it holds."""
+    """Return a file with a script, or with the notebook that has its cells, and its content."""
     import jupytext
 
     notebook = nbformat.writes(jupytext.reads(text, fmt="py:percent"))
@@ -298,7 +298,9 @@ def built_once() -> Any:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build the notebook once for all tests: each copy of the course has the same solution."""
+    """Build the notebook once for all tests, because all copies of the course have the same
+    solution.
+    """
     monkeypatch.setattr(resetting, "_built", lambda root, lesson: built_once())
 
 

@@ -1,4 +1,4 @@
-"""``watch``: in a terminal of its own, and piped, with real saves."""
+"""The ``watch`` command in its own terminal and in a pipe, with real saves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from autograd_course.practice.targets import Target, target
 from autograd_course.practice.watching import Saves, View
 
 COMMAND = [sys.executable, "-m", "autograd_course.cli", "watch", "01"]
-PATIENCE = 60.0  # seconds, on a machine that is busy with other tests
+PATIENCE = 60.0  # seconds, because other tests may keep the machine busy
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="it has no pseudo-terminals"),
@@ -61,7 +61,7 @@ def until(holds: Callable[[], bool], what: Callable[[], str]) -> None:
 
 
 class Terminal:
-    """The command in a terminal of 100 columns, of which the text of each drawing is kept."""
+    """The command in a terminal with 100 columns, whose displayed text is recorded."""
 
     def __init__(self, folder: Path) -> None:
         import pexpect
@@ -109,7 +109,7 @@ def test_a_learner_works_through_saves_and_keys(script: Path, terminal: Terminal
     script.write_text(answered(text, "square", EXITS))
     terminal.shows("Your code ended its own process (exit code 3).")
 
-    beside = script.with_name("new.py")  # as editors do that write anew and rename
+    beside = script.with_name("new.py")  # some editors write a new file and rename it
     beside.write_text(answered(text, "square", SQUARE))
     os.replace(beside, script)
     terminal.shows("1 of 13 passed here", "✓ Square · passed", "Press n to go on")
@@ -175,7 +175,7 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def looks(saves: Saves, times: int = 2) -> list[bytes]:
-    """Return what is new in a few looks: a file is read once it looks the same twice."""
+    """Look a few times, and return the new contents. A file is read after two looks agree."""
     return [data for data in (saves.changed() for _ in range(times)) if data is not None]
 
 
@@ -187,7 +187,7 @@ def test_each_save_is_seen_once_however_it_is_made(tmp_path: Path) -> None:
     assert (looks(saves), looks(saves)) == ([b"one"], [])
     script.write_bytes(b"two, longer")
     assert (looks(saves), looks(saves)) == ([b"two, longer"], [])
-    os.utime(script)  # touched, and the same
+    os.utime(script)  # touched but unchanged
     assert looks(saves) == []
     (tmp_path / "b").write_bytes(b"renamed")
     os.replace(tmp_path / "b", script)

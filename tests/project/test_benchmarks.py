@@ -1,4 +1,4 @@
-"""Every benchmark runs, from the repository root and from any other folder."""
+"""Every benchmark runs from the repository root and from any other folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One set of packages, however the course is installed."""
+"""The course has the same set of packages, however it is installed."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_development_container_is_set_up_by_the_makefile() -> None:
 
 
 def texts() -> list[Path]:
-    """Return the files of the repository that are text."""
+    """Return the text files in the repository."""
     listed = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -114,7 +114,7 @@ def texts() -> list[Path]:
 
 
 def test_every_address_of_the_repository_is_the_one_of_the_setting() -> None:
-    """Badges, setup cells and the lesson table are built from it; what is not must follow too."""
+    """Badges, setup cells and the lesson table use the setting. All other texts must match it."""
     address = re.compile(r"github(?:\.com)?/([\w.-]+/autograd_course)\b")
     named = {
         (path.relative_to(ROOT).as_posix(), found)

@@ -1,4 +1,4 @@
-"""The workflows, hooks and forms: they call what is there, and may do no more than they need."""
+"""The workflows, hooks and forms call only things that exist, with minimal permissions."""
 
 from __future__ import annotations
 

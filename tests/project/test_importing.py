@@ -1,4 +1,4 @@
-"""What is imported without looking for garbage is left alone until the process ends."""
+"""Objects that are imported with garbage collection off stay uncollected until the process ends."""
 
 from __future__ import annotations
 

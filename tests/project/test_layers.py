@@ -1,4 +1,4 @@
-"""What import-linter's contracts in pyproject.toml do not say about imports."""
+"""Rules about imports that the contracts of import-linter in pyproject.toml do not cover."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MODULES = {
 
 
 def run_time(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a tree's nodes, less those that only a type checker reads."""
+    """Yield a tree's nodes, except for nodes that only a type checker reads."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     yield node
@@ -57,7 +57,7 @@ def imports_of(path: Path) -> Iterator[str]:
 
 
 def module_of(name: str) -> str:
-    """Return the module that an imported name is, or lies in."""
+    """Return the module that an imported name refers to, or the module that contains it."""
     return name if name in MODULES else name.rpartition(".")[0]
 
 
@@ -66,7 +66,7 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
         module: {module_of(name) for name in imported(path)} & MODULES.keys() - {module}
         for module, path in MODULES.items()
     }
-    TopologicalSorter(graph).prepare()  # names the circle
+    TopologicalSorter(graph).prepare()  # raises an error that names the circle
 
 
 def test_no_module_imports_a_lesson_or_a_test() -> None:
@@ -94,7 +94,8 @@ def test_nothing_private_of_the_doctor_is_used_outside_of_it() -> None:
     ] == []
 
 
-# With its own dependencies and pytest alone, the doctor's tests pass or say what they skip.
+# If only its own dependencies and pytest are installed, the doctor's tests pass or say what they
+# skip.
 TESTS_OF_DOCTOR = sorted((ROOT / "packages" / "autograd-doctor" / "tests").rglob("*.py"))
 THERE = {"_pytest", "autograd_doctor", "numpy", "pytest", "rich", "torch", "typer"}
 

@@ -1,4 +1,4 @@
-"""Each version is written in one place; what repeats it says the same.
+"""Each version is defined in one place. All other places agree with it.
 
 The versions of the distributions are in the ``__init__.py`` of their packages. The oldest Python
 and the oldest PyTorch are in ``pyproject.toml``, and the pinned PyTorch in ``constraints.txt``.

@@ -1,4 +1,4 @@
-"""Kernels that are forked: new in all that a notebook could notice, and gone when they should."""
+"""A forked kernel looks new to a notebook, and ends when it should."""
 
 from __future__ import annotations
 

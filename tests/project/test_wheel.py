@@ -1,4 +1,4 @@
-"""The wheels work without the checkout: built, installed away from it, and used there."""
+"""The wheels are built, installed outside the checkout and used there. They work without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from repository import ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.checkout]
 
 GET = "git clone https://github.com/autograd-course/autograd_course"
-# What only the extras bring: the environment that runs the tests has it.
+# Modules that only the extras install. The environment that runs the tests has them.
 EXTRAS = (
     "distributed", "jupyter_server", "jupyterlab", "jupytext", "nbclient", "nbformat",
     "onnx", "onnxruntime", "onnxscript", "pytest", "ruff", "torchao", "zmq",
@@ -49,7 +49,7 @@ class Half(Square):
 """
 
 
-# Each distribution's folder, and below it the folder that its package lies in.
+# Each distribution's project folder, and the folder in it that contains the package.
 SOURCES = {
     "autograd_doctor": (ROOT / "packages" / "autograd-doctor", "src"),
     "autograd_course": (ROOT, "."),
@@ -67,7 +67,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
 
 
-# What an installed course does not read: it reads the bundles that are built from these.
+# Files that an installed course does not read, because it reads the bundles built from them.
 BUNDLED = re.compile(r"autograd_course/visualize/(\w+/widget\.(js|css)|kit/\w+\.(js|css))")
 
 
@@ -88,7 +88,7 @@ def test_a_wheel_holds_every_file_of_its_package_and_no_other(
 
 
 class Installed(NamedTuple):
-    """An environment that has the wheels and what it requires, and an empty folder to work in."""
+    """An environment with the wheels and their requirements, and an empty working folder."""
 
     bin: Path
     folder: Path
@@ -105,7 +105,7 @@ class Installed(NamedTuple):
         )
 
     def says(self, code: str) -> Any:
-        """Return what a script prints last, as JSON; the script must not fail."""
+        """Return the last line that a script prints, parsed as JSON. The script must not fail."""
         ran = self.run("python", "-c", code)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout.splitlines()[-1])
@@ -113,10 +113,10 @@ class Installed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Install the wheels into a new environment; what they require comes from this one.
+    """Install the wheels into a new environment. Their requirements come from this environment.
 
-    Of this one no ``.pth`` file is read, so that the checkout is not on the path. What only the
-    extras bring cannot be imported.
+    The ``.pth`` files of this environment are not read, so the checkout is not on the path. Modules
+    that only the extras install cannot be imported.
     """
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder / "env", with_pip=False, symlinks=True)
@@ -127,7 +127,7 @@ def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (site,) = folder.glob("env/lib/python*/site-packages")
     beneath = sysconfig.get_path("purelib")
     lacking = f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))"
-    # The sandbox of the classroom shows the site-packages of each prefix.
+    # The classroom's sandbox shows the site-packages of each prefix.
     prefix = f"import site; site.PREFIXES.append({sys.prefix!r})"
     (site / "beneath.pth").write_text(f"{beneath}\n{lacking}\n{prefix}\n")
     work = folder / "empty"
@@ -198,7 +198,7 @@ def test_what_the_package_offers_works(installed: Installed) -> None:
     assert not wrong, "\n\n".join(wrong)
 
 
-# What a command prints, and its exit code, in a folder that holds square.py and homework.
+# The output of a command and its exit code, in a folder with square.py and homework.
 COMMANDS = {
     "--help": (0, "doctor-self"),
     "--version": (0, "autograd-course "),
@@ -256,7 +256,7 @@ def test_each_command_works_or_says_what_is_missing(installed: Installed) -> Non
 
 
 def unwrapped(text: str) -> str:
-    """Return what a command printed in one line, without the frame of an error."""
+    """Return the output of a command as one line, without the frame around an error."""
     return " ".join(text.replace("│", " ").split())
 
 

@@ -1,4 +1,4 @@
-"""Lesson 15's helpers: what is missing is named, what is held back is listed, a model's bytes."""
+"""Lesson 15's helpers name missing packages, list hidden warnings and count a model's bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_is_not_installed_is_named_in_one_sentence_that_says_what_installs_
     assert isinstance(caught.value, ImportError)
 
 
-# Chatter
+# Hidden warnings
 
 
 def speak() -> None:
@@ -130,7 +130,7 @@ def test_a_models_bytes_are_those_of_parameters_and_buffers_each_storage_once() 
 
 
 class Pair(Tensor):
-    """A tensor that wraps two."""
+    """A tensor that wraps two tensors."""
 
     @staticmethod
     def __new__(cls, one: Tensor, other: Tensor) -> Pair:
@@ -143,7 +143,7 @@ class Pair(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0]  # a state dict only detaches
+        return args[0]  # a state dict only calls detach
 
 
 def test_a_tensor_that_wraps_others_counts_as_what_it_wraps() -> None:

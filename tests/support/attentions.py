@@ -1,4 +1,4 @@
-"""Attention as it is tested: inputs, the built-in as reference, what a call takes of memory."""
+"""Helpers for testing attention: inputs, the built-in as a reference, and the memory of a call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tiled(q: Tensor, k: Tensor, v: Tensor, *rest: Any, block: Any = (2, 3)) -> A
 
 
 def filled(rest: tuple[Any, ...]) -> list[Any]:
-    """Return mask, causal, scale, dropout and seed."""
+    """Return the mask, causal, scale, dropout and seed arguments."""
     return [*rest, *[None, False, None, 0.0, 0][len(rest) :]]
 
 
@@ -44,7 +44,7 @@ def grouped(n: int = 5, m: int = 7, heads: int = 6, shared: int = 2) -> list[Ten
 
 
 def holes(n: int = 5, m: int = 7) -> Tensor:
-    """A mask with a row that sees nothing, and a row that sees nothing in its first tile."""
+    """Return a mask in which one row sees nothing, and another sees nothing in its first tile."""
     generator = torch.Generator().manual_seed(1)
     mask = torch.rand(n, m, generator=generator) > 0.3
     mask[2] = False
@@ -53,7 +53,7 @@ def holes(n: int = 5, m: int = 7) -> Tensor:
 
 
 def seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
-    """Return a mask that says the same without ``causal``."""
+    """Return a mask that has the same effect without ``causal``."""
     if not causal:
         return mask
     below = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
@@ -65,7 +65,7 @@ def seen(q: Tensor, k: Tensor, mask: Tensor | None, causal: bool) -> Tensor | No
 def reference(
     q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False, scale: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """The built-in, with the log-sum-exp that it keeps to itself."""
+    """Return the built-in's output, with the log-sum-exp that the built-in does not return."""
     scale = scale or 1 / math.sqrt(q.shape[-1])
     mask = seen(q, k, mask, causal)
     keys = k if q.dim() < 3 else k.repeat_interleave(q.shape[-3] // k.shape[-3], -3)
@@ -77,8 +77,8 @@ def reference(
 
 
 def peak(call: Callable[[], object]) -> int:
-    """Return how many bytes a call held at most, by the CPU allocator's own account."""
-    # acc_events: without it the profiler of PyTorch 2.11 warns, of cycles that are not here.
+    """Return the maximum number of bytes that a call held, according to the CPU allocator."""
+    # Without acc_events, the profiler of PyTorch 2.11 warns about cycles that do not exist here.
     watched = {"activities": [ProfilerActivity.CPU], "profile_memory": True, "acc_events": True}
     with profile(**watched) as profiler:
         call()

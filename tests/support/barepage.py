@@ -1,4 +1,4 @@
-"""A widget's ES module in a bare page, with a model that only remembers: no server, no kernel."""
+"""A widget's ES module in a bare page. A simple model replaces the server and the kernel."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from tools.printing import find_chromium
 
-# What anywidget's front end gives to ``render``, without a kernel behind it.
+# The objects that anywidget's front end passes to ``render``, without a kernel behind them.
 MODEL = """
 const listeners = {};
 window.state = STATE;
@@ -41,7 +41,7 @@ document.body.append(main);
 
 
 def chromium_or_skip() -> str:
-    """Return a browser; without one skip, but fail where tests are to be complete."""
+    """Return a browser. If there is no browser, skip the test. In a complete run, fail instead."""
     if found := find_chromium():
         return found
     reason = "no Chromium found: install chromium, or name one in the environment variable CHROMIUM"
@@ -64,7 +64,7 @@ def running_browser() -> Iterator[Browser]:
 
 
 def state(widget: AnyWidget) -> dict:
-    """Return what a widget tells its page, beside what every widget tells."""
+    """Return the state that a widget sends to its page, without the traits of all widgets."""
     usual = DOMWidget.class_trait_names(sync=True)
     own = [name for name in widget.trait_names(sync=True) if name not in usual]
     return {name: getattr(widget, name) for name in own if not name.startswith("_")}
@@ -74,7 +74,7 @@ def state(widget: AnyWidget) -> dict:
 def showing(
     browser: Browser, widget: AnyWidget, dark: bool = False, still: bool = True
 ) -> Iterator[Page]:
-    """Show a widget on a page in JupyterLab's light or dark colors; no error may be raised."""
+    """Show a widget on a page in JupyterLab's light or dark colors. No error may occur."""
     page = _page(browser)
     page.set_viewport_size({"width": 900, "height": 800})
     page.emulate_media(reduced_motion="reduce" if still else "no-preference")
@@ -100,12 +100,13 @@ def showing(
         if page in _HELD:
             page.close()
         else:
-            page.goto("about:blank")  # a new document, with globals and listeners of its own
+            page.goto("about:blank")  # a new document with its own globals and listeners
             _FREE.setdefault(browser, []).append(page)
     assert not errors
 
 
-# A new page costs as much as a test. A used one has forgotten all but that its clock was stopped.
+# A new page takes as long as a test, so pages are used again. A used page has no old state, unless
+# its clock was stopped.
 _FREE: WeakKeyDictionary[Browser, list[Page]] = WeakKeyDictionary()
 _HELD: WeakSet[Page] = WeakSet()
 
@@ -116,14 +117,14 @@ def _page(browser: Browser) -> Page:
 
 
 def hold_the_clock(page: Page) -> None:
-    """Stop the page's time: from here on it passes by ``page.clock.run_for`` alone."""
+    """Stop the page's clock. From then on, only ``page.clock.run_for`` advances it."""
     _HELD.add(page)
     page.clock.install(time=0)
     page.clock.pause_at(1)
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colors, from 1 to 21, as WCAG defines it."""
+    """Return the contrast of two colors according to WCAG, from 1 to 21."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 

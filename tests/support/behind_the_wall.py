@@ -1,4 +1,4 @@
-"""Answers as a class hands them in: solutions and stubs by extraction, wrong answers as source."""
+"""A class's answers: extracted solutions and stubs, and wrong answers as source."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from autograd_course.folders import COURSE
 from autograd_course.grader import CATALOGUE
 from autograd_course.grader.verdict import Verdict
 
-# Unpacks the tables of answers in the sandbox, and takes one wrong answer out of them. The tables
-# spoil Functions of the course, which are not in the sandbox: they come along.
+# This code unpacks the tables of answers in the sandbox, and selects one wrong answer. The tables
+# use Functions of the course, which the sandbox does not have, so these are packed as well.
 _UNPACK = """\
 import autograd_course, pathlib, sys
 for name, text in {files!r}.items():
@@ -39,7 +39,7 @@ mine = [w for w in WRONG if w.exercise == {exercise!r}]
 
 @cache
 def handed_in(folder: str, exercise: str) -> Answer:
-    """Return the answer that a notebook of ``solutions`` or ``exercises`` has."""
+    """Return the answer in a notebook of ``solutions`` or ``exercises``."""
     asked = CATALOGUE[exercise]
     data = (ROOT / folder / f"{asked.lesson}.ipynb").read_bytes()
     (answer,) = extract(notebooks.read(data), "ada", [asked])
@@ -47,7 +47,7 @@ def handed_in(folder: str, exercise: str) -> Answer:
 
 
 def mistaken(wrong: Wrong) -> Answer:
-    """Return a wrong answer of the tables as code that makes the very same object."""
+    """Return a wrong answer in the tables, as code that creates the very same object."""
     lesson = CATALOGUE[wrong.exercise].lesson
     name = handed_in("solutions", wrong.exercise).name
     source = _UNPACK.format(
@@ -63,24 +63,24 @@ def mistaken(wrong: Wrong) -> Answer:
 
 def _files(lesson: str) -> Iterator[tuple[str, str]]:
     yield f"solutions/{lesson}.py", (ROOT / "solutions" / f"{lesson}.py").read_text("utf-8")
-    for name in ("__init__", "errors", "percent"):  # by which the solution is read
+    for name in ("__init__", "errors", "percent"):  # modules that read the solution
         yield f"tools/{name}.py", (ROOT / "tools" / f"{name}.py").read_text("utf-8")
     here = ROOT / "tests" / "support"
     yield "tests/support/repository.py", (here / "repository.py").read_text("utf-8")
     for path in (COURSE / "functions").rglob("*.py"):
         yield f"autograd_course/{path.relative_to(COURSE)}", path.read_text("utf-8")
-    yield "tests/support/answers/__init__.py", ""  # of one lesson only
+    yield "tests/support/answers/__init__.py", ""  # tables of only one lesson
     for path in (here / "answers" / "making.py", *here.glob(f"answers/lesson_{lesson[:2]}*.py")):
         yield f"tests/support/answers/{path.name}", path.read_text("utf-8")
 
 
 def wrongs(exercise: str) -> list[Wrong]:
-    """Return the wrong answers of the tables to an exercise."""
+    """Return the wrong answers in the tables for an exercise."""
     return [wrong for wrong in WRONG if wrong.exercise == exercise]
 
 
 def named(verdict: Verdict, wrong: Wrong) -> bool:
-    """Whether a verdict says of a wrong answer what must be said."""
+    """Whether the verdict on a wrong answer says what it must say."""
     found = verdict.finding
     if wrong.rule in RULES:
         return found is not None and found.rule == wrong.rule and wrong.hint in found.hint

@@ -1,4 +1,4 @@
-"""What tests of C++ builds share."""
+"""Helpers for the tests that build C++ code."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 
 from autograd_course.external import compiler_missing
 
-# Where CI runs, a missing compiler is a failure; elsewhere its tests are skipped, with the reason.
+# In CI, a missing compiler is a failure. Elsewhere, the tests are skipped with this reason.
 NEEDS_COMPILER = pytest.mark.skipif(
     compiler_missing() is not None and "CI" not in os.environ, reason=compiler_missing() or ""
 )

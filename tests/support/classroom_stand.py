@@ -1,4 +1,4 @@
-"""A judge that only says what the code tells it to say: workers with it start quickly."""
+"""A judge that only says what the code tells it to say, so its workers start quickly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.classroom.grading.crew import Judge, RefusedError
 
 @dataclass(frozen=True)
 class Stand:
-    """An Opening; what is begun is told in ``folder``, and takes ``pause`` seconds."""
+    """An Opening for tests. Each task is recorded in ``folder`` and takes ``pause`` seconds."""
 
     folder: str
     pause: float = 0.0
@@ -42,10 +42,10 @@ class Stand:
         return json.dumps(said | {"evidence": {"seed": task["seed"]}})
 
     def told(self) -> list[str]:
-        """Return the first line of each code that was begun, once for each time."""
+        """Return the first line of each piece of code that was begun, once for each attempt."""
         begun = Path(self.folder) / "begun"
         return begun.read_text().splitlines() if begun.exists() else []
 
     def workers(self) -> list[int]:
-        """Return the process numbers of all who were workers here."""
+        """Return the process numbers of all workers so far."""
         return [int(path.stem) for path in Path(self.folder).glob("*.worker")]

@@ -1,4 +1,4 @@
-"""A minimal client of debugpy, which counts how often a program stops at a line breakpoint."""
+"""A minimal client for debugpy that counts how often a program stops at a line breakpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 60.0  # seconds
 
 
 def stops(program: Path, line: int, *arguments: str) -> int:
-    """Run a program under debugpy, continue at each stop, and return the number of stops."""
+    """Run a program under debugpy, and continue at each stop. Return the number of stops."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "debugpy", "--listen", f"127.0.0.1:{port}"]

@@ -1,4 +1,4 @@
-"""A course folder with one lesson's exercises, in which cells are answered."""
+"""A course folder with one lesson's exercises, whose cells the tests can fill with answers."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ EXITS = f"import os\nos._exit(3)\n{SQUARE}"
 
 
 def course(folder: Path) -> Path:
-    """Make a course folder; return it."""
+    """Create a course folder and return it."""
     for name in ("notebooks", "solutions", "exercises"):
         (folder / name).mkdir()
     shutil.copy(ROOT / "pyproject.toml", folder)
-    (folder / "tools").symlink_to(ROOT / "tools")  # which builds an exercise from its solution
+    (folder / "tools").symlink_to(ROOT / "tools")  # needed to build an exercise from its solution
     (folder / "notebooks" / "00_start_here.ipynb").write_text("{}")
     shutil.copy(ROOT / "solutions" / f"{LESSON}.py", folder / "solutions")
-    for suffix in (".ipynb", ".py"):  # the script is the later one
+    for suffix in (".ipynb", ".py"):  # the script must be newer
         shutil.copy(ROOT / "exercises" / f"{LESSON}{suffix}", folder / "exercises")
     return folder
 
 
 def answered(text: str, exercise: str, answer: str) -> str:
-    """Return a script in which the cell of an exercise holds an answer."""
+    """Return a script with an answer in the cell of an exercise."""
     mark = rf'(# %% nbgrader={{[^\n]*"grade_id": "{exercise}",[^\n]*\n)'
     cell = re.compile(rf"{mark}.*?(?=# %%)", re.S)
     changed, count = cell.subn(lambda match: f"{match[1]}{answer}\n\n", text)
@@ -38,6 +38,6 @@ def answered(text: str, exercise: str, answer: str) -> str:
 
 
 def line_of(text: str, exercise: str) -> int:
-    """Return on which line of a script the answer to an exercise begins."""
+    """Return the line of a script where the answer to an exercise begins."""
     (mark,) = re.finditer(rf'# %% nbgrader=[^\n]*"grade_id": "{exercise}",[^\n]*\n', text)
     return text.count("\n", 0, mark.end()) + 1

@@ -1,4 +1,4 @@
-"""Functions to trace, small and large."""
+"""Small and large functions to trace."""
 
 import random
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def two_and_three() -> tuple[Tensor, Tensor]:
 
 
 class TransformerBlock(nn.Module):
-    """Pre-norm attention with a causal mask, and a GELU network: nearly fifty nodes."""
+    """Pre-norm attention with a causal mask, and a GELU network. It has nearly fifty nodes."""
 
     def __init__(self, size: int = 8, heads: int = 2) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ BINARY = (torch.add, torch.mul, torch.sub, torch.maximum)
 
 
 def random_function(seed: int) -> Callable[..., Tensor]:
-    """Return a function of three tensors that is put together at random, with much reuse."""
+    """Return a random function of three tensors that often reuses its intermediate values."""
     draw = random.Random(seed)
     recipe = [
         (draw.choice(UNARY), draw.random(), None)

@@ -1,4 +1,4 @@
-"""Notebooks as people hand them in: made from the released ones, then spoiled."""
+"""Notebooks as people hand them in, made by damaging the released notebooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def solution(lesson: str = LESSON) -> bytes:
 
 
 def cell(source: str, grade_id: str = "", kind: str = "code", **more: Any) -> dict[str, Any]:
-    """Return a cell as nbformat 4 saves it."""
+    """Return a cell in the format of nbformat 4."""
     nbgrader = {"grade_id": grade_id, "solution": True, "grade": False, "locked": False}
     metadata = {"nbgrader": nbgrader | {"schema_version": 3}} if grade_id else {}
     lines = source.splitlines(keepends=True)
@@ -48,14 +48,14 @@ def cell(source: str, grade_id: str = "", kind: str = "code", **more: Any) -> di
 
 
 def notebook(*cells: dict[str, Any]) -> bytes:
-    """Return the bytes of a notebook of nbformat 4."""
+    """Return the bytes of an nbformat 4 notebook."""
     return json.dumps(
         {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1
     ).encode()
 
 
 def worksheets(cells: Sequence[dict[str, Any]]) -> bytes:
-    """Return the bytes of a notebook of nbformat 3."""
+    """Return the bytes of an nbformat 3 notebook."""
     code = {"language": "python"}
     old = [{**each, **code, "input": each["source"]} for each in cells]
     sheet = {"cells": old, "metadata": {}}

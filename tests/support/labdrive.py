@@ -1,4 +1,4 @@
-"""Drive the course's JupyterLab in a headless Chromium, as a learner would."""
+"""Control the course's JupyterLab in a headless Chromium, as a learner would."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ SECONDS = 1000  # Playwright counts in milliseconds
 
 @dataclass(frozen=True)
 class RunningLab:
-    """JupyterLab as our launcher started it; ``log`` holds all it has printed."""
+    """JupyterLab as our launcher started it. ``log`` contains everything that it has printed."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -38,13 +38,13 @@ class RunningLab:
         return self.log.read_text()
 
     def address(self, path: str) -> str:
-        """Return the address that opens the notebook at ``path`` in a fresh workspace."""
+        """Return the address that opens the notebook at ``path`` in a new workspace."""
         parts = urlsplit(self.url)
         return parts._replace(path=f"/lab/tree/{path}", query=f"{parts.query}&reset").geturl()
 
 
 def copy_course(to: Path) -> Path:
-    """Copy what a learner opens, so that no run writes into the repository."""
+    """Copy the files that a learner opens, so that no run writes into the repository."""
     for name in ("notebooks", "exercises"):
         ignore = shutil.ignore_patterns(".*")
         shutil.copytree(ROOT / name, to / name, ignore=ignore, dirs_exist_ok=True)
@@ -52,10 +52,10 @@ def copy_course(to: Path) -> Path:
 
 
 def private_environment(home: Path) -> dict[str, str]:
-    """Return an environment that keeps JupyterLab's and the course's files under ``home``."""
+    """Return an environment in which JupyterLab and the course keep their files under ``home``."""
     config = home / "config"
     config.mkdir(parents=True, exist_ok=True)
-    settings = {"LabApp": {"expose_app_in_browser": True}}  # gives the page ``window.jupyterapp``
+    settings = {"LabApp": {"expose_app_in_browser": True}}  # adds ``window.jupyterapp`` to the page
     (config / "jupyter_lab_config.json").write_text(json.dumps(settings))
     places = {
         "JUPYTER_CONFIG_DIR": config,
@@ -73,9 +73,9 @@ def private_environment(home: Path) -> dict[str, str]:
 def running_lab(
     course: Path, home: Path, *options: str, terminal: bool = False, **env: str
 ) -> Iterator[RunningLab]:
-    """Run ``autograd-course lab`` in ``course``; stop it by SIGTERM and wait for its end.
+    """Run ``autograd-course lab`` in ``course``. Stop it with SIGTERM and wait until it ends.
 
-    ``terminal`` gives it a terminal for its standard input, as a learner's shell does.
+    If ``terminal``, its standard input is a terminal, as in a learner's shell.
     """
     command = [sys.executable, "-m", "autograd_course.cli", "lab", *options]
     with _running(command, course, home, terminal, env) as server:
@@ -84,7 +84,7 @@ def running_lab(
 
 @contextlib.contextmanager
 def plain_lab(course: Path, home: Path) -> Iterator[RunningLab]:
-    """Run JupyterLab in ``course`` without the course's launcher and its settings."""
+    """Run JupyterLab in ``course`` without the course's launcher and settings."""
     server = ["--ip=127.0.0.1", "--port=0", "--no-browser", "--allow-root"]
     with _running([sys.executable, "-m", "jupyterlab", *server], course, home, False, {}) as lab:
         yield lab
@@ -122,7 +122,7 @@ def _standard_input(terminal: bool) -> Iterator[int]:
 
 
 def stop(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGTERM) -> int:
-    """End the server by a signal and return its exit code; kernels go first."""
+    """End the server with a signal, after its kernels, and return its exit code."""
     process.send_signal(by)
     try:
         return process.wait(timeout=20)
@@ -147,9 +147,10 @@ def _wait_for_url(process: subprocess.Popen[bytes], log: Path, timeout: float = 
 
 @contextlib.contextmanager
 def browsing(executable: str, **look: Any) -> Iterator[tuple[BrowserContext, list[str]]]:
-    """Open Chromium on loopback only; yield a context, and the list of other URLs it asked for.
+    """Open Chromium, restricted to loopback. Yield a context and the list of other requested URLs.
 
-    ``look`` is how the context differs from a plain one: another viewport, another scale.
+    ``look`` contains the options that differ from a plain context, such as the viewport or the
+    scale.
     """
     strays: list[str] = []
 
@@ -189,8 +190,9 @@ READY = """async ([path, timeout]) => {
 
 CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.toJSON().cells"
 
-# JupyterLab says that it has run all cells as soon as one has raised, even if that one may raise.
-# The kernel goes on with the others. When it has been idle for a second, it is done.
+# JupyterLab reports that it has run all cells as soon as one cell raises, even if this cell is
+# allowed to raise. But the kernel goes on with the other cells. It is done when it has been idle
+# for a second.
 RUN_ALL = """async timeout => {
   const end = Date.now() + timeout;
   await window.jupyterapp.commands.execute('notebook:run-all-cells');
@@ -204,7 +206,7 @@ RUN_ALL = """async timeout => {
 
 @dataclass
 class Lab:
-    """One page of JupyterLab. A cell is named by its nbgrader ``grade_id``, or by its index."""
+    """One page of JupyterLab. A cell is identified by its nbgrader ``grade_id`` or by its index."""
 
     page: Page
     server: RunningLab
@@ -212,7 +214,9 @@ class Lab:
     path: str = field(default="", init=False)
 
     def open(self, path: str, timeout: float = 60) -> None:
-        """Open a notebook, in the page as it is if it shows JupyterLab; wait for an idle kernel."""
+        """Open a notebook, in JupyterLab's current page if it has one. Wait until the kernel is
+        idle.
+        """
         if self.page.evaluate("() => 'jupyterapp' in window"):
             self.page.evaluate(OPEN, path)
         else:
@@ -226,17 +230,18 @@ class Lab:
         return self.page.evaluate(CELLS)
 
     def active_cell(self) -> int:
-        """Return the index of the selected cell, whose shortcuts a key press would run."""
+        """Return the index of the selected cell, which handles keyboard shortcuts."""
         return self.page.evaluate("() => jupyterapp.shell.currentWidget.content.activeCellIndex")
 
     def run_all(self, timeout: float = 180) -> None:
-        """Run every cell, past those that raise and are tagged ``raises-exception``."""
+        """Run every cell. Continue after cells that raise and have the tag ``raises-exception``."""
         self.page.evaluate(RUN_ALL, timeout * SECONDS)
 
     def surprises(self) -> list[str]:
-        """Return the cells that raised though they should not, or did not though they should.
+        """Return the cells that raised unexpectedly, and the cells that did not raise but should
+        have.
 
-        On a busy machine, the message of an error comes after the end of its cell.
+        On a busy machine, an error message may arrive after its cell has ended.
         """
         for _ in range(20):
             if not (found := self._surprises()):
@@ -255,7 +260,7 @@ class Lab:
         return found
 
     def cell(self, which: str | int) -> Locator:
-        """Return the cell's element, scrolled into view."""
+        """Scroll the cell into view and return its element."""
         index = which if isinstance(which, int) else self.index(which)
         cells = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook-cell")
         cell = cells.nth(index)
@@ -268,13 +273,13 @@ class Lab:
         return ids.index(grade_id)
 
     def type_into(self, which: str | int, source: str) -> None:
-        """Replace a cell's text through its editor."""
+        """Replace a cell's text by typing into its editor."""
         self.cell(which).locator(".cm-content").click()
         self.page.keyboard.press("ControlOrMeta+A")
         self.page.keyboard.insert_text(source)
 
     def run(self, which: str | int, timeout: float = 60) -> None:
-        """Run one cell with Shift+Enter and wait for its end."""
+        """Run one cell with Shift+Enter, and wait until it ends."""
         cell = self.cell(which)
         prompt = cell.locator(".jp-InputPrompt").first
         before = prompt.inner_text()
@@ -284,16 +289,16 @@ class Lab:
         expect(prompt).to_have_text(re.compile(r"\[\d+\]:"), timeout=timeout * SECONDS)
 
     def output(self, which: str | int) -> Locator:
-        """Return the element that holds a cell's outputs."""
+        """Return the element with the cell's outputs."""
         return self.cell(which).locator(".jp-Cell-outputArea")
 
     def output_text(self, which: str | int, timeout: float = 10) -> str:
-        """Return the text of a cell's outputs, as soon as there is some."""
+        """Return the text of a cell's outputs. Wait until there is some text."""
         output = self.output(which)
         expect(output).to_have_text(re.compile(r"\S"), timeout=timeout * SECONDS)
-        return output.text_content() or ""  # inner_text is empty where the page skips drawing
+        return output.text_content() or ""  # inner_text is empty if the page has skipped drawing
 
     def picture(self, name: str) -> None:
-        """Keep a screenshot for looking at."""
+        """Save a screenshot for visual inspection."""
         self.pictures.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=self.pictures / f"{name}.png")

@@ -1,4 +1,4 @@
-"""Small Functions made on the spot, and what an expression costs."""
+"""Helpers that define small Functions, and measure the cost of an expression."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.graph import saved_tensors_hooks
 
-# The gradient of torch.clamp at exactly its bounds.
+# The gradient of torch.clamp exactly at its bounds.
 CLAMP_AT_BOUNDS = 0.0 if Version(torch.__version__) >= Version("2.14") else 1.0
 
 
 def make(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:
-    """A Function from two lambdas."""
+    """Return a Function made from two lambdas."""
     methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     return type("Made", (Function,), methods)
 
 
 def squaring(backward: Callable[[Tensor, Tensor], Tensor]) -> type[Function]:
-    """y = x², with ``backward(x, g)``."""
+    """Return y = x² as a Function. Its backward is ``backward(x, g)``."""
 
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -33,7 +33,7 @@ def squaring(backward: Callable[[Tensor, Tensor], Tensor]) -> type[Function]:
 
 
 def keeping(f: Callable[..., Tensor], backward: Callable[..., Any]) -> type[Function]:
-    """A Function of tensors that saves its inputs; ``backward(g, *inputs)``."""
+    """Return a Function that saves its input tensors. Its backward is ``backward(g, *inputs)``."""
 
     def forward(ctx: Any, *inputs: Tensor) -> Tensor:
         ctx.save_for_backward(*inputs)
@@ -62,7 +62,7 @@ class CountOperations(DispatchMode):
 
 
 def price(f: Callable[..., Tensor], *inputs: Tensor) -> tuple[int, int, int]:
-    """Operations forward, operations backward, bytes kept for each element."""
+    """Return the numbers of operations in forward and in backward, and the bytes per element."""
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:

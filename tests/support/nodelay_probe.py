@@ -1,4 +1,4 @@
-"""A Jupyter server extension for the tests: reports TCP_NODELAY of each open kernel websocket."""
+"""A Jupyter server extension for tests. It reports TCP_NODELAY for each open kernel websocket."""
 
 import gc
 import socket

@@ -1,4 +1,4 @@
-"""The pages that people read, as what stands in them: blocks of code, commands, links, pictures."""
+"""The contents of the pages that people read: code blocks, commands, links and pictures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from repository import ROOT
 
-DERIVED = {"command_line.md", "error_messages.md", "rules.md"}  # made of what has its own tests
+DERIVED = {"command_line.md", "error_messages.md", "rules.md"}  # their sources have their own tests
 DOCS = [path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in DERIVED]
 DOCTOR = ROOT / "packages" / "autograd-doctor" / "README.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", DOCTOR, *DOCS]
@@ -25,7 +25,7 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code: on which page, in which language, and the block right before it, if any."""
+    """A code block: its page, its language, and the block right before it, if any."""
 
     page: str
     language: str
@@ -37,7 +37,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return a page's blocks of code."""
+    """Return a page's code blocks."""
     found: list[Block] = []
     tokens = [token for token in _tokens(page) if token.level == 0 or token.type == "fence"]
     for before, token in pairwise([Token("", "", 0), *tokens]):
@@ -48,19 +48,19 @@ def blocks(page: Path) -> list[Block]:
 
 
 def spans(page: Path) -> list[str]:
-    """Return the code that stands within a page's sentences."""
+    """Return the code spans in a page's sentences."""
     return [each.content for token in _inline(page) for each in token if each.type == "code_inline"]
 
 
 def links(page: Path) -> list[str]:
-    """Return where a page's links and pictures lead."""
+    """Return the targets of a page's links and pictures."""
     found = [str(each.attrGet("href")) for row in _inline(page) for each in row if each.tag == "a"]
     targets = [target for target in found if target != "None"]
     return targets + [tag[name] for tag in tags(page) for name in ("src", "srcset") if name in tag]
 
 
 def tags(page: Path) -> list[dict[str, str]]:
-    """Return the attributes of the HTML tags on a page, Markdown's pictures among them."""
+    """Return the attributes of the HTML tags on a page, including its Markdown pictures."""
     reading = _Tags()
     reading.feed(MarkdownIt("gfm-like", {"linkify": False}).render(page.read_text("utf-8")))
     return reading.found
@@ -76,7 +76,7 @@ class _Tags(HTMLParser):
 
 
 def commands() -> list[tuple[str, str]]:
-    """Return each command that a page shows, in a block or a sentence, with the page's name."""
+    """Return each command in a block or a sentence of a page, with the page's name."""
     found: dict[tuple[str, str], None] = {}
     for page in PAGES:
         text = "\n".join(block.text for block in blocks(page) if block.language == "sh")

@@ -1,4 +1,4 @@
-"""Calls of every reference Function, in the ways that its docstring allows."""
+"""Calls to every reference Function, in all ways that its docstring allows."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ ROWS = torch.tensor([[1, 0, 1], [3, 1, 1]])
 
 
 def clamp(x: Tensor, low: float, high: float) -> Tensor:
-    """Clamp, with slope 1 at the bounds: `torch.clamp` has it up to PyTorch 2.13, and 0 later."""
+    """Clamp with slope 1 at the bounds. `torch.clamp` has slope 1 up to PyTorch 2.13, later 0."""
     return torch.where(x < low, low, torch.where(x > high, high, x))
 
 
 def on_the_grid(x: Tensor, step: Tensor, low: int, high: int) -> Tensor:
-    """The step's multiples, with the rounding error as a constant."""
+    """Return the multiples of the step. The rounding error counts as a constant."""
     v = clamp(x / step, low, high)
     return step * (v + (v.round() - v).detach())
 
@@ -30,7 +30,7 @@ def soft_sample(logits: Tensor, noise: Tensor, temperature: float, hard: bool) -
 
 
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """ReinMax, as a difference of two softmaxes; the first is moved to the middle of p and y."""
+    """Return ReinMax as a difference of two softmaxes. The first one uses the mean of p and y."""
     p = logits.softmax(-1)
     y = (logits + noise) == (logits + noise).amax(-1, keepdim=True)
     moved = (((p + y) / 2).log() - logits).detach()
@@ -134,14 +134,14 @@ REFERENCE_CALLS = [
     (fn.TiledAttention, (draw(4, 5, 3, seed=6), K, V, None, True, 0.7, 0.3, 8)),
 ]
 
-# Diagnosed only: at a kink, or at an infinity, differences have nothing to say.
+# Calls that are only diagnosed, because finite differences fail at a kink or an infinity.
 DIAGNOSED_CALLS = [
     (fn.Max, (TIES,)),
     (fn.Max, (torch.ones(2, 3),)),
     (fn.LogSumExp, (MASKED,)),
 ]
 
-# Functions whose backward is not forward's derivative, with what declares it.
+# Functions whose backward is not the derivative of forward, with the options that declare this.
 DECLARED_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (fn.GradientReversal, (X,), {"intentional": ("flipped-sign",)}),
     (fn.SignSTE, (X,), {"surrogate": lambda x: 1 * x}),

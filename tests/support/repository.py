@@ -1,4 +1,4 @@
-"""The checkout that the tests look at, and what helps them."""
+"""The path of the checkout that the tests examine."""
 
 from pathlib import Path
 

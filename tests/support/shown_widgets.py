@@ -1,4 +1,4 @@
-"""Every kind of widget, in a call that a notebook makes: rows for the tables that try them all."""
+"""A call for every kind of widget, as in a notebook. Tests use them as rows of their tables."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -43,8 +43,9 @@ qkv = torch.randn(3, 8, 4)
 class Shown:
     """A widget in the tables of tests that try all widgets.
 
-    ``root`` is the selector of its view, ``opens`` what is read in it when it opens, and
-    ``control`` the selector of what ``key`` moves. ``says`` is what a screen reader then hears.
+    ``root`` is the selector of its view, and ``opens`` is the text in this view when it opens.
+    ``control`` is the selector of the control that ``key`` moves. ``says`` is the text that a
+    screen reader then reads.
     """
 
     call: str

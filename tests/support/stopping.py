@@ -1,4 +1,4 @@
-"""A Function in whose backward a debugger is to stop; ``python stopping.py`` runs it."""
+"""A Function whose backward has a breakpoint for a debugger. ``python stopping.py`` runs it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Square(Function):
 
 
 class Nested(Function):
-    """Square, by as many backward passes inside each other as ``depth`` says."""
+    """Square, with ``depth`` backward passes nested inside each other."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, depth: int) -> Tensor:
@@ -45,7 +45,7 @@ class Nested(Function):
 
 
 def here() -> None:
-    """Run backward in the thread that calls it."""
+    """Run backward in the calling thread."""
     Square.apply(torch.ones(3, requires_grad=True)).sum().backward()
 
 

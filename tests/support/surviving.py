@@ -1,4 +1,4 @@
-"""Features of a Function, run by the tools that people put around it.
+"""Run a Function's features with the tools that people use around a Function.
 
 Each Function halves its gradient, so the gradient shows whether a tool used `backward`.
 """
@@ -178,7 +178,7 @@ register_vmap(halved, lambda info, in_dims, x, weight: (halved(x, weight), 0))
 
 
 def mapped(call: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return y = x w by one call for each row of x."""
+    """Return y = x w, computed by one call for each row of x."""
     return lambda x, weight: vmap(call, (0, None))(x[:, None], weight)[:, 0]
 
 
@@ -221,7 +221,7 @@ def in_onnx(model: Model, table: Mapping[Any, Any] | None = None) -> Run:
 
 
 def in_onnx_translated(model: Model) -> Run:
-    from onnxscript import opset18  # takes long to import, and few tests need it
+    from onnxscript import opset18  # the import is slow, and few tests need it
 
     return in_onnx(model, {torch.ops.surviving.halved.default: opset18.MatMul})
 
@@ -246,7 +246,7 @@ TOOLS: dict[str, Callable[[Model], Run]] = {
 
 @contextmanager
 def one_process(folder: Path, monkeypatch: Any) -> Iterator[None]:
-    """Let DDP find a group of one process, over gloo."""
+    """Provide DDP with a process group of one process, using gloo."""
     if sys.platform in LOOPBACK:
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
     dist.init_process_group("gloo", (folder / "meeting").as_uri(), world_size=1, rank=0)
@@ -261,14 +261,14 @@ def one_process(folder: Path, monkeypatch: Any) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Row:
-    """A way to call a Function; repairs name what makes it work with a tool."""
+    """A way to call a Function. ``repairs`` maps a tool to a change that makes it work."""
 
     call: Callable[[Tensor, Tensor], Any]
     twice: bool = False
     repairs: Mapping[str, tuple[str, Callable[[Tensor, Tensor], Any]]] = field(default_factory=dict)
 
     def cell(self, tool: str) -> str:
-        """Return what the page says of this row and a tool."""
+        """Return the text that the page must have for this row and a tool."""
         found = verdict(TOOLS[tool], self.call, self.twice)
         if tool == "ONNX" and "ConversionError" in found:
             translated = verdict(in_onnx_translated, self.call, self.twice)
@@ -280,7 +280,7 @@ class Row:
 
 
 def verdict(tool: Callable[[Model], Run], call: Any, twice: bool) -> str:
-    """Run a model by a tool, and compare values and gradients with those of eager mode."""
+    """Run a model with a tool. Compare its values and gradients with those of eager mode."""
     model = Model(call)
     values, gradients = results(model, model, twice)
     with quiet(), warnings.catch_warnings():
@@ -300,7 +300,7 @@ def verdict(tool: Callable[[Model], Run], call: Any, twice: bool) -> str:
 
 
 def results(run: Run, model: Model, twice: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the outputs, and the gradients of the input and of the weight."""
+    """Return the outputs, and the gradients of the input and the weight."""
     x = X.clone().requires_grad_()
     outputs = run(x)
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
@@ -353,5 +353,5 @@ ROWS = {
 
 
 def row(name: str) -> str:
-    """Return one line of the page's table."""
+    """Return one row of the page's table."""
     return f"| {name} | {' | '.join(ROWS[name].cell(tool) for tool in TOOLS)} |"

@@ -1,11 +1,12 @@
-"""Functions that others wrote and ship, and what diagnose must say of each: a table.
+"""A table of Functions that other people publish, and what diagnose must say about each of them.
 
-A verdict names the errors and warnings, the first cause first; none stands for a Function in which
-an expert finds nothing to mend. Every finding is checked by hand: ``why`` gives the reason. What a
-package does on purpose is declared in ``options``, as its user would declare it.
+A verdict names the errors and warnings, starting with the root cause. An empty verdict means that
+an expert finds nothing to repair. Every finding was checked by hand, and ``why`` gives the reason.
+If a package does something on purpose, ``options`` declares it, as a user would.
 
-Packages are imported only when a row is resolved: those of the ``third-party`` group are there in
-CI, and those of ``BY_HAND`` pull in much that is not needed here (``pip install --no-deps``).
+A package is imported only when its row is resolved. The ``third-party`` group is installed in CI.
+The packages in ``BY_HAND`` have many dependencies that are not needed here, so install them with
+``pip install --no-deps``.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class Shipped:
     why: str = ""
     what: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    through: Call | None = None  # a callable built on the Function, where that is what is called
+    through: Call | None = None  # a callable built on the Function, if users call it instead
 
     @property
     def name(self) -> str:
         return " ".join(filter(None, (self.path.partition(":")[2], self.what)))
 
     def subject(self) -> Any:
-        """Import the Function; return it, or the callable that is built on it."""
+        """Import the Function. Return it, or the callable that is built on it."""
         function = resolve_name(self.path)
         return self.through or function
 
@@ -63,7 +64,7 @@ def covariance(n: int, seed: int = 0) -> Tensor:
 
 
 def tree(matrix: Tensor) -> Any:
-    """Return what linear_operator's Functions rebuild their matrix from."""
+    """Return the object that linear_operator's Functions rebuild their matrix from."""
     return resolve_name("linear_operator.operators:DenseLinearOperator")(
         matrix
     ).representation_tree()
@@ -95,7 +96,7 @@ def adjoint_flow(y: Tensor, a: Tensor) -> Any:
 
 
 def null_space(x: Tensor) -> Tensor:
-    """Return the projector: the basis itself is arbitrary within the subspace."""
+    """Return the projector, because the basis itself is arbitrary within the subspace."""
     basis = resolve_name("kornia.geometry.epipolar.essential:_NullSpaceBasis").apply(x)[0]
     return basis @ basis.mT
 
@@ -166,7 +167,7 @@ def response_norm(x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75)
 
 
 def primitive(name: str) -> Call:
-    """Return what a surrogate of spikingjelly says it is the derivative of."""
+    """Return the function whose derivative a spikingjelly surrogate claims to be."""
     return lambda x, *args: resolve_name(
         f"spikingjelly.activation_based.surrogate:{name}"
     ).primitive_function(x.clone(), *args)
@@ -437,7 +438,7 @@ TORCH = [
 ROWS = GROUP + BY_HAND + TORCH
 
 
-# What a row comes to
+# The verdict on a row
 
 
 def installed(shipped: Shipped) -> bool:
@@ -448,13 +449,13 @@ def installed(shipped: Shipped) -> bool:
 
 
 def verdict(shipped: Shipped) -> Diagnosis:
-    with warnings.catch_warnings():  # what a package warns of is its own affair
+    with warnings.catch_warnings():  # a package's own warnings do not matter here
         warnings.simplefilter("ignore")
         return diagnose(shipped.subject(), shipped.inputs(), **shipped.options)
 
 
 def told(diagnosis: Diagnosis, expected: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the rules found: errors, warnings, and those notes that an expert mentions too."""
+    """Return the rules found: errors, warnings, and the notes that the expert also mentions."""
     return tuple(
         finding.rule
         for finding in diagnosis.findings

@@ -1,7 +1,7 @@
-"""The walls that untrusted code can run behind, as what a fixture is parametrized by.
+"""The sandboxes in which untrusted code can run, as parameters for a fixture.
 
-``make test`` has the one that people use; ``make thorough`` repeats what holds behind it in
-containers, where Docker or Podman runs any.
+``make test`` uses the sandbox that people use. ``make thorough`` repeats the same tests in
+containers, if Docker or Podman works here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WALLS = ["bubblewrap", pytest.param("container", marks=pytest.mark.thorough)]
 
 
 def wall(name: str) -> Backend:
-    """Return a sandbox of this machine, or skip the test."""
+    """Return a sandbox on this machine, or skip the test."""
     if name == "bubblewrap":
         if not bubblewrap.works() and not os.environ.get("CI"):
             pytest.skip("bubblewrap is not installed")

@@ -1,4 +1,4 @@
-"""Building what is derived, and noticing drift, on a small course of one lesson."""
+"""Build derived files and detect outdated ones, in a small course with one lesson."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ INDEX = """\
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """A course whose sources are written and whose derived files are not."""
+    """Return a course that has its sources, but not yet its derived files."""
     return write_course(tmp_path / "course")
 
 
@@ -106,7 +106,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def built(built_once: Path, tmp_path: Path) -> Path:
-    """A course that is built, with kernels that have executed its notebooks."""
+    """Return a course that is built, including the notebooks, which kernels have executed."""
     return Path(shutil.copytree(built_once, tmp_path / "built"))
 
 
@@ -138,14 +138,14 @@ def silent(_: str) -> None:
 
 
 def pretend(notebook: NotebookNode, _: Path) -> None:
-    """Stand in for a kernel where outputs do not matter: count the cells."""
+    """Replace a kernel if the outputs do not matter. It only counts the cells."""
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for count, cell in enumerate(code, 1):
         cell.execution_count = count
 
 
 def plan(root: Path) -> list[str]:
-    """Build without kernels; return what was written and executed."""
+    """Build without kernels. Return the files that were written and executed."""
     written: list[str] = []
     build(root, run=pretend, say=written.append)
     return written
@@ -721,7 +721,7 @@ def test_the_setting_of_this_course_makes_valid_addresses() -> None:
 
 @pytest.fixture
 def fresh_from_a_kernel() -> NotebookNode:
-    """What a kernel leaves: streams in pieces, a widget and its picture, a foreign frame."""
+    """Return a kernel's typical outputs: split streams, a widget with picture, a foreign frame."""
     cell = new_code_cell("show()")
     cell.metadata.execution = {"iopub.execute_input": "2026-01-01T00:00:00Z"}
     cell.outputs = [

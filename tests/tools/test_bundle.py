@@ -1,4 +1,4 @@
-"""The bundler of the widgets: which modules it joins, and what it says of others."""
+"""The bundler for the widgets: the modules that it joins, and its errors for all others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ export default { all: () => [PRIVATE, kitName(), new Box().name(), plot()] };
 
 
 def home(folder: Path, **files: str) -> Path:
-    """Write a widget and its kit, named with ``__`` for ``/``, and return their folder."""
+    """Write a widget and its kit, with ``__`` for ``/`` in their names. Return their folder."""
     plot = (
         'import { name } from "./kit.js";\nexport function plot() { return `plot of ${name()}`; }\n'
     )
@@ -63,7 +63,7 @@ def test_a_bundle_does_what_its_modules_do(browser: Browser, tmp_path: Path) -> 
     told = page.evaluate(load, script(home(tmp_path)))
     page.close()
 
-    # One kit for both that import it: it counts all calls.
+    # Both widgets import the same kit, which counts all calls.
     assert told == ["widget", "kit 1", "kit 2", "plot of kit 3"]
 
 
@@ -191,7 +191,7 @@ def test_each_widget_has_one_source_and_its_bundle_is_current() -> None:
 
 @pytest.fixture
 def watching(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[str]]]:
-    """A folder with a widget, whose sources ``python -m tools watch`` watches."""
+    """Yield a folder with a widget, whose sources ``python -m tools watch`` watches."""
     folder = home(tmp_path / WIDGETS)
     (folder / "w" / "widget.css").write_text(".w {}\n", encoding="utf-8")
     command = [sys.executable, "-m", "tools", "watch"]

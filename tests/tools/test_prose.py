@@ -1,4 +1,4 @@
-"""The linter for prose: each of our rules, and where the sentences come from."""
+"""The linter for prose: each of our rules, and the sources of the sentences."""
 
 from __future__ import annotations
 

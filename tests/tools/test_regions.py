@@ -1,4 +1,4 @@
-"""Solution regions: what becomes a stub, and what is refused, with its line and its repair."""
+"""Solution regions: how they become stubs, and the errors with their line and their repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be shown is refused in one sentence; what is only odd is shown truly."""
+"""Arguments that cannot be shown are refused in one sentence. Unusual ones are shown correctly."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Widgets in a frame of their own, as Colab shows each output: no colors but the theme's name."""
+"""Widgets in separate frames, as on Colab. A frame knows only the theme's name, not its colors."""
 
 import json
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from shown_widgets import SHOWN, built
 pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 WIDTHS = (320, 600, 1000)
-GROUNDS = {"light": "#ffffff", "dark": "#383838"}  # of Colab's page
+GROUNDS = {"light": "#ffffff", "dark": "#383838"}  # the colors of Colab's page
 
-# The frame is as high as what is in it, and is never scrolled.
+# The frame is as high as its content, and never scrolls.
 GROWING = """
 new ResizeObserver(() => {
   const frame = parent.document.querySelector('iframe');
@@ -32,7 +32,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def framed(page: Page, widget: AnyWidget, theme: str, width: int) -> Frame:
-    """Show a widget in a frame of a width; its height follows what is in it."""
+    """Show a widget in a frame with this width. The frame's height follows its content."""
     page.set_content(f"<iframe style='width: {width}px; height: 20px; border: 0'></iframe>")
     inner = page.frames[1]
     attribute = " theme=dark" if theme == "dark" else ""
@@ -50,12 +50,12 @@ def framed(page: Page, widget: AnyWidget, theme: str, width: int) -> Frame:
 
 
 def pictured(page: Page, name: str) -> None:
-    """Keep a screenshot of the frame for looking at."""
+    """Save a screenshot of the frame for visual inspection."""
     (ROOT / "artifacts").mkdir(exist_ok=True)
     page.locator("iframe").screenshot(path=ROOT / "artifacts" / f"{name}.png")
 
 
-# Each text with its color, and with all that is painted below it laid over each other.
+# Each text with its color, and with the combined color of everything painted below it.
 TEXTS = """() => {
   const read = color => color.match(/[\\d.]+/g).map(Number);
   const below = e => {

@@ -1,4 +1,4 @@
-"""The widgets of one notebook share its page: none changes the look of another."""
+"""The widgets of a notebook share a page. None of them changes how another one looks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHANGES = """() => {
   return [...found];
 }"""
 
-# A widget's style sheet is added to the page when its first view is shown.
+# A widget's style sheet is added to the page when its first view appears.
 ADD = """([sheets, first]) => {
   for (const sheet of sheets) {
     const style = Object.assign(document.createElement('style'), {textContent: sheet});

@@ -1,4 +1,4 @@
-"""Who asks for reduced motion sees none, in any widget; others see it where it tells something."""
+"""Users who ask for reduced motion see none. For others, motion appears where it explains."""
 
 import pytest
 from barepage import showing
@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.browser]
 
 MOVING = {"gradient-flow", "folded-flow", "compared-flows", "attention-tiles"}
 
-# Counts what moves: CSS, a pulse on an edge, a scroll that takes its time.
+# Counts everything that moves: CSS, a pulse on an edge, and a smooth scroll.
 WATCH = """() => {
   window.moved = 0;
   for (const way of ['scrollBy', 'scrollTo', 'scrollIntoView']) {

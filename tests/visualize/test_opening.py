@@ -1,4 +1,4 @@
-"""How a widget opens: where there is something to see, as its saved picture shows it."""
+"""A widget opens in an interesting state, and its saved picture shows the same state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AT_THE_END = ("gradient-flow", "folded-flow", "compared-flows", "function-lab")
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_it_opens_where_there_is_something_to_see(browser: Browser, name: str) -> None:
-    built()[name].left()  # as displaying it does
+    built()[name].left()  # displaying it does the same
     with showing(browser, built()[name]) as page:
         expect(page.locator(SHOWN[name].root)).to_contain_text(SHOWN[name].opens)
 

@@ -1,6 +1,6 @@
-"""The second day: a notebook is run and saved, its kernel ends, and it is opened again.
+"""A notebook is run and saved, its kernel ends, and the notebook is opened again the next day.
 
-In the JupyterLab that the course launches and in a plain one; and the book is built from the file.
+The tests use the course's JupyterLab and a plain one. They also build the book from the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.browser, pytest.mark.timeout(600
 BOXED = ", ".join(SHOWN[name].call for name in ("gradient-flow", "knowledge-check"))
 CALLS = {name: shown.call for name, shown in SHOWN.items()}
 CALLS["boxed"] = f"from ipywidgets import HBox, VBox\nVBox([HBox([{BOXED}])])"
-READ = {  # questions are left as text
+READ = {  # questions become text
     "knowledge-check": "Knowledge check 01",
     "boxed": "Knowledge check 01",
     "vote": "Vote before you run the next cell",
@@ -45,9 +45,9 @@ CLOSE = "() => jupyterapp.shell.currentWidget.dispose()"
 SAVE = "() => jupyterapp.commands.execute('docmanager:save')"
 DIRTY = "() => jupyterapp.shell.currentWidget.context.model.dirty"
 
-# What an output shows, as soon as it is the live view or what is left of one. A view without its
-# kernel is searched for two seconds before JupyterLab says so. ``innerText`` would be empty where
-# the page skips drawing.
+# The contents of an output, once it has the live view or its replacement. If a view has no kernel,
+# JupyterLab searches for two seconds before it says so. ``innerText`` would be empty if the page
+# skips drawing.
 OUTPUT = """async (cell, live) => {
   const until = performance.now() + 5000;
   for (;;) {
@@ -66,7 +66,7 @@ OUTPUT = """async (cell, live) => {
 
 @dataclass
 class Days:
-    """What each output showed at each moment, and the notebook that was saved."""
+    """The contents of each output at each moment, and the saved notebook."""
 
     shown: dict[str, dict[str, Any]] = field(default_factory=dict)
     dirty: bool = True
@@ -79,7 +79,7 @@ def launched(course: Path, home: Path) -> AbstractContextManager[RunningLab]:
 
 @pytest.fixture(scope="module", params=[launched, plain_lab], ids=["launched", "plain"])
 def days(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Days:
-    """Run a notebook, save it, and open it again: while the kernel runs, and without it."""
+    """Run a notebook and save it. Open it again while the kernel runs, and without the kernel."""
     course, home = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("home")
     write_notebook(course / FIRST_NOTEBOOK)
     days, look = Days(), f"{request.param.__name__}"

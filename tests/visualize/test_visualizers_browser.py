@@ -1,6 +1,7 @@
-"""Every visualizer alive in a real JupyterLab: by keyboard alone, by mouse, in the dark.
+"""Every visualizer in a real JupyterLab: with only the keyboard, with a mouse, in dark colors.
 
-One notebook, one widget a cell; its screenshots stay in ``artifacts/`` for looking at.
+One notebook has a widget in each cell. The screenshots remain in ``artifacts/``, where you can look
+at them.
 """
 
 import re
@@ -58,7 +59,7 @@ def widget(lab: Lab, name: str) -> Locator:
 
 
 def dress(lab: Lab, look: str) -> None:
-    """Put JupyterLab into its light or its dark theme."""
+    """Switch JupyterLab to its light or dark theme."""
     light = "true" if look == "Light" else "false"
     if lab.page.locator("body").get_attribute("data-jp-theme-light") != light:
         change = f"'apputils:change-theme', {{theme: 'JupyterLab {look}'}}"
@@ -68,7 +69,7 @@ def dress(lab: Lab, look: str) -> None:
 
 # --- the keyboard alone -------------------------------------------------------------------------
 
-# What Tab must reach: all that works, of radio buttons of one name the one that is chosen.
+# Tab must reach every control. Of the radio buttons with the same name, it reaches the chosen one.
 OPERABLE = """root => {
   for (const e of root.querySelectorAll('[data-stop]')) delete e.dataset.stop;
   return [...root.querySelectorAll(
@@ -79,7 +80,7 @@ OPERABLE = """root => {
   .map((e, stop) => { e.dataset.stop = stop; return stop; });
 }"""
 
-# Where the focus is, and how it is seen there.
+# The focused element, and how its focus is shown.
 FOCUSED = """root => {
   const e = document.activeElement, inside = root.contains(e), box = e.getBoundingClientRect();
   const look = getComputedStyle(e), face = e.querySelector(':scope > .agf-face');
@@ -92,7 +93,7 @@ FOCUSED = """root => {
 
 
 def stops(lab: Lab, root: Locator) -> Iterator[dict[str, Any]]:
-    """Come into a widget by Tab, and go through it until it is left."""
+    """Enter a widget with Tab, and press Tab until the focus leaves it."""
     root.evaluate("root => root.closest('.jp-Cell').focus()")
     inside = False
     for _ in range(80):
@@ -124,7 +125,7 @@ def test_tab_reaches_every_control_and_leaves(lab: Lab, look: str, name: str) ->
         assert contrast(at["line"], ground) >= 3, here.evaluate("e => e.outerHTML")
 
     assert reached == operable
-    for _ in range(4):  # past the toolbar of the next cell
+    for _ in range(4):  # past the next cell's toolbar
         lab.page.keyboard.press("Shift+Tab")
         if root.evaluate(FOCUSED)["inside"]:
             break
@@ -133,7 +134,7 @@ def test_tab_reaches_every_control_and_leaves(lab: Lab, look: str, name: str) ->
     lab.picture(f"widget-{name}-{look.lower()}")
 
 
-# What a screen reader would read out by itself, in its order.
+# Everything that a screen reader would read by itself, in order.
 LISTEN = """root => {
   window.heard = [];
   const live = '[role=status], [role=alert], output:not([role])';
@@ -146,7 +147,7 @@ LISTEN = """root => {
 
 
 def heard(lab: Lab) -> list[str]:
-    """Return what was read out; a region that is emptied says nothing."""
+    """Return the texts that a screen reader reads. Emptying a region makes it read nothing."""
     return [" ".join(text.split()) for text in lab.page.evaluate("heard") if text.strip()]
 
 
@@ -175,7 +176,7 @@ def test_no_key_drops_the_focus_or_leaves_the_widget(lab: Lab, name: str) -> Non
     for stop in root.evaluate(OPERABLE):
         here = root.locator(f"[data-stop='{stop}']")
         if not here.count():
-            continue  # a folded card that was unfolded
+            continue  # a folded card that was unfolded in the meantime
         here.focus()
         for key in KEYS:
             lab.page.keyboard.press(key)

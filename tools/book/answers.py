@@ -1,4 +1,4 @@
-"""Record the kernel's answers to a widget's controls, by trying each control.
+"""Try each of a widget's controls, and record the kernel's answers.
 
 A page without a kernel uses these answers. There are only a few for each widget, because each one
 makes the page larger. For this reason, a slider that needs the kernel has only a few positions in
@@ -19,16 +19,16 @@ from autograd_course.visualize.stelab.widget import STELab
 Json = dict[str, Any]
 Opened = tuple[tuple[int, ...], ...]
 
-POSITIONS = 9  # positions of a slider that needs the kernel
+POSITIONS = 9  # number of positions of a slider that needs the kernel
 _MOST_FOLDINGS = 16
 _SEEDS = range(5)  # the choices of the STE lab
 _PLACES = ("activations", "weights")
 
 
 def answers(widget: Any) -> Iterator[Json]:
-    """Yield the possible requests of the page, and the traits that the kernel sends in response.
+    """Yield the requests that the page can send, and the traits that the kernel sends in response.
 
-    The requests change ``widget``.
+    Trying these requests changes ``widget``.
     """
     match widget:
         case FlowWidget():
@@ -40,7 +40,7 @@ def answers(widget: Any) -> Iterator[Json]:
 
 
 def _foldings(flow: FlowWidget) -> Iterator[Json]:
-    """Unfold and fold one module after the other, until no new state appears."""
+    """Unfold and fold one module after another, until no new state appears."""
     first = _opened(flow)
     known, waiting = {first}, [first]
     while waiting and len(known) < _MOST_FOLDINGS:
@@ -62,7 +62,7 @@ def _foldings(flow: FlowWidget) -> Iterator[Json]:
 
 
 def _turnable(flow: FlowWidget, opened: Opened) -> list[tuple[int, int]]:
-    """Return the flows and groups that a reader can open or fold."""
+    """Return pairs of a flow and a group that a reader can open or fold."""
     _unfold(flow, opened)
     found = set()
     for place, view in enumerate(flow.views):
@@ -81,7 +81,7 @@ def _opened(flow: FlowWidget) -> Opened:
 
 
 def _choices(lab: FunctionLab) -> Iterator[Json]:
-    """Choose each function, and move each of its sliders while the others stay."""
+    """Choose each function, and move each of its sliders while the other sliders stay."""
     for function in lab.scene["functions"]:
         lab.choice = {"function": function}
         first = copy.deepcopy(lab.scene["answers"])
@@ -101,7 +101,7 @@ def _choices(lab: FunctionLab) -> Iterator[Json]:
 
 
 def spread(values: Sequence[float], index: int) -> list[float]:
-    """Return a few of a slider's values, evenly spaced, with the current one and both ends."""
+    """Return a few evenly spaced values of a slider, including both ends and the current one."""
     last, few = len(values) - 1, min(POSITIONS, len(values))
     chosen = {round(i * last / max(1, few - 1)) for i in range(few)}
     nearest = min(chosen - {0, last} or chosen, key=lambda i: (abs(i - index), i))
@@ -118,7 +118,7 @@ def _fewer(slider: Json, values: Sequence[float]) -> Json:
 
 
 def _trainings(lab: STELab) -> Iterator[Json]:
-    """Train from each start. With another quantizer, train only from the first one."""
+    """Train from each starting point. With other quantizers, train only from the first one."""
     first = lab.quantizer
     offered = [name for name, _ in lab.sweep["quantizers"]] or [first]
     for name, place, seed in product(offered, _PLACES, _SEEDS):

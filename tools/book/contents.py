@@ -16,7 +16,7 @@ class Part:
 
 
 def hidden(parts: Iterable[Part], folder: str = "") -> str:
-    """Return MyST Markdown that lists the parts for a page in ``folder``, without showing them."""
+    """Return MyST Markdown that lists the parts for a page in ``folder`` but does not show them."""
     return "".join(f"\n{_tree(part, folder)}\n" for part in parts if part.pages)
 
 

@@ -9,7 +9,7 @@ _TWO_PICTURES = re.compile(
     r'<picture>\s*<source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">'
     r'\s*<img src="(?P<light>[^"]+)"(?P<rest>[^>]*)>\s*</picture>'
 )
-# Blank lines around them, because Sphinx ignores Markdown inside an HTML block.
+# Add blank lines around them, because Sphinx ignores Markdown inside an HTML block.
 _SWITCHED = r"""
 <img class="only-light" src="\g<light>"\g<rest>>
 <img class="only-dark" src="\g<dark>"\g<rest>>
@@ -17,7 +17,7 @@ _SWITCHED = r"""
 
 
 def fronted(readme: str) -> str:
-    """Return the README's text with pictures that follow the page's switch, not the system's.
+    """Return the README's text. Its pictures follow the page's theme switch, not the system's.
 
     A badge is an image from another host, so its alternative text replaces it.
     """

@@ -1,7 +1,7 @@
 """Remove the parts of a built site that no page needs, for readers with slow connections.
 
-The theme lets each page load an index for a search that only one page has, thousands of icons, and
-rules for elements that no page contains. A script in the head of a page delays the first picture.
+The theme makes each page load thousands of icons, a search index that only one page uses, and rules
+for elements that no page contains. A script in the head of a page delays the first paint.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _lighter(text: str, page: Path) -> str:
 
 
 def _size(page: Path, match: re.Match[str]) -> str:
-    """Return the size of a picture, so that the page reserves space for it."""
+    """Return the size of a picture, so that the page can reserve space for it."""
     path = page.parent / unquote(match["file"])
     if "width=" in match["rest"] or path.suffix != ".png" or not path.exists():
         return ""
@@ -74,7 +74,7 @@ def _size(page: Path, match: re.Match[str]) -> str:
 
 
 def used_rules(css: str, words: Collection[str]) -> str:
-    """Return a style sheet without the rules for classes that are not among ``words``."""
+    """Return a style sheet without the rules for classes that are not in ``words``."""
     return "".join(_kept(css, words))
 
 
@@ -92,13 +92,13 @@ def _kept(css: str, words: Collection[str]) -> Iterator[str]:
 
 
 def _classes(selector: str) -> set[str]:
-    while (shorter := _ARGUMENTS.sub("", selector)) != selector:  # :not(.a) does not need .a
+    while (shorter := _ARGUMENTS.sub("", selector)) != selector:  # :not(.a) does not require a
         selector = shorter
     return {name.replace("\\", "") for name in _CLASS.findall(selector)}
 
 
 def _split(prelude: str) -> list[str]:
-    """Split a list of selectors at the commas outside parentheses."""
+    """Split a list of selectors at the commas that are outside parentheses."""
     parts, depth = [""], 0
     for letter in prelude:
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -115,7 +115,7 @@ _TOKEN = re.compile(
 
 
 def _rules(css: str) -> Iterator[tuple[str, str | None]]:
-    """Yield the prelude and the block of each top-level rule. A statement has no block."""
+    """Yield the prelude and the block of each top-level rule. Other statements have no block."""
     begin = opened = depth = 0
     for token in _TOKEN.finditer(css):
         if token[0].startswith("/*") and not depth and not css[begin : token.start()].strip():

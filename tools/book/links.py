@@ -1,4 +1,4 @@
-"""Adapt links to the book: to its own pages, to a rule by its name, or else to GitHub."""
+"""Adapt links to the book. They lead to its own pages, to rules by name, or else to GitHub."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tools.settings import Settings
 MOVED = {"README.md": "index.md", "docs/cheat_sheet.html": "docs/cheat_sheet.md"}
 
 _MARKDOWN = re.compile(
-    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # code and headings do not change
+    r"(?P<kept>^ *```[^\n]*\n.*?^ *```$|^#[^\n]*$)"  # code and headings are not changed
     r"|\]\((?P<target>[^)\s]+)\)"
     r"|(?<!\[)`(?P<name>\w+(?:[-_]\w+)+)`(?!\])"
-    r"|(?<=\| )(?P<stem>\d\d_\w+)(?= \|$)",  # the last column of the tables of rules and messages
+    r"|(?<=\| )(?P<stem>\d\d_\w+)(?= \|$)",  # the last column in the tables of rules and messages
     re.DOTALL | re.MULTILINE,
 )
 _IN_HTML = re.compile(r"<(?P<tag>code|span)>(?P<name>\w+(?:[-_]\w+)+)</(?P=tag)>")
@@ -27,11 +27,11 @@ _IN_HTML = re.compile(r"<(?P<tag>code|span)>(?P<name>\w+(?:[-_]\w+)+)</(?P=tag)>
 
 @dataclass(frozen=True)
 class Places:
-    """The targets of links: files of the book by their paths in the repository, and names.
+    """The targets of links: files in the book by their paths in the repository, and names.
 
     ``names`` contains the names of rules, messages and lessons, each with its page. ``split``
-    contains the files of which every section is a separate page in the book, with the pages by
-    anchor.
+    contains the files whose sections are separate pages in the book. It maps each anchor to its
+    page.
     """
 
     root: Path
@@ -42,16 +42,16 @@ class Places:
 
 
 def relinked(text: str, place: str, places: Places, seen_from: str = "") -> str:
-    """Return the Markdown of ``place`` with links for the book, and with links on names.
+    """Return the Markdown of ``place``, with its links adapted to the book and with links on names.
 
-    ``seen_from`` is the page that contains it, if this is another page. Raises AuthoringError if a
+    If a different page contains the text, ``seen_from`` is that page. Raises AuthoringError if a
     link leads nowhere.
     """
     return _MARKDOWN.sub(partial(_markdown, place, seen_from or place, places), text)
 
 
 def linked_html(html: str, place: str, places: Places) -> str:
-    """Return the HTML of an output with links on the names of rules and lessons."""
+    """Return the HTML of an output, with links on the names of rules and lessons."""
 
     def link(match: re.Match[str]) -> str:
         page = places.names.get(match["name"])
@@ -88,7 +88,7 @@ def _target(written: str, place: str, seen_from: str, places: Places) -> str:
 
 
 def _outside(asked: str, places: Places, place: str, written: str) -> str:
-    """Return the GitHub address of a file that is in the repository and not in the book."""
+    """Return the GitHub address of a file that is in the repository but not in the book."""
     lying = places.root / asked
     if not lying.exists():
         problem = f"the link {written} leads to no file"

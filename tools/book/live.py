@@ -1,7 +1,7 @@
-"""The widgets of the book: the files that a page loads to show them without a kernel.
+"""The widgets in the book, and the files that a page loads to show them without a kernel.
 
 Each lesson runs once for the book. ``build/book-states`` keeps the states of its widgets until the
-code of the lesson or of the widgets changes. The saved notebooks do not contain the states.
+code of the lesson or of a widget changes. The saved notebooks do not contain the states.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ Recorded = Mapping[int, Sequence[Json]]  # the widgets of each cell, by its posi
 
 STATES = Path("build", "book-states")
 
-_CODE = (  # the sources on which the recorded states depend, besides the lesson itself
+_CODE = (  # the sources on which the recorded states depend, in addition to the lesson itself
     "autograd_course/visualize/**/*.py",
     "autograd_course/functions/**/*.py",
     "tools/book/recording.py",
     "tools/book/answers.py",
 )
-_AT_ONCE = 2  # lessons
+_AT_ONCE = 2  # number of lessons that run at the same time
 _NEEDS = (
     '<p class="needs-kernel" role="status" hidden>This control needs Python: '
     '<a href="{colab}">open this page in Colab</a> or <a href="{lab}">in JupyterLab</a>.</p>'
@@ -57,7 +57,7 @@ _NEEDS = (
 
 
 def record(root: Path, lessons: Iterable[str]) -> list[str]:
-    """Run the lessons whose recorded states are out of date. Return the reasons of failures."""
+    """Run the lessons whose recorded states are out of date. Return the reasons for failures."""
     late = [lesson for lesson in lessons if not _file(root, lesson).exists()]
     if len(late) < 2:
         return [problem for problem in map(partial(_recorded, root), late) if problem]
@@ -66,7 +66,7 @@ def record(root: Path, lessons: Iterable[str]) -> list[str]:
 
 
 def recorded(root: Path, lesson: str) -> Recorded:
-    """Return the recorded states of a lesson, or nothing if its code has changed since."""
+    """Return the recorded states of a lesson. If its code has changed since, return nothing."""
     file = _file(root, lesson)
     if not file.exists():
         return {}
@@ -147,7 +147,7 @@ class LivePage:
     _count: int = 0
 
     def widgets(self, place: int) -> list[str]:
-        """Return an element for each widget and prediction of the code cell at ``place``."""
+        """Return an element for each widget and prediction in the code cell at ``place``."""
         return [self.widget(shown) for shown in self.recorded.get(place, ())]
 
     def widget(self, shown: Json) -> str:
@@ -188,7 +188,7 @@ class LivePage:
 
 
 def scripts(root: Path) -> dict[str, str]:
-    """Return the script of each kind of widget, with its style sheet, by its name in the book."""
+    """Return the script of each kind of widget, with its style sheet, by name in the book."""
     found = {}
     for bundle in sorted((root / BUNDLES).glob("*.js")):
         module = bundle.read_text(encoding="utf-8").partition("//# sourceURL")[0]
@@ -206,11 +206,11 @@ def _state(name: str, value: Any) -> str:
 
 
 def _small(shown: Json) -> Json:
-    """Return the record of one widget, in which each answer is reduced to its changes."""
+    """Return the record of one widget. Each of its answers is reduced to the changed parts."""
     kind, state, answers = shown["kind"], dict(shown["state"]), shown["answers"]
     if kind == "predict":
         state["words"] = _prediction_words(state["outcome"])
-    if kind == "functionlab":  # its sliders have only the positions with answers
+    if kind == "functionlab":  # in the book, its sliders only have the positions that have answers
         now = state["scene"]["answers"]["function"]
         first = next(a for a in answers if a["first"] and a["asked"]["function"] == now)
         state["scene"] = {**state["scene"], "sliders": first["sent"]["scene"]["sliders"]}
@@ -223,7 +223,7 @@ def _small(shown: Json) -> Json:
 
 
 def changes(before: Any, after: Any) -> Json:
-    """Return the changes as JSON: ``{"=": new}``, or the changes of its parts by key."""
+    """Return the changes as JSON: ``{"=": new}`` for a new value, or the changes by key."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         pairs: Iterable[tuple[Any, Any]] = ((key, before[key]) for key in before)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
@@ -234,7 +234,7 @@ def changes(before: Any, after: Any) -> Json:
 
 
 def _summaries(quiz: Quiz) -> list[list[str]]:
-    """Return the summary of the check for each number of right answers, and of essays."""
+    """Return the check's summary for each number of right answers and of essays."""
     essays = [question for question in quiz.questions if question.essay]
 
     def told(right: int, written: int) -> str:

@@ -1,4 +1,4 @@
-"""All files of the book, by their paths. Their contents come from the course."""
+"""All files of the book by path. Their contents come from the course."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tools.book.sheet import sheet
 from tools.settings import read_settings
 
 FRONT, SHEET = MOVED["README.md"], MOVED["docs/cheat_sheet.html"]
-FIRST = "docs/five_functions.md"  # it does not depend on the course
+FIRST = "docs/five_functions.md"  # the page does not depend on the course
 PROJECT = ("CONTRIBUTING.md", "ARCHITECTURE.md")
 _COPIED = ("docs/*.pdf", "docs/*.png", "docs/*.svg", "docs/pictures/*.png", "docs/pictures/*.svg")
 
 
 @dataclass(frozen=True)
 class Book:
-    """The texts of the book, and the unchanged files of the course, by path.
+    """The book's texts, and the course files that it contains unchanged, by path.
 
-    ``scripts`` contains the scripts of its widgets, by their names in the folder ``live`` of the
-    site.
+    ``scripts`` contains the scripts of the book's widgets, by their names in the site's folder
+    ``live``.
     """
 
     texts: Mapping[str, str]
@@ -39,7 +39,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Course:
-    """The contents of the course, by paths from its root."""
+    """The contents of the course, with paths relative to its root."""
 
     lessons: tuple[str, ...]
     exercises: tuple[str, ...]
@@ -48,7 +48,7 @@ class Course:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The table of contents."""
+        """The parts of the table of contents."""
         looked_up = (SHEET, RULES_PAGE, MESSAGES_PAGE)
         return (
             Part("In ten minutes", (FIRST,)),
@@ -99,7 +99,7 @@ def _matching(root: Path, pattern: str) -> tuple[str, ...]:
 
 
 def _places(root: Path, course: Course) -> Places:
-    """Return the targets of links. If a rule and a message share a name, it means the rule."""
+    """Return the targets of links. If a rule and a message share a name, links lead to the rule."""
     listed = {page for part in course.parts for page in part.pages}
     names = {Path(path).stem: path for path in course.lessons}
     names |= SPLIT[MESSAGES_PAGE] | SPLIT[RULES_PAGE]

@@ -1,4 +1,4 @@
-"""The pictures on a page. Each widget has one, with a text for readers who cannot see it."""
+"""The pictures on a page. Each widget has a picture, and a text for readers who cannot see it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 
 from tools.outputs import WIDGET_VIEW
 
-WIDGETS = (  # calls that show a widget; for knowledge_check and vote, the page shows the questions
+WIDGETS = (  # calls that show a widget; for knowledge_check and vote, the page has the questions
     "attention_tiles",
     "compare_flows",
     "function_lab",
@@ -26,8 +26,8 @@ STILL = (
     "JupyterLab to use its controls.</p>"
 )
 _MATPLOTLIB = "<Figure size"
-_LEFT = {"image/png", "text/markdown"}  # the saved output of a widget
-_SHORT = 150  # a description up to this length is the alternative text, and appears nowhere else
+_LEFT = {"image/png", "text/markdown"}  # the kinds of saved output that a widget has
+_SHORT = 150  # a description up to this length is only used as the alternative text
 
 
 def without_views(cell: NotebookNode) -> NotebookNode:
@@ -39,7 +39,7 @@ def without_views(cell: NotebookNode) -> NotebookNode:
 
 
 def lacks_its_picture(cell: NotebookNode) -> bool:
-    """Whether a code cell shows a widget, and its saved outputs contain no picture of it."""
+    """Whether a code cell shows a widget but has no picture of it in its saved outputs."""
     shown = [set(output.get("data", ())) for output in cell.outputs]
     if any(output.output_type == "error" for output in cell.outputs):
         return False
@@ -65,14 +65,15 @@ def last_statement(source: str) -> str:
 def _statements(source: str) -> list[ast.stmt]:
     try:
         return ast.parse(source).body
-    except SyntaxError:  # a magic command of IPython
+    except SyntaxError:  # the source is a magic command of IPython
         return []
 
 
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
-    """Add the alternative text to the picture of ``cell``, and fold its description below it.
+    """Add alternative text to the picture of ``cell``, and fold the description below the picture.
 
-    Below the picture of a widget, say where its controls work. ``colab`` is the notebook's address.
+    A text below the picture of a widget says where the widget's controls work. ``colab`` is the
+    address of the notebook in Colab.
     """
     outputs = []
     for output in cell.outputs:
@@ -100,7 +101,7 @@ def alternative(account: str, source: str) -> str:
 
 
 def _titles(source: str) -> Iterator[str]:
-    """Yield the titles that a figure's code gives its axes, without formatted values."""
+    """Yield the axis titles in a figure's code, without formatted values."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             given = {keyword.arg: keyword.value for keyword in node.keywords}

@@ -10,13 +10,13 @@ _HINT = "*In the notebook this check is interactive, and your answers are kept.*
 
 
 def answered(number: str) -> str:
-    """Return the check of a lesson, or of the whole course, as MyST Markdown."""
+    """Return the knowledge check of a lesson, or of the whole course, as MyST Markdown."""
     quiz = draw() if number == COURSE else load(number)
     return "\n\n".join([f"**{quiz.heading}**", _HINT, *_questions(quiz)])
 
 
 def voted(number: str, vote_id: str) -> str:
-    """Return a vote of a lesson as MyST Markdown."""
+    """Return one of a lesson's votes as MyST Markdown."""
     return asked(load(number).vote(vote_id), TITLE)
 
 

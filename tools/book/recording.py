@@ -1,4 +1,4 @@
-"""Record the states of a lesson's widgets in the kernel in which the lesson runs.
+"""Record the states of a lesson's widgets, in the kernel that runs the lesson.
 
 :mod:`tools.book.live` runs these two functions in separate cells, before and after the lesson.
 """
@@ -22,13 +22,13 @@ from tools.book.answers import answers
 
 Json = dict[str, Any]
 
-_noted: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the cell that runs
-_first: list[int] = []  # IPython's number of the cell that calls record()
+_noted: defaultdict[int, list[Json]] = defaultdict(list)  # by the number of the running cell
+_first: list[int] = []  # IPython's number for the cell that calls record()
 _NOT_OWN = frozenset(DOMWidget.class_trait_names(sync=True))
 
 
 def record() -> None:
-    """Record each widget that the next cells display, and the outcome of each ``predict``."""
+    """Record each widget that the following cells display, and the outcome of each ``predict``."""
     _first.append(_count())
     display: Any = Live._repr_mimebundle_
     predict: Callable[..., Any] = lesson.predict
@@ -47,7 +47,7 @@ def record() -> None:
 
 
 def write(path: str) -> None:
-    """Write the displayed widgets of the cells, by the number of the code cell, from 1."""
+    """Write the displayed widgets, by the number of their code cell, counted from 1."""
     Path(path).write_text(json.dumps(_noted, allow_nan=False), encoding="utf-8")
 
 
@@ -61,10 +61,10 @@ def _count() -> int:
 
 
 def shown(widget: Live) -> Json:
-    """Return the state of a widget, and the kernel's answers to its controls."""
+    """Return a widget's state, and the kernel's answers to its controls."""
     kept = json.dumps(state(widget), allow_nan=False)
     found: list[Json] = []
-    # In a thread there is no event loop, so the widget does all its work at once.
+    # A thread has no event loop, so the widget does all its work at once.
     thread = Thread(target=lambda: found.extend(answers(widget)))
     with torch.random.fork_rng(devices=[]):
         thread.start()
@@ -73,7 +73,7 @@ def shown(widget: Live) -> Json:
 
 
 def state(widget: Any) -> Json:
-    """Return the state that a widget sends to its page, without traits that all widgets have."""
+    """Return the state that a widget sends to its page, without the traits of all widgets."""
     own = [name for name in widget.trait_names(sync=True) if name not in _NOT_OWN]
     return {name: getattr(widget, name) for name in own if not name.startswith("_")}
 

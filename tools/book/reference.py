@@ -1,4 +1,4 @@
-"""Split the documents about rules and error messages into a page of the book for each section."""
+"""Split the documents about rules and error messages: each section becomes a page of the book."""
 
 from __future__ import annotations
 

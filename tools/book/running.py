@@ -25,7 +25,7 @@ _MARK = re.compile(r"^<!-- (?P<kind>vote|widget): (?P<name>[\w-]+) -->$", re.MUL
 
 
 def is_live(text: str) -> bool:
-    """Whether a page has live elements."""
+    """Whether a page contains live elements."""
     return _MARK.search(text) is not None
 
 
@@ -38,7 +38,7 @@ def run(text: str, name: str) -> tuple[dict[str, Any], str]:
 
 
 def enlivened(text: str, live: LivePage) -> str:
-    """Return a page with its live elements, which ``live`` collects."""
+    """Return a page with its live elements, which are collected in ``live``."""
     names, _ = run(text, f"{Path(live.place).stem}.py")
 
     def vote(name: str) -> str:

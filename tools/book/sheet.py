@@ -1,4 +1,4 @@
-"""The cheat sheet as a page: the tagged summaries of the lessons, one below the other."""
+"""The cheat sheet as a page, which contains the lessons' tagged summaries one after another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADING = re.compile(r"^##+ .*\n", re.MULTILINE)
 
 
 def sheet(root: Path, lessons: Iterable[str], places: Places) -> str:
-    """Return the page in MyST Markdown."""
+    """Return the cheat sheet as a page in MyST Markdown."""
     return "\n".join([_HEAD, *(_section(root, path, places) for path in lessons)])
 
 

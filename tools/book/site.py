@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
-HEAVIEST = 1_500_000  # bytes, which take 7.5 seconds at 1.6 Mbit/s
+HEAVIEST = 1_500_000  # maximum bytes of a page, which take 7.5 seconds at 1.6 Mbit/s
 _FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "srcset"}
-_METADATA = {"canonical", "license"}  # relations that a browser does not load
+_METADATA = {"canonical", "license"}  # link relations that a browser does not load
 _WIDGET = "application/vnd.jupyter.widget"
 _FONT = re.compile(r"url\(['\"]?([^'\")]+\.woff2)")
 _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//)")
@@ -20,7 +20,7 @@ _IN_STYLE = re.compile(r"url\(['\"]?(https?:|//)[^)]*\)|@import ['\"](https?:|//
 
 @dataclass
 class Page(HTMLParser):
-    """The links of a page, the files that a browser loads for it, and its anchors."""
+    """A page's links, its anchors, and the files that a browser loads for it."""
 
     links: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Page(HTMLParser):
 
 
 def _tells_something(image: Mapping[str, str]) -> bool:
-    """Whether an image needs alternative text, unlike the theme's own images."""
+    """Whether an image needs alternative text. The theme's own images do not."""
     return "alt" not in image or "_static/" not in image.get("src", "")
 
 
@@ -88,9 +88,9 @@ def _on_page(path: Path, page: Page, pages: Mapping[Path, Page]) -> Iterator[str
 
 
 def weight(site: Path, path: Path, page: Page) -> int:
-    """Return the uncompressed bytes of a page and of all files that it loads, each counted once."""
+    """Return the total uncompressed bytes of a page and of all files that it loads."""
     loaded = {_file(path, source) for source in page.fetched if not _is_foreign(source)}
-    files = {file for file in loaded if file.suffix != ".html"}  # the head names other pages, too
+    files = {file for file in loaded if file.suffix != ".html"}  # the head also names other pages
     files |= {site.resolve() / "live" / f"{name}.js" for name in page.live}
     files |= {font for file in files if file.suffix == ".css" for font in _fonts(file)}
     return sum(file.stat().st_size for file in {path, *files} if file.exists())
@@ -98,7 +98,7 @@ def weight(site: Path, path: Path, page: Page) -> int:
 
 @cache
 def _fonts(style: Path) -> frozenset[Path]:
-    """Return the fonts of a style sheet. A browser loads one if the page has its letters."""
+    """Return the fonts in a style sheet. A browser loads a font if the page uses its letters."""
     text = style.read_text(encoding="utf-8") if style.exists() else ""
     return frozenset(_file(style, found) for found in _FONT.findall(text))
 
@@ -114,7 +114,7 @@ def _is_foreign(address: str) -> bool:
 
 
 def _file(page: Path, address: str) -> Path:
-    """Return the file for a relative address on a page."""
+    """Return the file that a relative address on a page leads to."""
     if address.startswith("data:"):
         return page
     path = unquote(urldefrag(address).url.partition("?")[0])

@@ -1,4 +1,4 @@
-"""Find sentences that are hard to read, by proselint's rules and by our own."""
+"""Find sentences that are hard to read, using the rules of proselint and our own."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from proselint.tools import LintFile
 from tools.prose.sentences import Sentence, sentences
 from tools.prose.wording import WORDINGS
 
-LONGEST = 35  # maximum words of a sentence, where code counts as one word
+LONGEST = 35  # maximum number of words in a sentence; code counts as one word
 
-# Rules of proselint about typography do not fit a text with code, and others are about fiction.
+# proselint's typography rules do not fit a text with code, and some other rules are for fiction.
 _PROSELINT = dict.fromkeys(
     (
         "cliches",
@@ -39,7 +39,7 @@ _PROSELINT = dict.fromkeys(
     True,
 )
 _CODE = re.compile(r"`[^`]*`")
-_SEPARATOR = "\n\n–\n\n"  # so that no rule of proselint matches across two sentences
+_SEPARATOR = "\n\n–\n\n"  # prevents proselint's rules from matching across two sentences
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Finding:
         return f"{self.sentence}\n    {self.words!r}: {self.instead}"
 
 
-# Sentences that may break a rule, each with the reason.
+# Sentences that may break a rule, each with a reason.
 EXCEPTIONS = {
     "a: the derivative of 5y. b: of y², at y = 9. c: of y + 4y. d: of 2xy with respect to y, at "
     "x = 3. e: of (y₀ + y₁ + y₂ + y₃) / 4 with respect to y₀.": "five items in one line of a hint",
@@ -62,13 +62,13 @@ EXCEPTIONS = {
 
 
 def findings(root: Path) -> list[Finding]:
-    """Return what all rules find in the repository at ``root``."""
+    """Return the findings of all rules in the repository at ``root``."""
     read = [each for each in sentences(root) if each.text not in EXCEPTIONS]
     return [*in_our_words(read), *in_words_of_proselint(read)]
 
 
 def in_our_words(read: Sequence[Sentence]) -> Iterator[Finding]:
-    """Yield what our own rules find."""
+    """Yield the findings of our own rules."""
     for sentence in read:
         said = without_code(sentence.text)
         for wording in WORDINGS:
@@ -79,7 +79,7 @@ def in_our_words(read: Sequence[Sentence]) -> Iterator[Finding]:
 
 
 def in_words_of_proselint(read: Sequence[Sentence]) -> Iterator[Finding]:
-    """Yield what proselint finds."""
+    """Yield proselint's findings."""
     registry = CheckRegistry()
     if not registry.checks:
         registry.register_many(__register__)
@@ -90,10 +90,10 @@ def in_words_of_proselint(read: Sequence[Sentence]) -> Iterator[Finding]:
         begin, end = result.check_result.span
         if len(file.content[begin:end].split()[0]) == 1:
             continue  # repeated digits, as in a style sheet or a vector
-        sentence = read[bisect_right(ends, begin - 1)]  # LintFile puts a line break in front
+        sentence = read[bisect_right(ends, begin - 1)]  # LintFile inserts a line break at the start
         yield Finding(sentence, file.content[begin:end].strip(), result.check_result.message)
 
 
 def without_code(sentence: str) -> str:
-    """Return a sentence in which one word replaces each piece of code."""
+    """Return a sentence in which each piece of code is replaced by one word."""
     return _CODE.sub("`x`", sentence)

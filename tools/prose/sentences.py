@@ -1,4 +1,4 @@
-"""The sentences of the project: in Markdown, in docstrings, and in the texts that code prints."""
+"""The sentences of the project, in Markdown, in docstrings, and in texts that code prints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EXAMPLE = re.compile(r"^\s*>>>.*", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence and where it begins. Code in it is marked by backticks, as in Markdown."""
+    """A sentence and its position. Backticks mark code in it, as in Markdown."""
 
     path: Path
     line: int
@@ -64,7 +64,7 @@ def sentences(root: Path) -> Iterator[Sentence]:
 
 
 def of_markdown(text: str, path: Path, first: int = 1) -> Iterator[Sentence]:
-    """Yield the sentences of a page whose first line has the number ``first``."""
+    """Yield the sentences of a page. The number of its first line is ``first``."""
     text = _ROUTE.sub(lambda route: "\n" * route[0].count("\n"), text)  # a list of headings
     header = _HEADER.match(text)
     blank = "\n" * header[0].count("\n") if header else ""
@@ -74,7 +74,7 @@ def of_markdown(text: str, path: Path, first: int = 1) -> Iterator[Sentence]:
 
 
 def of_python(text: str, path: Path) -> Iterator[Sentence]:
-    """Yield the sentences of a module's docstrings, and of its strings that are sentences."""
+    """Yield the sentences in a module's docstrings, and its strings that are sentences."""
     docstrings, strings = set[ast.expr](), dict[ast.expr, str]()
     parts = set[ast.expr]()
     for node in ast.walk(ast.parse(text)):
@@ -96,7 +96,7 @@ def of_python(text: str, path: Path) -> Iterator[Sentence]:
 
 
 def _inserted(part: ast.expr) -> str:
-    """Return a part of an f-string, where ``…`` stands for what is inserted."""
+    """Return a part of an f-string. ``…`` stands for each inserted value."""
     return str(part.value) if isinstance(part, ast.Constant) else "…"
 
 
@@ -111,7 +111,7 @@ def _is_code(text: str) -> bool:
 
 
 def _as_markdown(docstring: str) -> str:
-    """Return a docstring in which each described argument is an item of a list."""
+    """Return a docstring in which each described argument is a list item."""
     said = _TABLE.sub("", _EXAMPLE.sub("", inspect.cleandoc(docstring)))
     return _ENTRY.sub("- ", _SECTION.sub("", said)).replace("``", "`")
 
@@ -129,7 +129,7 @@ def _plain(token: Token) -> str:
 
 
 def _of_text(text: str, path: Path, line: int) -> Iterator[Sentence]:
-    """Yield the sentences of a text in which a blank or an indented line begins something new."""
+    """Yield the sentences of a text. A blank or indented line starts a new sentence."""
     begin = 0
     for part in _PARTS.split(text):
         yield from _split(part, path, line + text.count("\n", 0, begin))

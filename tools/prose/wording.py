@@ -1,4 +1,4 @@
-"""Our own rules: wordings that are hard to read, and their replacements."""
+"""Our own rules, which list wordings that are hard to read and their replacements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Wording:
-    """A wording that no sentence may contain.
+    """A wording that sentences must not contain.
 
     Attributes:
         pattern: A regular expression. It ignores case, and it never matches inside code.
@@ -43,7 +43,7 @@ WORDINGS = (
     _W(r"\bin the case (that|where|of)\b", "if, for", "In the case of two outputs, it fails.", "In this case, it fails."),
     _W(r"\bmakes? use of\b", "use", "It makes use of a hook.", "It uses a hook."),
     _W(r"\ba (large|small|great) (number|amount) of\b", "many, few", "It takes a large number of steps.", "It takes the number of steps."),
-    # Words that native writers do not use like this
+    # Words that native writers do not use in this way
     _W(r"\bonce more\b|\banew\b", "again", "It builds the class anew.", "It builds the class at once."),
     _W(r"\bof (yours|ours)\b", "your own, our own", "Pass a reference of yours.", "Pass your own reference."),
     _W(r"\b(as ever|at hand)\b", "as before; available", "It takes the value at hand.", "It takes the value at once."),

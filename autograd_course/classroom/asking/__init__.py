@@ -1,1 +1,1 @@
-"""In the child: run a learner's cells, and answer the judge's questions about them."""
+"""Code that runs in the child: it runs a learner's cells and answers the judge's questions."""

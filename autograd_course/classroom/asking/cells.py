@@ -19,7 +19,7 @@ class CellError(CourseError):
 
 
 def run(cells: Sequence[str]) -> dict[str, Any]:
-    """Run the cells one after the other, and return their names. Raises :class:`CellError`."""
+    """Run the cells in order, and return the names that they define. Raises :class:`CellError`."""
     module = ModuleType(_MODULE)
     sys.modules[_MODULE] = module
     for number, source in enumerate(cells, 1):
@@ -28,7 +28,7 @@ def run(cells: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(source: str, filename: str, defined: dict[str, Any]) -> None:
-    # If the source is known, inspect and tracebacks find the learner's lines.
+    # With the source registered, inspect and tracebacks can find the learner's lines.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     try:
         exec(compile(source, filename, "exec"), defined)

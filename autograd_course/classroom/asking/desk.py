@@ -1,4 +1,4 @@
-"""Answers to the judge's questions about one submission, as data."""
+"""Answer the judge's questions about one submission. The answers are plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autograd_course.classroom.protocol.wire import unpack
 from autograd_course.errors import first_line
 from autograd_course.execution import isolated, place
 
-# Answers that the judge proves outside, or asks for again when the doctor looks.
+# Questions whose answers the judge proves outside, or asks for again during the diagnosis.
 _PLAIN = ("signature", "forward", "backward", "gradients", "edits")
 
 Say = Callable[[Any, dict[str, Any], tuple[Any, ...]], Frame]
@@ -29,7 +29,7 @@ _ANSWERS: Mapping[str, Mapping[str, Say]] = {
 
 
 class Desk:
-    """Answers questions about one answer. Each question has a time limit in ``seconds``."""
+    """Answers the judge's questions about one submission, each within a limit of ``seconds``."""
 
     def __init__(self, kind: str, answer: Any, integrity: Integrity, seconds: float) -> None:
         self.kind, self.answer, self.integrity = kind, answer, integrity
@@ -37,11 +37,10 @@ class Desk:
         self._plainly = False  # whether the last question was plain
 
     def answered(self, question: Frame) -> Frame:
-        """Return the answer, with the names of what the submission replaced, and restore the
-        originals.
+        """Answer a question, list what the submission has replaced, and restore the originals.
 
-        A full check takes longer than a plain question. It is therefore postponed until before the
-        next question that is not plain.
+        A full check takes longer than a plain question. After a plain question, it is therefore
+        postponed until the next question that is not plain.
         """
         plain = question.said.get("ask") in _PLAIN
         if self._plainly and not plain:
@@ -51,7 +50,7 @@ class Desk:
         return replace(came, said=came.said | self.integrity.told(near=plain))
 
     def _answered(self, question: Frame) -> Frame:
-        """Return the answer. If an error prevents it, return the error as the answer."""
+        """Return the answer. If an error prevents it, return a description of the error instead."""
         inputs: tuple[Any, ...] = ()
         try:
             said, inputs = _read(question)
@@ -67,7 +66,7 @@ class Desk:
             return self._unfit(inputs, {"failed": f"{type(error).__name__}: {first_line(error)}"})
 
     def _unfit(self, inputs: tuple[Any, ...], otherwise: dict[str, str]) -> Frame:
-        """Say which part of the answer cannot be examined, if that is why the question failed."""
+        """If part of the answer cannot be examined, say which. Otherwise, return ``otherwise``."""
         if self.kind != "function":
             return Frame(otherwise)
         try:
@@ -79,7 +78,7 @@ class Desk:
 
 
 def _read(question: Frame) -> tuple[dict[str, Any], tuple[Any, ...]]:
-    """Return the question, with the judge's code if it contains any, and the inputs."""
+    """Return the question and the inputs. The question includes any code that the judge sent."""
     length = question.said.get("code", 0)
     code, data = question.payload[:length], question.payload[length:]
     inputs: tuple[Any, ...] = unpack(data) if data else ()

@@ -1,4 +1,4 @@
-"""Answers to the judge's questions about a Function."""
+"""Answer the judge's questions about a Function."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _look(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
-    """Run the answer with edited methods, for a judge who searches for a repair."""
+    """Run the answer with edited methods, because the judge is searching for a repair."""
     args, sent = inputs[: said["inputs"]], inputs[said["inputs"] :]
     question = Question(args, said["wanted"], sent, ())
     came = run_edits(answer, said["edits"], question, seed=said["seed"])
@@ -67,7 +67,7 @@ def _edits(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _sent(values: Inputs | None) -> Inputs | None:
-    """Return the values to send, with ``None`` in place of anything but a dense tensor."""
+    """Return the values to send. ``None`` replaces everything that is not a dense tensor."""
     return values and tuple(v if isinstance(v, Tensor) and not kind(v) else None for v in values)
 
 
@@ -76,7 +76,7 @@ def _gradients(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
 
 
 def _check(answer: Answer, said: dict[str, Any], inputs: Inputs) -> Frame:
-    """Run one of the judge's experiments, which sees more than the values show."""
+    """Run one of the judge's experiments, which can observe more than the returned values."""
     found = opened(said["parcel"])(answer, inputs)
     return Frame({"found": found and found.to_dict()})
 

@@ -1,8 +1,8 @@
 """Substitutes for the course names that a learner's cells import but the sandbox does not have.
 
-An answer uses only a few parts of the course: data, a compiler, a measure. The sandbox contains
-these. A cell may import more on the same line, and may call ``grade`` or draw a figure next to the
-answer. In the sandbox, such a name does nothing, whatever a cell does with it.
+An answer uses only a few parts of the course, such as data, a compiler or a measure. The sandbox
+contains these. A cell may import more names on the same line, and it may also call ``grade`` or
+draw a figure. In the sandbox, these names do nothing, whatever a cell does with them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Self
 from autograd_course.functions.attention.dropout import dropped
 from autograd_course.lesson import HOMES
 
-# Names without an effect in the sandbox, by their modules.
+# Names that have no effect in the sandbox, grouped by module.
 _ABSENT = {
     "autograd_course.explaining": ("explain",),
     "autograd_course.grader": ("grade", "hint", "progress", "reset"),
@@ -25,28 +25,28 @@ _ABSENT = {
 _ANY = (
     "autograd_course.replicas",
     "autograd_course.visualize",
-)  # modules from which any name may be imported
+)  # modules from which any name can be imported
 
 
 class Nothing:
-    """A name without an effect. Each call and each attribute returns the same object."""
+    """An object without any effect. Each call and each attribute returns the same object."""
 
     def __call__(self, *args: Any, **options: Any) -> Self:
-        """Do nothing."""
+        """Do nothing, and return the object itself."""
         return self
 
     def __getattr__(self, name: str) -> Self:
-        """Provide any attribute that is not one of Python's special names."""
+        """Return the object itself for any attribute that is not one of Python's special names."""
         if name.startswith("__"):
             raise AttributeError(name)
         return self
 
     def __enter__(self) -> Self:
-        """Begin a block."""
+        """Enter a ``with`` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End a block, and let its exception out."""
+        """Leave a ``with`` block without suppressing its exception."""
 
     def __repr__(self) -> str:
         return "(not in the sandbox)"
@@ -63,7 +63,7 @@ _NOTHING = Nothing()
 
 
 def provide() -> None:
-    """Make the names importable if the sandbox has no module for them."""
+    """Make these names importable if the sandbox has no module that defines them."""
     attention: Any = import_module("autograd_course.functions.attention")
     attention.dropped = dropped
     for home, names in (_ABSENT | HOMES).items():

@@ -1,8 +1,9 @@
 """The parts of the course in the sandbox: the worker, and the modules for learners' code.
 
-Nothing else of the course can be imported or read: no exercise with its reference, samples, checks
-and hints, no reference Function, no grader, no quiz. The sandbox shows only these files
-(``sandbox.places``). Without a sandbox, the worker imports only them.
+No other part of the course can be imported or read. This excludes the exercises with their
+references, samples, checks and hints, the reference Functions, the grader and the quizzes. The
+sandbox shows only these files (``sandbox.places``). Without a sandbox, the worker imports only
+them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 _COURSE = "autograd_course"
-# The worker: it runs the cells and answers the judge's questions.
+# The worker, which runs the cells and answers the judge's questions.
 _WORKER = (
     "classroom/__init__.py",
     "classroom/asking",
@@ -27,7 +28,7 @@ _WORKER = (
     "shell/importing.py",
     "submitted.py",
 )
-# The modules of the course that answers use.
+# The course modules that answers use.
 _GIVEN = (
     "__init__.py",
     "digits.npz",
@@ -47,14 +48,14 @@ _FILES = {part.removesuffix(".py").removesuffix("__init__").strip("/") for part 
 
 
 def has(module: str) -> bool:
-    """Whether the sandbox has a module. It always has libraries and the doctor."""
+    """Whether the sandbox has a course module. Libraries and the doctor are always available."""
     top, _, rest = module.partition(".")
     place = rest.replace(".", "/")
     return top != _COURSE or place in _FILES or place.startswith(_FOLDERS)
 
 
 class Inside:
-    """A finder with which Python finds only the course modules that belong in the sandbox."""
+    """An import finder that finds only the course modules that belong in the sandbox."""
 
     @staticmethod
     def find_spec(
@@ -62,7 +63,7 @@ class Inside:
     ) -> ModuleSpec | None:
         """Return how to import a folder that is only partly inside; see :mod:`importlib`."""
         if has(name):
-            return None  # the next finder finds it
+            return None  # leave the module to the next finder
         place = name.removeprefix(f"{_COURSE}.").replace(".", "/")
         if path is None or not any(part.startswith(f"{place}/") for part in PARTS):
             raise ModuleNotFoundError(f"{name} is not in the sandbox", name=name)
@@ -72,5 +73,5 @@ class Inside:
 
 
 def only_inside() -> None:
-    """From now on, find no other module of the course."""
+    """Stop finding any course modules that are not in the sandbox."""
     sys.meta_path.insert(0, Inside)

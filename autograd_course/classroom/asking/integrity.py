@@ -1,8 +1,8 @@
 """Record the functions of this package, PyTorch and Python before the cells run.
 
-A submission may have reasons to replace a function. The replacement is reported, and the original
-is restored. A submission can therefore not forge the child's messages by rebinding a name. Hostile
-code can do more than that, but only in a process of its own: see ``classroom.judging``.
+A submission may have good reasons to replace a function. The replacement is reported, and the
+original is restored. A submission therefore cannot forge the child's messages by rebinding a name.
+Hostile code can do more than that, but only in its own process: see ``classroom.judging``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _OF_TORCH = (
     "torch.autograd.graph", "torch.func", "torch.functional", "torch.library", "torch.linalg",
     "torch.nn.functional", "torch.random", "torch.testing", "torch.utils._pytree",
 )  # fmt: skip
-# Not nn.Module: the compiler wraps its constructor when it is first used.
+# nn.Module is not included, because the compiler wraps its constructor on first use.
 _CLASSES = (torch.Tensor, torch._C.TensorBase, *Function.__mro__[:-1])
 _DEVICE = torch.device("cpu")
 
 
 class Integrity:
-    """The original functions before a submission runs, and the names that it has replaced since."""
+    """The original functions from before a submission runs, and the names that it has replaced."""
 
     def __init__(self, noted: tuple[Owner, ...] | None = None) -> None:
         self._noted = tuple(_noted()) if noted is None else noted
@@ -48,9 +48,9 @@ class Integrity:
         self._replaced: dict[str, None] = {}
 
     def restore(self, *, near: bool = False) -> None:
-        """Restore the originals, Python's own functions first.
+        """Restore the originals, starting with Python's own functions.
 
-        ``near``: restore only the modules that ask, answer and run this code, which takes a tenth
+        If ``near``, restore only the modules that ask, answer and run this code. This takes a tenth
         of the time.
         """
         for owner in self._near if near else self._noted:
@@ -61,7 +61,7 @@ class Integrity:
             self._replaced["the default device"] = None
 
     def told(self, *, near: bool = False) -> dict[str, list[str]]:
-        """Restore the originals. Return the names of everything that was ever replaced."""
+        """Restore the originals. Return the names that the submission has ever replaced."""
         self.restore(near=near)
         return {"replaced": list(self._replaced)[:_MOST]} if self._replaced else {}
 

@@ -1,4 +1,4 @@
-"""The life of a child: run one submission, then answer questions until the judge is gone."""
+"""The life of a child process: run one submission, then answer questions until the judge leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autograd_course.submitted import (
     submitted_routine,
 )
 
-# Features of the machine that an exercise may need, by name.
+# Machine features that an exercise may need, by name.
 _NEEDS: Mapping[str, Callable[[], str | None]] = {"compiler_missing": compiler_missing}
 _ENDLESS = (
     "the cell itself was stopped after {:g} s. Is there an endless loop outside of the methods? If "
@@ -47,7 +47,7 @@ def live(channel: socket.socket, integrity: Integrity) -> None:
 def _begun(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
     """Run the cells. Return a description of the answer, and a desk if it can be questioned."""
     said = question.said
-    # Checked before any other code can answer.
+    # Check this before any other code can influence the result.
     lacking = _NEEDS[said["needs"]]() if said.get("needs") else None
     came, desk = _run(question, integrity)
     told = {"lacking": lacking} if lacking else {}
@@ -56,7 +56,7 @@ def _begun(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
 
 def _run(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
     said = question.said
-    prepare()  # before the clock starts
+    prepare()  # before the time limit starts
     try:
         with time_limit(said["seconds"]), isolated():
             answer = _answer(question, integrity)
@@ -80,17 +80,19 @@ def _run(question: Frame, integrity: Integrity) -> tuple[Frame, Desk | None]:
 
 
 def _answer(question: Frame, integrity: Integrity) -> Any:
-    """Return the answer among the definitions of the cells. A parcel replaces a missing answer."""
+    """Return the answer that the cells define. If the judge sent a parcel, return its contents."""
     if question.payload:
         return opened(question.payload)()
     try:
         return cells.run(question.said["cells"])[question.said["name"]]
     finally:
-        integrity.restore()  # from now on, compare with the current state
+        integrity.restore()  # later checks compare with the state that is original now
 
 
 def _typed(answer: Any) -> Frame:
-    """Return a short answer as text, nothing, or the name of its type."""
+    """Return a frame with the text of a short answer. Without text, return its type name or
+    nothing.
+    """
     if isinstance(answer, str):
         return Frame({"text": answer})
     nothing = answer is None or isinstance(answer, EllipsisType)
@@ -98,7 +100,7 @@ def _typed(answer: Any) -> Frame:
 
 
 def _numbers(answer: Any) -> Frame:
-    """Return predicted numbers as text, nothing, or the name of the answer's type."""
+    """Return a frame with the predicted numbers. Without any, return the type name or nothing."""
     predicted = numbers(answer)
     if predicted is None:
         return Frame({"type": type(answer).__name__})

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import Any
 
 _OURS = "autograd_course"
-# Modules that answer a plain question: all that are not far, and a few that are near anyway.
+# Modules that answer a plain question: all modules outside _FAR, and those in _NEAR.
 _FAR = ("torch.", "autograd_doctor.", f"{_OURS}.")
 _NEAR = (
     f"{_OURS}.classroom.",
@@ -22,21 +22,21 @@ _NEAR = (
 )
 _WRAPPED = (staticmethod, classmethod)
 _NOTHING = object()
-# Python's originals, because a submission may rebind the names.
+# Keep Python's originals, because a submission may rebind the names.
 _all, _map, _vars, _code_of = all, map, vars, attrgetter("__code__")
 _is_a = isinstance
 
 
 @dataclass(frozen=True)
 class Place:
-    """An attribute: its name, its original value or its absence, and the code of the value."""
+    """An attribute's name, its original value (or its absence), and the code of the value."""
 
     name: str
     value: Any
     code: Any
 
     def restored(self, owner: Any) -> str:
-        """Restore the original value. Return the name of the attribute if it had changed."""
+        """Restore the original value. If the attribute had changed, return its name."""
         now = vars(owner).get(self.name, _NOTHING)
         recoded = self.code is not None and _function(self.value).__code__ is not self.code
         if now is self.value and not recoded:
@@ -67,17 +67,17 @@ class Owner:
         self._codes = tuple(place.code for place in coded)
 
     def changed(self) -> bool:
-        """Whether anything has changed.
+        """Whether any attribute has changed.
 
-        This runs after every answer, for thousands of places, so it runs no Python code for each
-        place.
+        This runs after every answer, for thousands of attributes. It therefore runs no Python code
+        for the individual attributes.
         """
         now = _map(_vars(self._owner).get, self._names, _endlessly(_NOTHING))
         codes = _map(_code_of, self._functions)
         return not (_all(_map(_is, now, self._values)) and _all(_map(_is, codes, self._codes)))
 
     def restored(self) -> Iterator[str]:
-        """Restore the originals; yield the names of the changed places."""
+        """Restore the originals, and yield the names of the changed attributes."""
         return filter(None, [place.restored(self._owner) for place in self._places])
 
 
@@ -89,7 +89,7 @@ def places(owner: Any) -> Iterator[Place]:
 
 
 def inherited(owner: type) -> Iterator[Place]:
-    """Yield the inherited attributes of a class, and the attributes that would hide them."""
+    """Yield a class's inherited attributes, and the places of attributes that would hide them."""
     for name in set(dir(owner)) - vars(owner).keys():
         yield Place(name, _NOTHING, None)
 

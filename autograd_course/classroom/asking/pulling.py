@@ -1,4 +1,4 @@
-"""Call an answer for an experiment that runs outside, and compute the requested gradients."""
+"""Call an answer for an experiment that runs outside the sandbox, and compute its gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pulled(answer: Any, said: dict[str, Any], _: tuple[Any, ...]) -> Frame:
     call: Any = getattr(answer, "apply", answer) if isinstance(answer, type) else answer
     try:
         leaves = {at: given[at].detach().requires_grad_() for at in asking}
-        # An in-place Function overwrites its input, so it never gets the leaf itself.
+        # An in-place Function overwrites its input, so it must not receive the leaf itself.
         outputs = as_tuple(call(*(
             leaves[at].clone() if at in leaves else value for at, value in enumerate(given)
         )))  # fmt: skip

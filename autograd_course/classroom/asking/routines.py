@@ -1,4 +1,4 @@
-"""Answers to the judge's questions about a routine."""
+"""Answer the judge's questions about a routine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer = Callable[..., Any]
 
 
 def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
-    """Call the routine on one of the judge's samples, which may contain models and functions."""
+    """Call the routine with one of the judge's samples, which may contain models and functions."""
     came = run_routine(answer, opened(said["parcel"]))
     if isinstance(came, Raised):
         return raised(came)
@@ -27,7 +27,7 @@ def _called(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
 
 
 def _tried(answer: Answer, said: dict[str, Any], _: Inputs) -> Frame:
-    """Run one of the judge's experiments, which sees more than the values show."""
+    """Run one of the judge's experiments, which can observe more than the returned values."""
     try:
         came = opened(said["parcel"])(answer)
     except (Exception, SystemExit) as error:

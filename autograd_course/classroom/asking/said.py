@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Said:
-    """Replaces a verdict in a process without the grader."""
+    """The substitute for a verdict in a process that has no grader."""
 
     status: str
     message: str
 
 
 def wrong(text: str) -> Said:
-    """Say that the answer is wrong."""
+    """Report that the answer is wrong."""
     return Said("wrong", text)
 
 
 def unfinished(text: str) -> Said:
-    """Say that the answer is not written yet."""
+    """Report that the answer has not been written yet."""
     return Said("not attempted", text)
 
 
 def failed(text: str) -> Said:
-    """Say that the trial itself failed."""
+    """Report that the trial itself failed."""
     return Said("grader failed", text)

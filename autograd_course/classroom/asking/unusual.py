@@ -1,6 +1,6 @@
 """Results that cannot be examined, such as sparse tensors or far too many values.
 
-This module says whether the answer itself is the reason, and what to change.
+This module checks whether the answer itself is the reason, and says what to change.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from autograd_course.execution import differentiable
 
 MOST = 100  # maximum number of values that a call may return; exercises ask for a few
 _MOST_SAVED = 10_000  # a loop may save a tensor at each step
-_PLAIN = (Tensor, nn.Parameter)  # an instance of another class may define its own operations
+_PLAIN = (Tensor, nn.Parameter)  # an instance of a subclass may define its own operations
 _NUMBERS = {
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex128, torch.complex64,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
-    # These can be sent too. Their contents are compared by dtype alone.
+    # These dtypes can be sent too, but only the dtypes are compared.
     torch.uint64, torch.uint32, torch.uint16, torch.float8_e4m3fn, torch.float8_e5m2,
     torch.complex32,
 }  # fmt: skip
@@ -31,12 +31,12 @@ _SAVES = "forward saves"
 _DTYPES = (None, torch.float64, torch.float32, torch.bfloat16)  # None: the same as the inputs
 
 
-# From an answer: SystemExit too, but not an interrupt.
+# Exceptions that an answer may raise. SystemExit is included, but interrupts are not.
 _RAISED = (Exception, SystemExit, GeneratorExit)
 
 
 def kind(value: Any) -> str:
-    """Return the name of a tensor kind that has no comparable numbers, or an empty text."""
+    """Return the name of a tensor kind without comparable numbers, or an empty string."""
     if not isinstance(value, Tensor):
         return ""
     if type(value) not in _PLAIN:
@@ -57,7 +57,7 @@ def kind(value: Any) -> str:
 
 
 def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """Return a sentence if the results are too many to examine in a reasonable time."""
+    """If there are too many results to examine in a reasonable time, say so in a sentence."""
     with contextlib.suppress(*_RAISED):
         for what, values in _made(answer, inputs):
             if found := _many(what, values):
@@ -66,7 +66,7 @@ def too_many(answer: type[Function], inputs: Sequence[Any]) -> str:
 
 
 def unusual(answer: type[Function], inputs: Sequence[Any]) -> str:
-    """Return a sentence if an answer returns or saves something that cannot be examined."""
+    """If an answer returns or saves something that cannot be examined, say so in a sentence."""
     for dtype in _DTYPES:
         with contextlib.suppress(*_RAISED):
             for what, values in _made(answer, [_of(value, dtype) for value in inputs]):
@@ -86,7 +86,7 @@ def _many(what: str, values: tuple[Any, ...]) -> str:
 
 
 def _made(answer: type[Function], inputs: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Yield the results and saved tensors of forward, then the results of backward."""
+    """Yield forward's results and saved tensors, and then backward's results."""
     outputs = as_tuple(answer.apply(*differentiable(tuple(inputs))))
     yield "forward returns", outputs
     tensors = [out for out in outputs if isinstance(out, Tensor)]

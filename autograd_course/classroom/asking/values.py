@@ -1,4 +1,4 @@
-"""The results of an answer, as data. A type name replaces a value that cannot be sent."""
+"""The results of an answer as data. A value that cannot be sent is replaced by its type name."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from autograd_course.classroom.protocol.wire import pack
 from autograd_course.execution import Raised
 
 _PLAIN = (bool, int, float, str, type(None))
-_DEPTH = 8  # levels of nested lists
+_DEPTH = 8  # maximum nesting depth of lists
 
 
 def raised(came: Raised) -> Frame:
-    """Return a frame that describes the exception of a call."""
+    """Return a frame that describes the exception that a call raised."""
     said = {"raised": came.told, "unwritten": came.unwritten, "separate": came.separate}
     return Frame(said)
 
 
 def returned(values: tuple[Any, ...]) -> Frame:
-    """Return a frame with the results of a call. ``types`` names values that cannot be sent."""
+    """Return a frame with the results of a call. ``types`` names the values that cannot be sent."""
     if len(values) > MOST:
         what = f"it returns {len(values):,} values, far more than the exercise asks for."
         return Frame({"unfit": what})

@@ -18,12 +18,12 @@ _WARM = 120.0  # time limit in seconds for the first answers, which import modul
 
 
 def warm() -> Integrity:
-    """Answer a few first questions. Return the original state before any submission."""
+    """Answer a few trial questions. Return the original functions from before any submission."""
     given.provide()
     inputs = (torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5),)
     torch.empty(1, device="meta") * 2  # the first use of the meta device imports many modules
     desk = Desk("function", _Warm, Integrity(()), _WARM)
-    with time_limit(_WARM):  # an answer's time limit does not apply inside
+    with time_limit(_WARM):  # the time limit for answers does not apply in this block
         looking = {"ask": "look", "seed": 0, "thorough": True, "double_backward": None}
         for ask in ({"ask": "forward"}, {"ask": "backward"}, looking):
             said = {k: v for k, v in desk.answered(Frame(ask, pack(inputs))).said.items() if v}

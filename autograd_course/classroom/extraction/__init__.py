@@ -1,4 +1,4 @@
-"""Find the answers in a notebook, by id or by name, with the code that they need."""
+"""Find the answers in a notebook by id or name, together with the code that they need."""
 
 from autograd_course.classroom.extraction.answer import Answer
 from autograd_course.classroom.extraction.extracting import extract

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class NotPython(str):
-    """The problem that a cell is not Python. It also affects the result of the cell."""
+    """The problem "this cell is not Python". It also affects the result of the cell."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def hash(self) -> str:
-        """The SHA-256 of everything that affects a verdict, so without the student and the
+        """The SHA-256 of everything that affects a verdict. It excludes the student and the
         problems.
         """
         graded = [self.exercise, self.name, self.preamble, self.source]

@@ -1,4 +1,4 @@
-"""Whether a student began an answer: a stub raises NotImplementedError and does nothing else."""
+"""Check whether a student began an answer. A stub only raises NotImplementedError."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Routine = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def is_attempted(statements: Iterable[Statement], name: str) -> bool:
-    """Whether a statement gives ``name`` more than the stub does."""
+    """Whether a statement gives ``name`` more content than the stub does."""
     return any(name in s.binds and not _is_stub(s.node) for s in statements)
 
 
@@ -25,7 +25,7 @@ def _is_stub(node: ast.stmt) -> bool:
         case ast.Assign() | ast.AnnAssign():
             return _is_nothing(node.value)
         case ast.Import() | ast.ImportFrom():
-            return True  # an import of the same name is not an answer
+            return True  # a name that is imported instead of defined is not an answer
     return False
 
 

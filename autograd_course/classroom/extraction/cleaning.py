@@ -1,4 +1,4 @@
-"""Remove statements for Jupyter and the course from a cell, without changing line numbers."""
+"""Remove a cell's statements for Jupyter and the course, but keep the line numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 
 from autograd_course.classroom.extraction.statements import LONGEST, Statement, first_line
 
-# These calls ask or show something, and no answer needs them.
+# These calls ask a question or show something, and no answer needs them.
 TALK = frozenset(
     {
         *("diagnose", "explain", "grade", "hint", "knowledge_check", "progress", "reset"),
@@ -20,7 +20,7 @@ TALK = frozenset(
 )
 _RUNS_ITS_BODY = re.compile(r"\s*%%(time|capture|prun)\b[^\n]*")
 _LINE_MAGIC = re.compile(r"(?m)^\s*[%!?]|\?\s*$|=\s*[%!]")
-_MOST_WORK = 100_000  # Jupyter reads the whole cell again for each magic
+_MOST_WORK = 100_000  # limit for cells with magics: Jupyter reads the whole cell for each magic
 _CELL_MAGIC = re.compile(r"\s*%%[a-zA-Z!]")
 
 
@@ -37,7 +37,7 @@ def python_of(source: str) -> str:
             warnings.simplefilter("ignore")
             transform: Callable[[str], str] = TransformerManager().transform_cell  # type: ignore[no-untyped-call]
             changed = transform(source)
-    except Exception:  # its tokenizer may raise anything; the parser then reports the error better
+    except Exception:  # its tokenizer may raise any exception; Python's parser reports it better
         return source
     return changed if _parses(changed) else source
 
@@ -52,7 +52,7 @@ def is_talk(statement: Statement) -> bool:
 
 
 def without_talk(source: str, found: tuple[Statement, ...]) -> str:
-    """Return the cell with ``pass`` in place of such statements."""
+    """Return the cell with ``pass`` in place of the statements that ``is_talk`` recognizes."""
     lines = source.encode().splitlines()
     for statement in reversed(found):
         if is_talk(statement):

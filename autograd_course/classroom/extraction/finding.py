@@ -1,7 +1,7 @@
 """Find the cell of a notebook that answers an exercise.
 
 1. The cell with its ``grade_id`` that defines the answer and contains more than the stub. If
-   several do, the last one, because it overwrote the others in the student's kernel.
+   several cells do, this is the last one, because it overwrote the others in the student's kernel.
 2. Any cell that defines the name, because metadata get lost and cells get retagged.
 3. The cell with its ``grade_id``, even if it is a stub or defines something else.
 """
@@ -18,7 +18,7 @@ from autograd_course.index import INDEX, shares_its_answer
 
 @dataclass(frozen=True)
 class Place:
-    """The index of the answering block, the name to use from it, and the problems with it."""
+    """The index of the answering block, the name to read from it, and any problems with it."""
 
     index: int
     name: str
@@ -43,7 +43,7 @@ def place(program: Program, exercise: str) -> Place | None:
 
 
 def _name(program: Program, exercise: str) -> str:
-    """Return the requested name, or another name if only that exists and is passed to ``grade``."""
+    """Return the requested name, or a different name if only that is defined and graded."""
     asked = INDEX[exercise].answer
     bound = frozenset().union(*(block.binds for block in program.blocks))
     _, handed = program.graded.get(exercise, (0, asked))
@@ -55,9 +55,10 @@ def _begun(program: Program, index: int, name: str) -> bool:
 
 
 def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
-    """Return the last cell that answers by name, preferably one without another exercise's id.
+    """Return the last cell that defines the name, preferably one without another exercise's id.
 
-    If several exercises use the same name, only code above ``grade(…)`` can be assigned to one.
+    If several exercises use the same name, only code above a ``grade(…)`` call can be assigned to
+    one of them.
     """
     end = len(program.blocks)
     untagged = [i for i in range(end) if not program.blocks[i].exercise]
@@ -69,7 +70,7 @@ def _elsewhere(program: Program, exercise: str, name: str) -> int | None:
 
 
 def _lost(program: Program, index: int, exercise: str) -> str:
-    """Say why the id did not lead to the answer."""
+    """Explain why the id did not lead to the answer."""
     if misnamed := program.blocks[index].misnamed:
         return f"{misnamed}; the cell is taken for {exercise!r}"
     name = _name(program, exercise)

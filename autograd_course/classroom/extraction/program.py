@@ -1,4 +1,4 @@
-"""A notebook's code cells as Python that is only read, and the exercise that each cell answers."""
+"""Parse a notebook's code cells without running them, and find the exercise of each cell."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from autograd_course.classroom.notebooks import Notebook
 from autograd_course.index import INDEX, UnknownExerciseError, known
 
 GRADER_SUFFIX = "-grade"
-_KEPT = 4000  # maximum characters of a cached cell: a tree takes a hundred times its source
+_KEPT = 4000  # maximum characters of a cached cell: its tree takes a hundred times as much memory
 
 
 @dataclass(frozen=True)
 class Block:
-    """A code cell: the exercise from its ``grade_id``, its Python, and the syntax error, if any.
+    """A code cell: its exercise (from ``grade_id``), its Python code, and any syntax error.
 
-    ``misnamed`` says why an id names no exercise.
+    ``misnamed`` explains why an id does not name an exercise.
     """
 
     exercise: str
@@ -42,10 +42,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Program:
-    """The code cells in order, without grader cells, and the names that ``grade`` receives.
+    """The code cells in order, without grader cells, and the names that are passed to ``grade``.
 
-    ``graded`` maps an exercise to the number of blocks above and the name. ``problems`` are about
-    invalid ids.
+    ``graded`` maps an exercise to the name and to the number of blocks above the call to ``grade``.
+    ``problems`` lists the problems with invalid ids.
     """
 
     blocks: tuple[Block, ...]
@@ -54,7 +54,7 @@ class Program:
     problems: tuple[str, ...]
 
 
-@lru_cache(maxsize=4)  # used for the lesson, for the attempted exercises, and for the answers
+@lru_cache(maxsize=4)  # used to find the lesson, the attempted exercises and the answers
 def program(notebook: Notebook) -> Program:
     """Read a notebook's code cells."""
     blocks: list[Block] = []
@@ -85,12 +85,12 @@ def _block(exercise: str, source: str, misnamed: str) -> Block:
         return Block(exercise, python, error=str(error), misnamed=misnamed)
 
 
-# Most cells of a class's notebooks are the lesson's own cells.
+# In the notebooks of a class, most cells are the lesson's own cells.
 _known = lru_cache(maxsize=512)(_block)
 
 
 def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
-    """Return the exercise, whether the cell is its grader, and a problem if the id is invalid."""
+    """Return the exercise, whether the cell grades it, and any problem with the id."""
     answer_id = grade_id.removesuffix(GRADER_SUFFIX)
     if not answer_id:
         return "", False, []
@@ -103,7 +103,7 @@ def _meant(grade_id: str) -> tuple[str, bool, list[str]]:
 
 
 def odd_letter(text: str) -> str:
-    """Return the end of a sentence that names a misleading letter, if the id contains one."""
+    """If the id contains a misleading letter, return the end of a sentence that names it."""
     odd = next((letter for letter in text if not letter.isascii()), "")
     return f": it has a {unicodedata.name(odd, 'character of no name').lower()}" if odd else ""
 

@@ -1,9 +1,9 @@
-"""Find the statements in other cells that define the names an answer uses.
+"""Find the statements in other cells that define the names that an answer uses.
 
 An answer could include the whole notebook above it. But then a plot, a training run or an endless
 loop in a separate cell would run again for every exercise below it, and one exercise's answer could
-spoil the next. So an answer includes only the definitions that it reaches. It includes no bare
-calls, magics and ``grade(…)``.
+break the next. So an answer includes only the definitions that it depends on. It does not include
+bare calls, magics or ``grade(…)``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from autograd_course.classroom.extraction.cleaning import is_talk
 from autograd_course.classroom.extraction.statements import Statement
 
-# Names that the released notebooks import in a cell of their own.
+# Names that the released notebooks import in a separate cell.
 _SUPPLIED = {
     "F": "import torch.nn.functional as F",
     "Function": "from torch.autograd import Function",
@@ -30,7 +30,7 @@ _KNOWN = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__", "__annot
 
 @dataclass(frozen=True)
 class Preamble:
-    """The code that runs before an answer, and the problems with it."""
+    """The code that runs before an answer, and any problems with it."""
 
     source: str
     problems: tuple[str, ...]
@@ -39,10 +39,10 @@ class Preamble:
 def preamble(
     answer: Sequence[Statement], above: Sequence[Statement], below: Sequence[Statement]
 ) -> Preamble:
-    """Return the statements above an answer that it needs.
+    """Return the statements above an answer that the answer needs.
 
-    If a name is defined only below the answer, the student ran the notebook in another order. The
-    definition is included, and a problem names it. Another problem names undefined names.
+    If a name is defined only below the answer, the student ran the cells in a different order. The
+    definition is included, and a problem names it. A separate problem lists undefined names.
     """
     wanted = _names(answer)
     first = _slice(above, wanted)
@@ -61,7 +61,7 @@ def preamble(
 
 
 def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Statement]:
-    """Return the statements that define ``wanted``, and their own dependencies, in order."""
+    """Return the statements that define ``wanted`` and everything that they depend on, in order."""
     usable = [s for s in statements if not is_talk(s)]
     by_name = _index(usable)
     kept = {i for i, s in enumerate(usable) if s.binds_anything or s.is_future}
@@ -75,7 +75,7 @@ def _slice(statements: Sequence[Statement], wanted: frozenset[str]) -> list[Stat
 
 
 def _index(statements: Sequence[Statement]) -> defaultdict[str, list[int]]:
-    """Return which statements bind or change a name. A change of a module does not count."""
+    """Map each name to the statements that bind or change it. Changes to a module do not count."""
     modules = _bound(s for s in statements if s.is_import)
     index: defaultdict[str, list[int]] = defaultdict(list)
     for i, statement in enumerate(statements):

@@ -1,4 +1,4 @@
-"""A cell's top-level statements: the names that each one binds, needs and changes."""
+"""A cell's top-level statements, and the names that each one binds, needs and changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from autograd_course.errors import CourseError
 
 LONGEST = 100_000  # maximum characters of a cell; an answer has a few thousand
 
-# Calls that show a Function at work, and set up nothing.
+# Calls that show a Function at work but set nothing up.
 _SHOWS = {"apply", "backward", "show"}
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -43,7 +43,7 @@ class Statement:
 
     @property
     def binds_anything(self) -> bool:
-        """Whether the statement is ``from module import *``."""
+        """Whether the statement is ``from module import *``, which may bind any name."""
         return isinstance(self.node, ast.ImportFrom) and self.node.names[0].name == "*"
 
     @property
@@ -65,7 +65,7 @@ def statements(source: str) -> tuple[Statement, ...]:
     except SyntaxError as error:
         raise NotPythonError(f"line {error.lineno}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError) as error:
-        # Null bytes, numbers with ten thousand digits, or a thousand brackets.
+        # The source may have null bytes, numbers with ten thousand digits, or a thousand brackets.
         raise NotPythonError(f"Python cannot read it: {str(error) or 'too deep'}") from None
 
 
@@ -105,7 +105,7 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names whose objects the statement alters now, and not in a later call."""
+    """Yield the names whose objects the statement alters when it runs, not in a later call."""
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

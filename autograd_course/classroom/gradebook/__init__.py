@@ -1,4 +1,4 @@
-"""The gradebook: all submissions and verdicts, in one SQLite file."""
+"""The gradebook stores all submissions and verdicts in one SQLite file."""
 
 from autograd_course.classroom.gradebook.book import Gradebook
 from autograd_course.classroom.gradebook.opening import GradebookError

@@ -1,4 +1,4 @@
-"""The gradebook's operations. Each one is a transaction, which a kill −9 cannot leave half done.
+"""The gradebook's operations. Each is one transaction, so even a kill −9 leaves none half done.
 
 SQLite's log (WAL) allows many readers during a write, and writers wait for each other. Store the
 file on a disk of the grading machine, because WAL does not work across a network file system.
@@ -26,7 +26,7 @@ from autograd_course.index import Entry
 
 
 class Gradebook:
-    """An open gradebook. Use it in a ``with`` block, and open one for each process and thread."""
+    """An open gradebook. Use it in a ``with`` block, and open one per process and thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,10 +40,10 @@ class Gradebook:
         return cls(path)
 
     def begin(self, exercises: Iterable[Entry], grader: str, *, resume: bool = False) -> Run:
-        """Return a new run with a new secret seed, or the last unfinished run if it is resumed.
+        """Start a new run with a new secret seed, or return the last unfinished run if ``resume``.
 
-        ``grader`` is the version of rules and catalogue. Verdicts of another version are computed
-        again.
+        ``grader`` is the version of the rules and the catalogue. Verdicts from other versions are
+        computed again.
         """
         with self._transaction() as write:
             rows = [(e.id, e.lesson, e.title, e.points, i) for i, e in enumerate(exercises)]
@@ -62,12 +62,14 @@ class Gradebook:
             write.execute("UPDATE runs SET finished = ? WHERE run = ?", (now(), run.id))
 
     def hand_in(self, submission: Submission, answers: Iterable[Answer]) -> None:
-        """Make a submission and its answers the student's current ones. Earlier results remain."""
+        """Record a submission and its answers as the student's current ones. Earlier results
+        remain.
+        """
         s = submission
         known = "SELECT handed_in FROM submissions WHERE student = ? AND lesson = ? AND hash = ?"
         with self._transaction() as write:
             before = write.execute(known, (s.student, s.lesson, s.hash)).fetchone()
-            first = before[0] if before else ""  # the same file, downloaded again
+            first = before[0] if before else ""  # the same file was downloaded again
             time = min(filter(None, (s.handed_in, first)), default="")
             about = (s.student, s.lesson, s.source, s.hash, as_json(s.problems), time)
             write.execute("INSERT OR REPLACE INTO submissions VALUES (?, ?, ?, ?, ?, ?)", about)
@@ -78,7 +80,7 @@ class Gradebook:
                 write.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?)", row)
 
     def reject(self, rejected: Rejected) -> None:
-        """Record that a file was not graded, and the reason."""
+        """Record a file that was not graded, and the reason."""
         row = (rejected.student, rejected.source, clean(rejected.problem))
         with self._transaction() as write:
             write.execute("INSERT OR REPLACE INTO rejected VALUES (?, ?, ?)", row)
@@ -89,27 +91,27 @@ class Gradebook:
             write.execute("DELETE FROM rejected")
 
     def pending(self, run: Run) -> Iterator[Answer]:
-        """Yield the current answers for which this run's grader has no verdict, or failed."""
+        """Yield the current answers for which this run's grader has no verdict or has failed."""
         return reading.pending(self._connection, run)
 
     def queue(self, run: Run, exercises: Iterable[Entry]) -> int:
-        """Queue the pending code of these exercises, and return the number of answers with it."""
+        """Queue the pending code of these exercises. Return the number of answers that have it."""
         return reading.queue(self._connection, run, [exercise.id for exercise in exercises])
 
     def queued(self) -> Iterator[Answer]:
-        """Yield the queue. Each code occurs once, without the names of its students."""
+        """Yield the queue. Each piece of code occurs once, without the names of its students."""
         return reading.queued(self._connection)
 
     def record(self, run: Run, score: Score) -> bool:
-        """Record a verdict. If one exists already, change nothing and return False.
+        """Record a verdict. If a verdict already exists, change nothing and return False.
 
-        "The grader failed" does not count as a verdict, and the next verdict replaces it.
+        "The grader failed" does not count as a verdict. The next verdict replaces it.
         """
         with self._transaction() as write:
             return recording.record(write, run, score)
 
     def record_for_all(self, run: Run, score: Score) -> int:
-        """Record a verdict for all current answers with this code, and return their number."""
+        """Record a verdict for all current answers that have this code. Return their number."""
         with self._transaction() as write:
             return recording.record_for_all(write, run, score)
 
@@ -123,7 +125,7 @@ class Gradebook:
         *,
         seen: str | None = None,
     ) -> Score:
-        """Give points by hand, whatever the verdict is, or withdraw them with ``None``.
+        """Give points by hand, whatever the verdict is. ``None`` withdraws points given by hand.
 
         Grading never changes a settlement. ``seen`` is the :attr:`Score.stamp` of the score that
         the person saw. If the stamp has changed, nothing is written. Returns the current score.
@@ -135,7 +137,7 @@ class Gradebook:
             return settling.score_of(write, student, exercise)
 
     def set(self, settings: Settings) -> None:
-        """Replace the settings of the assignment."""
+        """Replace the assignment's settings."""
         self._set("assignment", settings.to_json())
 
     def enroll(self, roster: Roster) -> None:
@@ -147,35 +149,35 @@ class Gradebook:
             write.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     def roster(self) -> Roster:
-        """Return the known students of the class."""
+        """Return the students who are known to be in the class."""
         return reading.roster(self._connection)
 
     def people(self) -> dict[str, Person]:
-        """Return who each student is, for the students in the roster."""
+        """Return the identity of each student who is on the roster."""
         return reading.people(self._connection)
 
     def absent(self) -> list[Person]:
-        """Return the students in the roster who have handed in nothing."""
+        """Return the students on the roster who have not handed in anything."""
         return reading.absent(self._connection)
 
     def sources(self) -> list[tuple[str, str]]:
-        """Return each student with the path of each of their files."""
+        """Return pairs of a student and a file path, one for each submitted file."""
         return reading.sources(self._connection)
 
     def score_of(self, student: str, exercise: str) -> Score:
-        """Return the score of one answer. Raises SettlingError for unknown names."""
+        """Return the score of one answer. Raises SettlingError if a name is unknown."""
         return settling.score_of(self._connection, student, exercise)
 
     def scores(self, student: str = "") -> list[Score]:
-        """Return the verdicts on the current answers, by student and in the course's order."""
+        """Return the verdicts on the current answers, by student and then in the course's order."""
         return reading.scores(self._connection, student)
 
     def outline(self) -> list[Score]:
-        """Return all scores without messages and evidence, which take up most of the file."""
+        """Return all scores without their messages and evidence, which take up most of the file."""
         return reading.outline(self._connection)
 
     def history(self, student: str, exercise: str) -> list[Event]:
-        """Return all verdicts and settlements of an answer, the oldest first."""
+        """Return all verdicts and settlements of an answer, starting with the oldest."""
         return reading.history(self._connection, student, exercise)
 
     def tallies(self) -> list[Tally]:
@@ -183,19 +185,19 @@ class Gradebook:
         return reading.tallies(self._connection)
 
     def students(self) -> list[str]:
-        """Return every student who handed in a file, readable or not."""
+        """Return all students who handed in a file, even if it was not readable."""
         return reading.students(self._connection)
 
     def problems(self, student: str = "") -> list[Problem]:
-        """Return the files that were not graded, or graded with a remark."""
+        """Return the files that were not graded, and those that were graded with a remark."""
         return reading.problems(self._connection, student)
 
     def code(self, digest: str) -> tuple[str, str, str]:
-        """Return name, preamble and source of the code with a hash."""
+        """Return the name, preamble and source of the code that has this hash."""
         return reading.code(self._connection, digest)
 
     def codes(self, exercise: str) -> Iterator[tuple[str, int, str]]:
-        """Yield hash, number of students and status of each code that answers an exercise."""
+        """Yield the hash, number of students and status of each piece of code for an exercise."""
         return reading.codes(self._connection, exercise)
 
     def students_of(self, exercise: str, digest: str) -> list[str]:
@@ -203,7 +205,7 @@ class Gradebook:
         return reading.students_of(self._connection, exercise, digest)
 
     def close(self) -> None:
-        """Close the file. Recorded data stays in it."""
+        """Close the file. The recorded data remains in it."""
         self._connection.close()
 
     def __enter__(self) -> Gradebook:
@@ -227,6 +229,6 @@ class Gradebook:
             yield self._connection
             self._connection.execute("COMMIT")
         except BaseException:
-            if self._connection.in_transaction:  # SQLite ends it by itself if the disk is full
+            if self._connection.in_transaction:  # SQLite itself ends it if the disk is full
                 self._connection.execute("ROLLBACK")
             raise

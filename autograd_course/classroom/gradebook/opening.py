@@ -1,4 +1,4 @@
-"""Open a gradebook. A new one is created in one transaction, and other files never change."""
+"""Open a gradebook. A new gradebook is created in one transaction. Other files never change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from autograd_course.classroom.gradebook.schema import APPLICATION, CHANGES, OLDEST, TABLES, VERSION
 from autograd_course.errors import CourseError
 
-_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # where even the log finds no room, it is the latter
-_PAUSE = 0.01  # seconds between two tries
-_WAIT = 60.0  # seconds to wait for other writers; each writes for milliseconds
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")  # the latter if not even the log has room
+_PAUSE = 0.01  # seconds between two attempts
+_WAIT = 60.0  # seconds to wait for other writers; each one writes for milliseconds
 
 
 class GradebookError(CourseError):
-    """A gradebook cannot be used; the message is one sentence with the repair."""
+    """A gradebook cannot be used. The message is one sentence that says how to fix the problem."""
 
 
 def opened(path: Path) -> sqlite3.Connection:
@@ -42,9 +42,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     connection.execute("PRAGMA foreign_keys = ON")
     _log_ahead(connection)
-    connection.execute("PRAGMA synchronous = FULL")  # a result survives a power failure
+    connection.execute("PRAGMA synchronous = FULL")  # a recorded result survives a power failure
     connection.execute("BEGIN IMMEDIATE")
-    if _value(connection, "application_id") == 0:  # no other process has created it meanwhile
+    if _value(connection, "application_id") == 0:  # no other process has created it in the meantime
         for table in TABLES:
             connection.execute(table)
         connection.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -57,7 +57,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log. SQLite itself does not wait for another process that does so."""
+    """Turn on the write-ahead log. If another process is doing the same, wait for it."""
     until = time.monotonic() + _WAIT
     while True:
         try:
@@ -73,17 +73,15 @@ def _refuse_others(path: Path) -> None:
     """Raise GradebookError if a file is not a gradebook, is damaged, or has an unknown version."""
     if not path.exists() or path.stat().st_size == 0:
         return
-    uri = (
-        f"{path.absolute().as_uri()}?mode=rw"  # read-only could not take over a killed writer's log
-    )
+    uri = f"{path.absolute().as_uri()}?mode=rw"  # read-write, to recover a killed writer's log
     with closing(sqlite3.connect(uri, uri=True, timeout=_WAIT, isolation_level=None)) as connection:
-        # One statement sees one state of the file, also while another process creates it.
+        # One statement sees one consistent state, even if another process is creating the file.
         application, version, tables = connection.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
             "FROM pragma_application_id, pragma_user_version"
         ).fetchone()
         if application == 0 and tables == 0:
-            return  # its creator was killed before the first transaction
+            return  # the process that created it was killed before the first transaction
         if application != APPLICATION:
             raise GradebookError(f"{path} is a database but no gradebook: name another file.")
         if not OLDEST <= version <= VERSION:
@@ -101,7 +99,7 @@ def _value(connection: sqlite3.Connection, pragma: str) -> int:
 
 
 def unusable(path: Path, error: object) -> GradebookError:
-    """Return the error for a gradebook that cannot be read or written, with the reason."""
+    """Return the error for a gradebook that cannot be read or written. Its message says why."""
     first = str(error).partition("\n")[0]
     if getattr(error, "sqlite_errorname", "").startswith(_NO_ROOM):
         return GradebookError(

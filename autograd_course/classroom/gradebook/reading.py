@@ -1,4 +1,4 @@
-"""Queries on a gradebook. None of them changes it."""
+"""Queries that read a gradebook. None of them changes it."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ _PENDING = f"""
     ORDER BY a.student, e.position
 """
 
-# A temporary table of this connection, in a file of its own. Without it, either the code of a class
-# would be in memory, or a long read transaction would keep SQLite from writing the log back.
+# A temporary table of this connection, in a separate file. Without it, either memory would have to
+# hold the code of a whole class, or a long read transaction would keep SQLite from writing the log
+# back.
 _QUEUE = f"""
     CREATE TEMP TABLE queue AS SELECT a.exercise, a.hash, count(*) AS answers {_WITHOUT_VERDICT}
     AND a.exercise IN (SELECT value FROM json_each(?))
     GROUP BY a.exercise, a.hash ORDER BY e.position, a.hash
 """
 
-# If several graders judged the current code, use the latest run.
+# If several graders judged the current code, the latest run counts.
 _JUDGED = """
     FROM scored a JOIN exercises e ON e.exercise = a.exercise
     LEFT JOIN results r ON r.rowid = (
@@ -65,7 +66,7 @@ _SCORES = f"""
     ORDER BY a.student, e.position
 """
 
-# Without long columns: only the part of the evidence that decides the points.
+# The query without long columns. Of the evidence, it reads only the part that decides the points.
 _OUTLINE = _SCORES.replace(
     "r.message, r.evidence",
     """'' AS message, CASE WHEN json_valid(r.evidence) THEN
@@ -116,20 +117,20 @@ _STUDENTS = """
 def pending(connection: sqlite3.Connection, run: Run) -> Iterator[Answer]:
     """Yield the answers without a verdict, from one snapshot of the gradebook."""
     for row in connection.execute(_PENDING, (run.grader,)).fetchall():
-        name, before, source = code(connection, row["hash"])  # one by one: a class's is much
+        name, before, source = code(connection, row["hash"])  # one by one: a class's code is large
         said = _checked("problems", row["problems"]) or ()
         yield Answer(row["exercise"], row["student"], name, source, before, said)
 
 
 def queue(connection: sqlite3.Connection, run: Run, exercises: Iterable[str]) -> int:
-    """Queue each code without a verdict once, and return the number of answers with it."""
+    """Queue each piece of code without a verdict. Return the number of answers that have it."""
     connection.execute("DROP TABLE IF EXISTS temp.queue")
     connection.execute(_QUEUE, (run.grader, json.dumps(list(exercises))))
     return int(connection.execute("SELECT total(answers) FROM temp.queue").fetchone()[0])
 
 
 def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
-    """Yield the queued code, one by one and without its students."""
+    """Yield the queued code, one piece at a time and without its students."""
     number = 1
     while row := connection.execute(
         "SELECT exercise, hash FROM temp.queue WHERE rowid = ?", (number,)
@@ -140,12 +141,12 @@ def queued(connection: sqlite3.Connection) -> Iterator[Answer]:
 
 
 def scores(connection: sqlite3.Connection, student: str) -> list[Score]:
-    """Return the verdicts on the current answers, of all students or of the named one."""
+    """Return the verdicts on the current answers, for all students or for the named one."""
     return _scores(connection, _SCORES, student)
 
 
 def outline(connection: sqlite3.Connection) -> list[Score]:
-    """Return the same for all students, without messages and evidence."""
+    """Return the scores of all students, without messages and evidence."""
     return _scores(connection, _OUTLINE, "")
 
 
@@ -156,23 +157,23 @@ def settings(connection: sqlite3.Connection) -> Settings:
 
 
 def roster(connection: sqlite3.Connection) -> Roster:
-    """Return the known students of the class."""
+    """Return the students who are known to be in the class."""
     return from_text(_set(connection, "roster"))
 
 
 def people(connection: sqlite3.Connection) -> dict[str, Person]:
-    """Return who each student is, for the students in the roster."""
+    """Return the identity of each student who is on the roster."""
     return matched(students(connection), roster(connection))
 
 
 def absent(connection: sqlite3.Connection) -> list[Person]:
-    """Return the students in the roster who have handed in nothing."""
+    """Return the students on the roster who have not handed in anything."""
     present = set(people(connection).values())
     return [person for person in roster(connection) if person not in present]
 
 
 def sources(connection: sqlite3.Connection) -> list[tuple[str, str]]:
-    """Return each student with the path of each file, graded or not."""
+    """Return pairs of a student and a file path, whether or not the file was graded."""
     query = "SELECT student, source FROM submissions UNION SELECT student, source FROM rejected"
     return [(row[0], row[1]) for row in connection.execute(f"{query} ORDER BY 1, 2")]
 
@@ -203,7 +204,7 @@ def _lateness(connection: sqlite3.Connection, settings: Settings, student: str) 
 
 
 def _counted(score: Score, settings: Settings, late: Late) -> Score:
-    """Return the score with the points that count."""
+    """Return the score with the points that count, after credit, lateness and settlement."""
     days, cost = late.get(score.student, {}).get(score.lesson, (0, 0.0))
     points = score.points
     if score.status == "wrong" and score.rule:
@@ -216,13 +217,13 @@ def _counted(score: Score, settings: Settings, late: Late) -> Score:
 
 
 def history(connection: sqlite3.Connection, student: str, exercise: str) -> list[Event]:
-    """Return the history of an answer."""
+    """Return all verdicts and settlements of an answer, starting with the oldest."""
     named = {"student": student, "exercise": exercise}
     return [Event(*row[:-1]) for row in connection.execute(_HISTORY, named)]
 
 
 def tallies(connection: sqlite3.Connection) -> list[Tally]:
-    """Return the results of each exercise."""
+    """Return the results of each submitted exercise."""
     rows = connection.execute(_COUNTS).fetchall()
     return [_tally(list(group)) for _, group in groupby(rows, key=lambda row: str(row["exercise"]))]
 
@@ -238,28 +239,28 @@ def _tally(rows: list[sqlite3.Row]) -> Tally:
 
 
 def problems(connection: sqlite3.Connection, student: str) -> list[Problem]:
-    """Return the remarks on files."""
+    """Return the remarks about submitted files."""
     return [Problem(*row) for row in connection.execute(_PROBLEMS, {"student": student})]
 
 
 def students(connection: sqlite3.Connection) -> list[str]:
-    """Return the names."""
+    """Return the names of all students who handed in a file."""
     return [row[0] for row in connection.execute(_STUDENTS)]
 
 
 def codes(connection: sqlite3.Connection, exercise: str) -> Iterator[tuple[str, int, str]]:
-    """Yield hash, number of students and status of each code."""
+    """Yield the hash, number of students and status of each piece of code for an exercise."""
     yield from map(tuple, connection.execute(_CODES, (exercise,)).fetchall())
 
 
 def students_of(connection: sqlite3.Connection, exercise: str, digest: str) -> list[str]:
-    """Return the students whose answer has this code."""
+    """Return the students whose answer to an exercise has this code."""
     query = "SELECT student FROM answers WHERE exercise = ? AND hash = ? ORDER BY student"
     return [row[0] for row in connection.execute(query, (exercise, digest))]
 
 
 def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
-    """Return name, preamble and source, or nothing if the file does not contain them."""
+    """Return the name, preamble and source of the code that has this hash, or empty strings."""
     query = "SELECT name, preamble, source FROM code WHERE hash = ?"
     row = connection.execute(query, (digest,)).fetchone()
     if row is None or not all(isinstance(part, str) for part in row):
@@ -268,7 +269,7 @@ def code(connection: sqlite3.Connection, digest: str) -> tuple[str, str, str]:
 
 
 def _score(row: sqlite3.Row) -> Score:
-    """Return a record. In a damaged file, a value of the wrong type is left out, with a remark.
+    """Return the score in a row. A damaged value of the wrong type is left out, with a remark.
 
     A damaged verdict does not count, so the answer is not graded.
     """
@@ -311,7 +312,7 @@ def _settled(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """Return the parsed value of a column, or ``None`` if it is damaged."""
+    """Return a column's parsed value, or ``None`` if it is damaged."""
     match name:
         case "status":
             return value if value in get_args(Status) else None

@@ -1,4 +1,4 @@
-"""Write verdicts. The caller has begun the transaction."""
+"""Write verdicts. The caller has already begun the transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAILURE_GIVES_WAY = """
 
 
 def record(write: sqlite3.Connection, run: Run, score: Score) -> bool:
-    """Record a verdict unless one exists. Return whether it was recorded."""
+    """Record a verdict, unless one already exists. Return whether it was recorded."""
     s = score
     row = (
         s.student, s.exercise, s.hash, run.grader, run.id, s.seed or run.seed, s.status,
@@ -37,5 +37,5 @@ def record_for_all(write: sqlite3.Connection, run: Run, score: Score) -> int:
 
 
 def now() -> str:
-    """Return the time in the stored format."""
+    """Return the current time in the stored format."""
     return datetime.now(UTC).isoformat(timespec="seconds")

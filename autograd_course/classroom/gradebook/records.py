@@ -15,7 +15,7 @@ from autograd_course.grader.verdict import Status
 
 @dataclass(frozen=True)
 class Run:
-    """One grading run: the secret seed of the judge's inputs, and the version of the grader."""
+    """One grading run: the secret seed for the judge's inputs, and the version of the grader."""
 
     id: int
     seed: str
@@ -24,7 +24,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Problem:
-    """A file that is not graded, and the reason."""
+    """A problem with a file, such as the reason why it was not graded."""
 
     student: str
     source: str
@@ -33,9 +33,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settlement:
-    """Points that a person gave by hand, with a comment. ``number`` is the number of its row.
+    """Points that a person gave by hand, with a comment. ``number`` is its row number.
 
-    ``changed`` says that the student has handed in different code since then.
+    ``changed`` is true if the student has since handed in different code.
     """
 
     points: float
@@ -48,13 +48,13 @@ class Settlement:
 
 @dataclass(frozen=True)
 class Score:
-    """One verdict on one answer. ``hash`` (of the code) and ``seed`` (of the inputs) reproduce it.
+    """One verdict on one answer. The ``hash`` of the code and the ``seed`` reproduce it.
 
     ``status`` is empty if nothing has been graded yet. ``problems`` are about the form of the
-    submission. ``remarks`` are for the instructor alone: suspicious parts of the code. ``damage``
-    is the remark that names damaged parts of the record in the gradebook. ``points`` are the points
-    that count, from the ``settlement`` if there is one. ``late`` is the number of late days, and
-    ``late_cost`` the share of the points that they cost.
+    submission. ``remarks`` point out suspicious parts of the code, and only the instructor sees
+    them. ``damage`` is a remark that names damaged parts of the record in the gradebook. ``points``
+    are the points that count. They come from the ``settlement`` if there is one. ``late`` is the
+    number of late days, and ``late_cost`` is the share of the points that these days cost.
     """
 
     student: str
@@ -79,17 +79,17 @@ class Score:
 
     @property
     def outcome(self) -> str:
-        """The status that counts, which is ``settled`` if a person has settled the answer."""
+        """The status that counts. It is ``settled`` if a person has settled the answer."""
         return "settled" if self.settlement else self.status or "not graded"
 
     @property
     def is_counted(self) -> bool:
-        """Whether its points are known: from a person, or from a grader that did not fail."""
+        """Whether the points are known, because a person or the grader has decided them."""
         return self.settlement is not None or self.status not in ("", "grader failed")
 
     @property
     def is_passed(self) -> bool:
-        """Whether the answer passed. A settled answer passes with full points."""
+        """Whether the answer passed. An answer settled by hand passes if it has full points."""
         settled = self.settlement
         return settled.points >= self.possible if settled else self.status == "passed"
 
@@ -102,7 +102,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Event:
-    """An event in the history of an answer: a verdict on one code, or a settlement.
+    """An event in an answer's history: a verdict on one version of the code, or a settlement.
 
     ``points`` is ``None`` if a settlement was withdrawn. ``by`` is empty for a verdict.
     """
@@ -122,7 +122,7 @@ class Tally:
 
     Settled answers are counted as ``"settled"``, whatever their status is.
 
-    ``possible`` is the number of points that it is worth.
+    ``possible`` is the number of points that the exercise is worth.
     """
 
     exercise: str

@@ -1,7 +1,7 @@
-"""The students of a class: their identity on a course site, and their submissions.
+"""The students of a class: who they are on a course site, and which submissions are theirs.
 
-A roster is a CSV file with a row for each student. The names of its columns may be those of an
-export of Canvas's or Moodle's gradebook, or plain ones, such as ``name,id,email,group``.
+A roster is a CSV file with a row for each student. Its columns may have the names from a Canvas or
+Moodle gradebook export, or plain names such as ``name,id,email,group``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _HEADERS = {
     "first": ("first name", "firstname", "given name"),
     "last": ("last name", "lastname", "surname", "family name"),
     "id": ("id number", "sis user id", "student id", "student number", "id", "sid"),
-    "site": ("id",),  # Canvas's own number, next to a "SIS User ID"
+    "site": ("id",),  # Canvas's own number, which is separate from "SIS User ID"
     "login": ("username", "user name", "login", "sis login id", "login id"),
     "email": ("email address", "email", "e-mail", "e-mail address", "mail"),
     "group": ("group", "groups", "section", "sections"),
 }
-_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # Moodle's, Canvas's and Gradescope's names
+_NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>\d+)")  # as in Moodle, Canvas and Gradescope
 
 
 class RosterError(GradebookError):
@@ -38,7 +38,7 @@ class RosterError(GradebookError):
 
 @dataclass(frozen=True)
 class Person:
-    """A student in the roster. ``site`` is the number of the account on a course site."""
+    """A student on the roster. ``site`` is the student's account number on a course site."""
 
     name: str = ""
     id: str = ""
@@ -53,7 +53,7 @@ class Person:
         return self.name or self.login or self.email or self.id
 
     def words(self) -> Iterator[str]:
-        """Yield the names that the student's files may have."""
+        """Yield the names under which the student's files may be submitted."""
         last, comma, first = self.name.partition(",")
         flipped = (
             f"{first} {last}"
@@ -164,7 +164,7 @@ def as_text(roster: Roster) -> str:
 
 
 def from_text(data: Any) -> Roster:
-    """Return a stored roster, without invalid entries."""
+    """Return a stored roster. Invalid entries are left out."""
     names = {field.name for field in fields(Person)}
     rows = data if isinstance(data, list) else []
     return tuple(

@@ -5,7 +5,7 @@ An older file is migrated when it is opened. A file with a newer version raises 
 
 APPLICATION = 0x41434742  # "ACGB", in SQLite's header: this file is a gradebook
 VERSION = 5
-OLDEST = 3  # the version of TABLES, and the oldest version that can be migrated
+OLDEST = 3  # the version of TABLES, which is the oldest version that can be migrated
 
 TABLES = (
     """CREATE TABLE runs (
@@ -22,14 +22,15 @@ TABLES = (
         points   REAL NOT NULL,
         position INTEGER NOT NULL
     )""",
-    # The graded code, once for all students who handed it in, so that a verdict can be reproduced.
+    # The graded code is stored once for all students who handed it in. A verdict can be reproduced
+    # from it.
     """CREATE TABLE code (
         hash     TEXT PRIMARY KEY,
         name     TEXT NOT NULL,
         preamble TEXT NOT NULL,
         source   TEXT NOT NULL
     )""",
-    # The current submissions of each student.
+    # Each student's current submissions.
     """CREATE TABLE submissions (
         student  TEXT NOT NULL,
         lesson   TEXT NOT NULL,
@@ -51,7 +52,8 @@ TABLES = (
         problem  TEXT NOT NULL,
         PRIMARY KEY (student, source)
     )""",
-    # A verdict applies to one code and one grader. Earlier submissions keep their own verdicts.
+    # A verdict applies to one version of the code and one grader. Earlier submissions keep their
+    # own verdicts.
     """CREATE TABLE results (
         student  TEXT NOT NULL,
         exercise TEXT NOT NULL,
@@ -73,11 +75,11 @@ TABLES = (
     "CREATE INDEX answers_by_code ON answers (hash)",
 )
 
-CHANGES = {  # by the version to which they migrate
+CHANGES = {  # the statements that migrate to each version
     4: (
         # Points that an instructor gave by hand. Rows are only added. The last row of an answer
-        # applies, and a row without points withdraws it. The hash is of the code that the
-        # instructor saw, if any.
+        # applies. A row without points withdraws the earlier points. The hash belongs to the code
+        # that the instructor saw, if there was any.
         """CREATE TABLE settlements (
             settlement INTEGER PRIMARY KEY,
             student    TEXT NOT NULL,
@@ -93,7 +95,7 @@ CHANGES = {  # by the version to which they migrate
             SELECT * FROM settlements s WHERE points IS NOT NULL AND settlement = (
                 SELECT max(settlement) FROM settlements t
                 WHERE t.student = s.student AND t.exercise = s.exercise)""",
-        # Everything with a score: the answers, and settlements without an answer.
+        # Everything that has a score: the answers, and settlements without an answer.
         """CREATE VIEW scored AS
             SELECT student, exercise, hash, problems FROM answers
             UNION ALL
@@ -101,12 +103,12 @@ CHANGES = {  # by the version to which they migrate
                 SELECT 1 FROM answers a WHERE a.student = s.student AND a.exercise = s.exercise)""",
     ),
     5: (
-        # The instructor's settings and the roster, as JSON.
+        # The instructor's settings and the roster, stored as JSON.
         """CREATE TABLE settings (
             name  TEXT PRIMARY KEY,
             value TEXT NOT NULL
         )""",
-        # When each file was handed in, if the time is known.
+        # The time when each file was handed in, if it is known.
         "ALTER TABLE submissions ADD COLUMN handed_in TEXT NOT NULL DEFAULT ''",
     ),
 }

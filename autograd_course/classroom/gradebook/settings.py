@@ -65,9 +65,10 @@ class Settings:
         return self.weights.get(rule, self.weights.get(family, 1.0))
 
     def lateness(self, handed_in: Mapping[str, str]) -> dict[str, tuple[int, float]]:
-        """Return the late days of each lesson, and the share of the points that they cost.
+        """Return the late days of each lesson, and the share of the points that these days cost.
 
-        ``handed_in`` contains a student's times by lesson. An unknown time is not late.
+        ``handed_in`` contains the times when a student handed in each lesson. An unknown time does
+        not count as late.
         """
         found, free = {}, self.free
         for lesson, deadline in sorted(self.deadlines.items(), key=lambda item: _time(item[1])):
@@ -84,7 +85,7 @@ class Settings:
         return found
 
     def to_json(self) -> str:
-        """Return the settings as text."""
+        """Return the settings as JSON text."""
         late = {"cost": self.cost, "free": self.free}
         late |= {} if self.days is None else {"days": self.days}
         tables = {"weights": self.weights, "deadlines": self.deadlines, "late": late}
@@ -106,7 +107,7 @@ def from_file(path: Path) -> Settings:
 
 
 def from_data(data: Mapping[str, Any]) -> Settings:
-    """Return checked settings. Raises SettingsError."""
+    """Check the data and return it as settings. Raises SettingsError."""
     _known("table", data, ["weights", "deadlines", "late"])
     return Settings(
         weights=_weights(data.get("weights", {})),

@@ -1,4 +1,4 @@
-"""Give points by hand. The caller has begun the transaction."""
+"""Give points by hand. The caller has already begun the transaction."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def settle(
 def score_of(connection: sqlite3.Connection, student: str, exercise: str) -> Score:
     """Return the score of an answer, or an empty score if nothing was handed in.
 
-    The student is in the gradebook or in the roster. Raises SettlingError if the gradebook does not
-    know the student or the exercise.
+    The student may be in the gradebook or on the roster. Raises SettlingError if the student or the
+    exercise is unknown.
     """
     students = [*reading.students(connection), *(p.label for p in reading.absent(connection))]
     if student not in students:

@@ -1,1 +1,1 @@
-"""An autograder for Gradescope: the zip file, and the program that runs there."""
+"""An autograder for Gradescope: the zip file to upload, and the program that it runs."""

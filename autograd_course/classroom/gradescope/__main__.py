@@ -1,4 +1,4 @@
-"""``python -m autograd_course.classroom.gradescope /autograder``: run_autograder runs this."""
+"""The program that run_autograder runs: ``python -m autograd_course.classroom.gradescope``."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The zip file for Gradescope: this package, and scripts that install and run it.
+"""The zip file for Gradescope. It contains our packages, and scripts that install and run them.
 
 Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
@@ -45,27 +45,27 @@ def write_zip(target: Path, exercises: Iterable[Entry]) -> None:
 
 
 def pins(ships: bool = False) -> Iterator[str]:
-    """Yield the course's requirements, with the versions that are installed here.
+    """Yield the course's requirements, pinned to the versions that are installed here.
 
-    With ``ships``, also yield the packages with which lesson 15 exports.
+    With ``ships``, also yield the packages that lesson 15 needs for exporting.
     """
     for requirement in metadata.requires(_PROJECT) or ():
         name = _NAME.match(requirement)
         asked = "extra ==" not in requirement or (ships and 'extra == "ship"' in requirement)
         if name and asked and name[0] not in _OURS:
-            public, _, _ = metadata.version(name[0]).partition("+")  # without torch's "+cpu"
+            public, _, _ = metadata.version(name[0]).partition("+")  # without the "+cpu" of torch
             yield f"{name[0]}=={public}"
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes, mode: int = _READABLE) -> None:
     entry = zipfile.ZipInfo(name)
-    entry.external_attr = mode  # whatever the mode is here, Gradescope may grade as another user
+    entry.external_attr = mode  # fixed, because Gradescope may grade as another user
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, content)
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Yield each file of our packages with its name in the zip file."""
+    """Yield each file of our packages, with its name in the zip file."""
     for package in OURS:
         for path in sorted(package.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:

@@ -1,4 +1,4 @@
-"""Grade one student's submission in Gradescope's container, in one process to save memory."""
+"""Grade one student's submission in Gradescope's container. To save memory, use one process."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from autograd_course.classroom.sandbox import NoSandboxError, choose
 from autograd_course.classroom.submissions import Submission
 from autograd_course.index import Entry
 
-_STUDENT = "student"  # Gradescope knows the student
+_STUDENT = "student"  # Gradescope knows which student it is
 
 
 def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Return Gradescope's results, and a note for the instructors on the grading.
+    """Return Gradescope's results, and a note about the grading for the instructors.
 
     If nothing could be graded, the results give the reason and contain no score, so that no student
     gets a 0 for it.
@@ -53,7 +53,7 @@ def results_of(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
-    """Do the same without catching errors. Raises GradingError, RefusedError."""
+    """Do the same as ``results_of``, but let errors out. Raises GradingError, RefusedError."""
     exercises = chosen([asked])
     bench, told = _bench()
     with tempfile.TemporaryDirectory() as folder:
@@ -69,10 +69,10 @@ def graded(submission: Path, asked: str) -> tuple[dict[str, Any], str]:
 
 
 def _copy(submission: Path, target: Path) -> None:
-    """Copy the submitted files, and skip everything else. Raises RefusedError."""
+    """Copy the submitted files, and skip everything that is not a file. Raises RefusedError."""
     try:
         shutil.copytree(submission, target, symlinks=True)
-    except shutil.Error as several:  # the other files are still copied
+    except shutil.Error as several:  # all other files are copied even so
         failed = [Path(source) for source, *_ in several.args[0]]
         closed = [path for path in failed if not os.access(path, os.R_OK)]
     except OSError:
@@ -92,7 +92,7 @@ def _bench() -> tuple[Bench, str]:
 
 
 def _expect(book: Gradebook, exercises: Iterable[Entry]) -> None:
-    """Record an empty answer for each exercise. A submitted answer replaces it."""
+    """Record an empty answer for each exercise. A submitted answer will replace it."""
     nothing = Notebook(())
     for lesson in {exercise.lesson for exercise in exercises}:
         of_lesson = [exercise for exercise in exercises if exercise.lesson == lesson]

@@ -1,4 +1,4 @@
-"""Start slow parts first, so that they come up while this process imports the course.
+"""Start slow parts early, so that they get ready while this process imports the course.
 
 For this reason, this module and its imports must not import PyTorch.
 """
@@ -14,7 +14,7 @@ from autograd_course.classroom.sandbox.template import Template
 
 @contextmanager
 def ahead(*, trust: bool) -> Iterator[Template | None]:
-    """Start the sandbox's template that all workers share, and do not wait for it.
+    """Start the sandbox's template, which all workers share, without waiting for it.
 
     Yield ``None`` if there is no sandbox, or if two submissions could reach each other in it.
     """

@@ -1,4 +1,4 @@
-"""A crew that consists of this process: for little memory and a single answer."""
+"""A crew that consists only of this process. It needs little memory, and suits a single answer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from autograd_course.classroom.grading.task import Task
 
 @dataclass(frozen=True)
 class Alone:
-    """A :data:`Crew` without workers. If a judge dies, the run ends with it."""
+    """A :data:`Crew` without workers. If its judge dies, the run ends too."""
 
     opening: Opening
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield the outcomes, one task after the other. Raises RefusedError."""
+        """Yield the outcomes, one task at a time. Raises RefusedError."""
         with self.opening() as judge:
             for task in tasks:
                 yield Outcome(task, read(judge(task.to_json())))

@@ -1,4 +1,4 @@
-"""In a worker: its own sandbox, in which it judges one piece of code after the other."""
+"""A worker's own sandbox, in which it judges one piece of code after another."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autograd_course.grader.verdict import NotAttemptedBecause, Verdict
 
 @dataclass(frozen=True)
 class Bench:
-    """An :data:`Opening` that lends a judge. The judge reuses one sandbox for all its tasks.
+    """An :data:`Opening` that provides a judge. The judge reuses one sandbox for all its tasks.
 
     Raises RefusedError if this machine has no sandbox, or if the sandbox does not start.
-    ``running`` is a template that has been started for it.
+    ``running`` is a template that has already been started for it.
     """
 
     trust: bool = False
@@ -37,8 +37,8 @@ class Bench:
 
     @contextmanager
     def __call__(self) -> Iterator[Judge]:
-        """Keep the sandbox open during a block."""
-        torch.set_num_threads(1)  # a worker is one of many, which together use all cores
+        """Provide the judge, and keep its sandbox open during the ``with`` block."""
+        torch.set_num_threads(1)  # there are many workers, which together use all cores
         try:
             sandbox = Sandbox(choose(trust=self.trust), running=self.running).start()
         except (NoSandboxError, SandboxError) as error:
@@ -48,10 +48,10 @@ class Bench:
 
     @contextmanager
     def share(self, template: Template) -> Iterator[Opening]:
-        """Hold a fork of a template for one worker, until it has started."""
+        """Keep a fork of a template for one worker until the worker has started."""
         try:
             twin = template.twin()
-        except SandboxError:  # the worker's own template may start, or it reports why not
+        except SandboxError:  # the worker starts its own template, or reports why it cannot
             yield self
             return
         with closing(twin):
@@ -75,7 +75,7 @@ def _said(sandbox: Sandbox, budget: Budget, text: str) -> str:
 def verdict_on(
     answer: Answer, sandbox: Sandbox, seed: int, budget: Budget | None = None
 ) -> Verdict:
-    """Return the verdict on an answer, or on a missing answer."""
+    """Return the verdict on an answer. The answer may be missing."""
     if not answer.found:
         return Verdict(NotAttemptedBecause(f"no {answer.name} was handed in."))
     return judged(CATALOGUE[answer.exercise], answer, sandbox, seed, budget)

@@ -1,4 +1,4 @@
-"""Choose the exercises to grade: lessons by number or name, exercises by id."""
+"""Choose the exercises to grade: lessons by number or name, and exercises by id."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from autograd_course.index import INDEX, LESSONS, Entry
 
 
 class UnknownExercisesError(CourseError, LookupError):
-    """A word names neither a lesson nor an exercise; the message is one sentence."""
+    """A word does not name a lesson or an exercise; the message is one sentence."""
 
 
 def chosen(words: Iterable[str]) -> tuple[Entry, ...]:
-    """Return the exercises that the words name, in the course's order. Without words, return all.
+    """Return the exercises that the words name, in the course's order. Without words, return all
+    exercises.
 
-    A word may hold several, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
+    A word may contain several names, separated by commas: ``01``, ``3``, ``03_gradient_patterns``,
     ``square,linear``. Raises :class:`UnknownExercisesError`.
     """
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]

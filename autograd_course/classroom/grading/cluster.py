@@ -1,8 +1,8 @@
-"""A crew on many machines: the workers of a Dask scheduler.
+"""A crew that runs on many machines, as the workers of a Dask scheduler.
 
 Start them with one thread each (``dask worker tcp://… --nthreads 1 --nworkers 4``), and install the
 same version of the course everywhere. If a worker dies, Dask gives its tasks to another one. A task
-that has killed several workers is given up.
+that has killed several workers is abandoned.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from autograd_course.classroom.grading.crew import (
 )
 
 _PATIENCE = 15  # seconds to wait for the scheduler's answer and for the first worker
-_AHEAD = 2  # tasks for each worker, so that no worker waits for its next task
+_AHEAD = 2  # tasks for each worker, so that none has to wait for the next one
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A :data:`Crew` behind the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
+    """A :data:`Crew` that runs behind the scheduler at an address like ``tcp://10.0.0.1:8786``."""
 
     address: str
     opening: Opening
@@ -100,10 +100,10 @@ def _connected(address: str) -> Iterator[Any]:
         yield client
 
 
-# in one of the threads of a Dask worker
+# The functions below run in a thread of a Dask worker.
 
 
-_alone = threading.Lock()  # a judge uses this process's random state and warnings
+_alone = threading.Lock()  # a judge uses the random state and the warnings of its process
 
 
 def _judged(opening: Opening, text: str) -> str:
@@ -116,7 +116,7 @@ def _judged(opening: Opening, text: str) -> str:
 
 @functools.cache
 def _judge(opening: Opening) -> Judge:
-    """Open a judge once for all tasks of this process."""
+    """Open one judge, which this process uses for all its tasks."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(opening())

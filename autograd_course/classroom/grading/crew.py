@@ -1,4 +1,4 @@
-"""The interface between a run, which hands out tasks, and the crew that does the work."""
+"""The interface between a run, which hands out tasks, and the crew, which does them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
 
-# Advice if the workers have too few resources.
+# The advice if the machine has too few resources for the workers.
 FEWER = "is there memory enough for so many? Go on with --resume and a smaller --jobs."
-Judge = Callable[[str], str]  # takes a task and returns the worker's result, both as JSON
+Judge = Callable[[str], str]  # takes a task and returns the worker's result, both in JSON
 Opening = Callable[[], AbstractContextManager[Judge]]
-# Lends each worker an opening, which keeps the worker's resources until it has started.
+# Provides an opening for each worker, and keeps its resources until the worker has started.
 Share = Callable[[], AbstractContextManager[Opening]]
 
 
@@ -31,19 +31,19 @@ class RefusedError(CourseError, RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A worker's result for a task, or nothing if the task killed the worker."""
+    """A worker's result for a task. It is ``None`` if the task killed the worker."""
 
     task: Task
     said: dict[str, Any] | None
 
 
-# Takes tasks when it has free workers, and yields outcomes in any order. It never holds more than a
-# few tasks. Raises GradingError. Closing the iterator ends all workers.
+# A crew takes a task when a worker is free, and yields outcomes in any order. It never holds more
+# than a few tasks. Raises GradingError. Closing the iterator ends all workers.
 Crew = Callable[[Iterator["Task"]], Generator[Outcome, None, None]]
 
 
 def read(answer: str) -> dict[str, Any]:
-    """Return the worker's result. Raises GradingError if it refused."""
+    """Return the worker's result. Raises GradingError if the worker refused the task."""
     said: dict[str, Any] = json.loads(answer)
     if "refused" in said:
         raise GradingError(str(said["refused"]))
@@ -51,5 +51,5 @@ def read(answer: str) -> dict[str, Any]:
 
 
 def refusal(error: RefusedError) -> str:
-    """Return the message of a worker that cannot judge."""
+    """Return the worker's message that says why it cannot judge."""
     return json.dumps({"refused": str(error)})

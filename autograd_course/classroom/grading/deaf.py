@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def deaf() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C. They inherit this setting."""
+    """Start processes that ignore Ctrl-C, because they inherit this setting."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    except ValueError:  # outside of the main thread, the only one that Ctrl-C interrupts
+    except ValueError:  # outside the main thread, which is the only one that Ctrl-C interrupts
         yield
         return
     try:

@@ -1,4 +1,4 @@
-"""From files to the gradebook: the current submissions of one student after the other."""
+"""Put the current submissions into the gradebook, one student at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_course.index import Entry
 
 @dataclass(frozen=True)
 class HandedIn:
-    """The number of notebooks that were read, and of files or folders that were not."""
+    """The number of notebooks that could be read, and of files or folders that could not."""
 
     notebooks: int = 0
     rejected: int = 0
@@ -27,10 +27,10 @@ def hand_in(
     exercises: Iterable[Entry],
     step: Callable[[], None] = lambda: None,
 ) -> HandedIn:
-    """Put the files under ``root`` into the gradebook, and call ``step`` for each file.
+    """Put the files under ``root`` into the gradebook. Call ``step`` for each file.
 
-    From each notebook, take the requested exercises of its lesson. Ignore a notebook without any.
-    Raises NoSubmissionsError if the folder does not exist.
+    From each notebook, take the requested exercises of its lesson. Ignore notebooks without any
+    requested exercise. Raises NoSubmissionsError if the folder does not exist.
     """
     wanted = tuple(exercises)
     notebooks = rejected = 0
@@ -48,7 +48,7 @@ def hand_in(
 
 
 def _answers(submission: Submission, wanted: Iterable[Entry]) -> tuple[Answer, ...] | Rejected:
-    """Return the answers to the requested exercises that belong to the notebook's lesson."""
+    """Return the answers to the requested exercises of the notebook's lesson."""
     of_lesson = [exercise for exercise in wanted if exercise.lesson == submission.lesson]
     try:
         return extract(submission.notebook, submission.student, of_lesson)

@@ -1,8 +1,8 @@
 """Fork workers from a copy of this process that has already imported everything they need.
 
 The copy is made before this process has threads, open files or a gradebook, so it contains only
-modules. It saves the seconds in which a new Python would import PyTorch. It works only on Linux.
-Descriptors identify its processes, because a process number may be reused.
+modules. This saves the seconds that a new Python process would need to import PyTorch. It works
+only on Linux. The processes are identified by descriptors, because a process number may be reused.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from autograd_course.classroom.grading.crew import FEWER, GradingError
 from autograd_course.classroom.grading.deaf import deaf
 from autograd_course.shell.importing import importing
 
-_LONGEST, _MOST = 1 << 16, 8  # bytes of a message to a process, and descriptors with it
+_LONGEST, _MOST = 1 << 16, 8  # maximum bytes of a message, and number of descriptors with it
 
 
 class Born:
-    """A process that is not a child of this one, with the required ``multiprocessing`` methods."""
+    """A process that is not a child of this one. It has the ``multiprocessing`` methods we need."""
 
     def __init__(self, ends: int) -> None:
-        self._ends = ends  # its descriptor, which becomes readable when the process has ended
+        self._ends = ends  # its descriptor becomes readable when the process has ended
 
     def is_alive(self) -> bool:
         """Whether the process is still running."""
         return not select.select([self._ends], [], [], 0)[0]
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the process ends, or for some seconds."""
+        """Wait until the process ends, but at most for some seconds."""
         select.select([self._ends], [], [], seconds)
 
     def terminate(self) -> None:
@@ -58,7 +58,10 @@ class Born:
 
 
 class Nursery:
-    """The copy. Its own forks call functions. It ends with ``close``, or with this process."""
+    """A copy of this process that forks to call functions.
+
+    The copy ends when it is closed or when this process ends.
+    """
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -69,7 +72,7 @@ class Nursery:
                 _alone(_serve, theirs)
 
     def start(self, target: Callable[..., None], *args: Any) -> Born:
-        """Let a new process call a function. The arguments may include sockets and connections.
+        """Call a function in a new process. The arguments may include sockets and connections.
 
         Raises GradingError if no process can start.
         """
@@ -84,7 +87,7 @@ class Nursery:
         return Born(ends[0])
 
     def close(self) -> None:
-        """End the copy. The processes that it started continue."""
+        """End the copy. The processes that it started keep running."""
         self._control.close()
         os.waitpid(self._process, 0)
 
@@ -100,7 +103,7 @@ def _none(why: str) -> GradingError:
 
 
 def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
-    """Run as a fork, without anything that the original would do later or at its end."""
+    """Run in a fork, and skip everything that the original process would do afterwards."""
     try:
         live(*args)
     except BaseException:
@@ -111,7 +114,7 @@ def _alone(live: Callable[..., None], *args: Any) -> NoReturn:
 
 
 def _serve(control: socket.socket) -> None:
-    """Fork for each request, until the other side is gone."""
+    """Fork once for each request, until the other side closes the connection."""
     with importing():
         # autograd imports this when it first receives a grad_output
         import torch.fx.experimental.symbolic_shapes  # noqa: F401
@@ -141,7 +144,7 @@ def _serve(control: socket.socket) -> None:
 
 
 def _reap() -> None:
-    """Collect the processes that have ended, as a parent must, without waiting."""
+    """Reap the processes that have ended, as a parent must, without waiting for others."""
     with contextlib.suppress(ChildProcessError):
         while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
             pass
@@ -160,7 +163,7 @@ def _packed(target: Callable[..., None], args: tuple[Any, ...]) -> tuple[list[in
 
 
 class _Packer(pickle.Pickler):
-    """Packs a socket or connection as the index of its descriptor among those sent with it."""
+    """Replaces a socket or connection by its position among the descriptors that are sent along."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)

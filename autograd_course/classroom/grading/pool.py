@@ -1,7 +1,7 @@
-"""A crew on this machine: worker processes, each with one task at a time.
+"""A crew of worker processes on this machine. Each process has one task at a time.
 
-A worker that dies loses only its own task, which a new worker tries again. If the parent dies, a
-worker notices this after its current task and ends, and its sandbox ends with it.
+If a worker dies, only its own task is lost, and a new worker tries it again. If the parent dies,
+the worker notices after its current task. It then ends, and its sandbox ends too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from autograd_course.classroom.grading.crew import (
 from autograd_course.classroom.grading.worker import Start, Worker, started
 
 _TRIES = 2
-_LOST = 3  # lost tasks in a row, after which the tasks are not to blame
+_LOST = 3  # after this many lost tasks in a row, the tasks are not to blame
 _DYING = f"the worker processes end before they have answered: {FEWER}"
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Pool:
     """A :data:`Crew` of at most ``jobs`` processes. Each one opens its own judge.
 
-    ``share`` may provide a better opening that is already running, and ``start`` a faster way to
-    start a process.
+    ``share`` may provide a better opening, which is already running. ``start`` may provide a faster
+    way to start a process.
     """
 
     jobs: int
@@ -44,7 +44,7 @@ class Pool:
     start: Start = started
 
     def __call__(self, tasks: Iterator[Task]) -> Generator[Outcome, None, None]:
-        """Yield outcomes; see :data:`Crew`."""
+        """Yield the outcomes; see :data:`Crew`."""
         first = tuple(islice(tasks, self.jobs))
         yield from _Crew(self.share or self._opened, self.start).outcomes(first, tasks)
 
@@ -85,7 +85,7 @@ class _Crew:
     def _turn(
         self, busy: dict[Any, Worker], worker: Worker, tasks: Iterator[Task]
     ) -> Outcome | None:
-        """Handle a worker's result or its end, and give the next task to it or a new worker."""
+        """Handle a worker's result or death. Give the next task to this worker or to a new one."""
         said = worker.heard()
         if said is None:
             del busy[worker.connection]

@@ -1,9 +1,9 @@
-"""One run: a crew gets the pending code, and the gradebook gets the results.
+"""One run: a crew receives the pending code, and the gradebook receives the results.
 
-Each code is judged once, on its own inputs, and all students who handed it in get this verdict.
-This is correct, because a verdict depends only on the code and its seed: the sandbox does not know
-the students, and children cannot meet. If a code's outcome changes from run to run, the same work
-would otherwise get different verdicts.
+Each piece of code is judged once, on its own inputs. All students who handed it in get this
+verdict. This is correct, because a verdict depends only on the code and its seed: the sandbox does
+not know the students, and children cannot meet. If the outcome of some code changes from run to
+run, students with the same work would otherwise get different verdicts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _LOST: dict[str, Any] = {
 def work(
     book: Gradebook, run: Run, crew: Crew, step: Callable[[Score, int], None] = lambda *_: None
 ) -> None:
-    """Judge the whole queue (:meth:`Gradebook.queue`), and record each result when it arrives.
+    """Judge the whole queue (:meth:`Gradebook.queue`), and record each result as it arrives.
 
-    ``step`` receives each verdict, and the number of answers with this code. Raises GradingError.
+    ``step`` receives each verdict and the number of answers that have this code. Raises
+    GradingError.
     """
     tasks = (Task(answer, seed_for(run, answer), run.grader) for answer in book.queued())
     with closing(crew(tasks)) as outcomes:
@@ -41,7 +42,7 @@ def work(
 
 
 def _score(outcome: Outcome) -> Score:
-    """Return the verdict to record. The points are computed here, and not by a worker."""
+    """Return the verdict to record. The points are computed here, not by a worker."""
     answer, said = outcome.task.answer, outcome.said or _LOST
     points = INDEX[answer.exercise].points if said["status"] == "passed" else 0
     return Score(
@@ -61,7 +62,7 @@ def _score(outcome: Outcome) -> Score:
 
 @contextmanager
 def only_run(gradebook: Path) -> Iterator[None]:
-    """Keep a second run away from a gradebook during a block. Raises GradingError."""
+    """Allow only one run for a gradebook during a ``with`` block. Raises GradingError."""
     lock = FileLock(f"{gradebook}.lock")
     try:
         lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""The input and the result of a worker: plain data, as JSON, on one machine or many."""
+"""A worker's input and its result, as plain JSON data, for one machine or many."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from autograd_course.classroom.gradebook.records import as_json
 from autograd_course.classroom.protocol.evidence import ALSO, WARNINGS
 from autograd_course.grader.verdict import Verdict
 
-_MOST = 20_000  # maximum characters of evidence, because an answer can write parts of it
-_REMARKS, _LONGEST = 40, 300  # maximum number, and maximum characters of one
+_MOST = 20_000  # maximum characters of evidence, because an answer can influence it
+_REMARKS, _LONGEST = 40, 300  # maximum number of remarks, and maximum characters of each
 _BITS = 128
 
 
 @dataclass(frozen=True)
 class Task:
-    """Code to judge, without its students. ``grader`` must match the version of the worker."""
+    """Code to judge, without its students. ``grader`` must match the worker's version."""
 
     answer: Answer
     seed: int
     grader: str
 
     def to_json(self) -> str:
-        """Return the task as text."""
+        """Return the task as JSON text."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Task:
-        """Return the task from its text."""
+        """Return the task that a JSON text describes."""
         data = json.loads(text)
         problems = tuple(data["answer"].pop("problems"))
         return Task(Answer(problems=problems, **data["answer"]), data["seed"], data["grader"])
@@ -41,7 +41,7 @@ class Task:
 def seed_for(run: Run, answer: Answer) -> int:
     """Return the secret seed of an answer's inputs, which is different for each code in a run.
 
-    The same code has the same secret, so that it is judged once. The gradebook stores the secret
+    Equal code has the same seed, so it needs to be judged only once. The gradebook stores the seed
     with the verdict, so that the verdict can be reproduced.
     """
     digest = hashlib.sha256(f"{run.seed}/{answer.exercise}/{answer.hash}".encode()).digest()
@@ -49,7 +49,7 @@ def seed_for(run: Run, answer: Answer) -> int:
 
 
 def told(verdict: Verdict, seconds: float) -> str:
-    """Return a verdict as text."""
+    """Return a verdict as JSON text."""
     finding = verdict.finding
     said = {
         "status": verdict.status,

@@ -1,5 +1,5 @@
-"""The version of the grader. If it changes, verdicts are computed again. All workers need the same
-one.
+"""The version of the grader. When it changes, verdicts are computed again. All workers need the
+same version.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import hashlib
 
 from autograd_course.folders import COURSE, DOCTOR
 
-# All sources that can affect a verdict: rules, catalogue, references, and both sides.
+# All sources that can affect a verdict: the rules, the catalogue, the references, and both sides of
+# the sandbox.
 _DECIDES = (
     "classroom/asking", "classroom/judging", "classroom/protocol", "classroom/sandbox",
     "classroom/zygote", "exercises", "external", "functions", "grader", "ship",

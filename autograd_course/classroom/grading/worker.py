@@ -1,4 +1,4 @@
-"""A worker process on this machine, from both sides: it receives tasks and answers each one."""
+"""Both sides of a worker process on this machine, which receives tasks and answers each one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autograd_course.classroom.grading.deaf import deaf
 
 _METHODS = multiprocessing.get_all_start_methods()
 _PROCESSES: Any = multiprocessing.get_context("forkserver" if "forkserver" in _METHODS else "spawn")
-_PATIENCE = 5.0  # seconds for a worker to end by itself
+_PATIENCE = 5.0  # seconds that a worker has to end by itself
 
 if TYPE_CHECKING:
     from autograd_course.classroom.grading.task import Task
@@ -26,7 +26,7 @@ class Process(Protocol):
         """Whether the process is still running."""
 
     def join(self, timeout: float | None = None, /) -> None:
-        """Wait until the process ends, or for some seconds."""
+        """Wait until the process ends, but at most for some seconds."""
 
     def terminate(self) -> None:
         """Ask the process to end."""
@@ -35,11 +35,11 @@ class Process(Protocol):
         """End the process."""
 
 
-Start = Callable[..., Process]  # starts a process that calls its first argument with the others
+Start = Callable[..., Process]  # starts a process that calls its first argument with the rest
 
 
 def started(target: Callable[..., None], *args: Any) -> Process:
-    """Start a new process without inherited state. Its imports take seconds."""
+    """Start a new process that inherits no state. Its imports take seconds."""
     process: Process = _PROCESSES.Process(target=target, args=args)
     with deaf():
         process.start()  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def started(target: Callable[..., None], *args: Any) -> Process:
 
 
 class Worker:
-    """A process that gets a task for the ``tries``-th time."""
+    """A process that is working on a task. It is attempt number ``tries`` at this task."""
 
     def __init__(self, start: Start, opening: Opening, task: Task, tries: int) -> None:
         self.connection, theirs = multiprocessing.Pipe()
@@ -56,9 +56,9 @@ class Worker:
         self.give(task, tries)
 
     def give(self, task: Task, tries: int = 1) -> None:
-        """Hand over a task."""
+        """Give the process a task."""
         self.task, self.tries = task, tries
-        with contextlib.suppress(OSError):  # the process has just died, which heard() will report
+        with contextlib.suppress(OSError):  # if the process has just died, heard() will report it
             self.connection.send_bytes(task.to_json().encode())
 
     def heard(self) -> dict[str, Any] | None:
@@ -69,12 +69,12 @@ class Worker:
             return None
 
     def stop(self) -> None:
-        """End the process in the middle of its work."""
+        """End the process, even if it is working."""
         self._process.terminate()
         self.leave()
 
     def leave(self) -> None:
-        """Let the process end by itself, which it does if it gets no more tasks."""
+        """Let the process end by itself, which it does when there are no more tasks."""
         self.connection.close()
         self._process.join(_PATIENCE)
         if self._process.is_alive():
@@ -83,7 +83,7 @@ class Worker:
 
 
 def _work(connection: Connection, opening: Opening) -> None:
-    """Work as a worker: return one answer for each task, until the other side is gone."""
+    """Run as a worker: answer one task at a time until the other side closes the connection."""
     with connection, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         try:
             with opening() as judge:

@@ -1,4 +1,4 @@
-"""Outside the sandbox: judge the answers from inside by the rules of ``grade``."""
+"""Code outside the sandbox that judges the answers inside, by the same rules as ``grade``."""
 
 from autograd_course.classroom.judging.judge import judged
 

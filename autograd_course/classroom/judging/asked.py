@@ -1,4 +1,4 @@
-"""Ask a sandbox a question, and return its answer or the reason why there is none."""
+"""Ask a sandbox a question. Return its answer, or the reason why there is no answer."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ class UnansweredError(CourseError):
 
 
 class StoppedError(CourseError):
-    """The time limit stopped the answer; the message says where in its code."""
+    """The answer exceeded its time limit. The message says where in its code it was stopped."""
 
 
 class BrokenError(CourseError):
-    """Our own code failed in the sandbox; the message describes the error."""
+    """Our own code failed in the sandbox. The message describes the error."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A child in the sandbox. ``replaced`` names the foreign functions that its code replaced."""
+    """A child in the sandbox. ``replaced`` lists the foreign functions that its code replaced."""
 
     child: Child
     replaced: dict[str, None] = field(default_factory=dict)
 
     def ask(self, said: dict[str, Any], inputs: tuple[Any, ...] | None = None) -> Frame:
-        """Return the answer to a question, if there is one."""
+        """Ask the child a question and return its answer. Raises an error if there is no valid
+        answer.
+        """
         return self._answer(Frame(said) if inputs is None else _about(said, inputs))
 
     def ask_code(
         self, said: dict[str, Any], code: bytes, inputs: tuple[Any, ...] | None = None
     ) -> Frame:
-        """Return the answer to a question with a parcel (``judging.parcels``)."""
+        """Ask a question that includes a parcel (``judging.parcels``), and return the answer."""
         about = Frame(said) if inputs is None else _about(said, inputs)
         return self._answer(Frame(about.said | {"code": len(code)}, code + about.payload))
 
@@ -69,13 +71,13 @@ class Asked:
 
 
 def _about(said: dict[str, Any], inputs: tuple[Any, ...]) -> Frame:
-    """Return the question. It lists the inputs that require grad: sent tensors lose this flag."""
+    """Return the question. It lists the inputs that require grad, because sending loses it."""
     asking = [p for p, v in enumerate(inputs) if isinstance(v, Tensor) and v.requires_grad]
     return Frame(said | {"differentiated": asking}, pack(inputs))
 
 
 def raised(came: Frame) -> Raised | None:
-    """Return a description of the exception, if the call raised one."""
+    """If the call raised an exception, return a description of it."""
     if "raised" not in came.said:
         return None
     return Raised(
@@ -86,8 +88,8 @@ def raised(came: Frame) -> Raised | None:
 
 
 def returned(came: Frame) -> tuple[Any, ...]:
-    """Return the results of a call. A value that could not be sent becomes an object of its type
-    name.
+    """Return the results of a call. A value that could not be sent is replaced by an object whose
+    type has the same name.
     """
     values, types = sequence(came), came.said.get("types")
     stays = types if isinstance(types, dict) else {}
@@ -98,12 +100,12 @@ def returned(came: Frame) -> tuple[Any, ...]:
 
 
 def instance(name: str) -> Any:
-    """Return an object that has only the name of its type."""
+    """Return an object whose type has this name and no content."""
     return type(name.encode(errors="replace").decode().replace("\0", "?"), (), {})()
 
 
 def sequence(came: Frame) -> tuple[Any, ...]:
-    """Return the values in a frame."""
+    """Return the tuple of values in a frame."""
     value = unpacked(came)
     if not isinstance(value, tuple):
         raise UnansweredError("the answer is no list of values.")
@@ -119,5 +121,5 @@ def unpacked(came: Frame) -> Any:
 
 
 def text(value: Any) -> str:
-    """Return a value as text that is safe to display."""
+    """Return a value as text, cut to a length that can be displayed."""
     return str(value)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""Add a picture to a finding, if the evidence contains enough to draw one."""
+"""Add a picture to a finding if the evidence contains enough data to draw one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from autograd_course.classroom.pictures import PICTURE, as_data
 
 
 def illustrated(done: Conclusion) -> tuple[Finding, ...]:
-    """Return the findings. If values are wrong, add the Jacobians to the first finding."""
+    """Return the findings. If values are wrong, the first finding also contains the Jacobians."""
     try:
         pair = done.jacobians()
-    except Exception:  # the rows of a Jacobian come from the sandbox and may have any shape
+    except Exception:  # the rows of a Jacobian come from the sandbox, so they may have any shape
         return done.findings
     if pair is None:
         return done.findings

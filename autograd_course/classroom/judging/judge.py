@@ -1,4 +1,4 @@
-"""The verdict on one answer to one exercise, from the sandbox to the gradebook."""
+"""Find the verdict on one answer to one exercise. The sandbox runs the answer."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ def judged(
     secret: int,
     budget: Budget | None = None,
 ) -> Verdict:
-    """Return the verdict on an answer, run in a sandbox on inputs drawn from a secret seed.
+    """Run an answer in a sandbox, on inputs drawn from a secret seed, and return the verdict.
 
-    The verdict follows the rules of ``grade``. A missing or invalid answer is wrong, with the
-    reason. Our own error is "grader failed". If an answer stops the grader twice but the reference
-    does not, the verdict says so. The ``remarks`` name code that no answer needs, so that a person
-    can look at it. With a ``budget``, the finding of a wrong answer contains a change that makes it
-    right, if one is found.
+    The verdict follows the rules of ``grade``. A missing or invalid answer is wrong, and the
+    verdict gives the reason. An error of our own is "grader failed". If an answer stops the grader
+    twice but the reference does not, the verdict says so. The ``remarks`` name code that no answer
+    needs, so that a person can look at it. If a ``budget`` is given, the judge also searches for a
+    change that makes a wrong answer right, and adds it to the finding.
     """
     replaced: dict[str, None] = {}
     try:
@@ -99,7 +99,7 @@ def _tried(
     work = sandbox, secret, replaced
     verdict = _verdict(exercise, answer, *work, budget)
     failed = "grader failed"
-    if verdict.status == failed:  # a random failure does not happen twice
+    if verdict.status == failed:  # a random failure rarely happens twice
         verdict = _verdict(exercise, answer, *work)
     if verdict.status == failed and _verdict(exercise, None, *work).status != failed:
         return Verdict(Hindered(verdict.reason), remarks=(_LOOK,))
@@ -114,7 +114,7 @@ def _verdict(
     replaced: dict[str, None],
     budget: Budget | None = None,
 ) -> Verdict:
-    """Return the verdict on an answer, or on the reference if ``answer`` is missing."""
+    """Return the verdict on an answer. If ``answer`` is missing, judge the reference instead."""
     try:
         seconds = _seconds(exercise, sandbox.limits)
         limits = sandbox.limits.stretched(seconds / sandbox.limits.question)
@@ -137,9 +137,9 @@ def _ours(error: Exception) -> Reason:
 
 
 def _seconds(exercise: Exercise, limits: Limits) -> float:
-    """Return how long an answer may compute for one question; 0 means no limit.
+    """Return the time limit for an answer's reply to one question. 0 means no limit.
 
-    A slow exercise has more time.
+    A slow exercise gets more time.
     """
     own = exercise.seconds if isinstance(exercise, Sampled) else None
     usual = limits.question if VARIABLE not in os.environ else limit_in_seconds()
@@ -176,7 +176,7 @@ def _examined(
 
 
 def _begin(exercise: Exercise, answer: Answer | None, seconds: float) -> dict[str, Any]:
-    """Return the first message to the child: the code, and which kind of answer it makes."""
+    """Return the first message to the child. It contains the code and the kind of answer."""
     begin: dict[str, Any] = {
         "cells": answer.cells if answer else [],
         "name": answer.name if answer else "",
@@ -239,7 +239,7 @@ def _submitted(said: dict[str, Any]) -> Submitted:
 
 
 def _also(order: FunctionOrder, verdict: Verdict) -> tuple[str, ...]:
-    """Return the other rules that an answer breaks. A failed examination counts as a fault."""
+    """Return the other rules that an answer breaks. A failed examination also counts as a fault."""
     try:
         return order.also(verdict.finding) if verdict.finding else ()
     except (UnansweredError, StoppedError, CannotDiagnoseError, SandboxError, BrokenError):

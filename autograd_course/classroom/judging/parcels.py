@@ -1,9 +1,9 @@
-"""Pack a callable for the worker in the sandbox, which cannot import what the callable needs.
+"""Pack a callable for the worker in the sandbox, which cannot import everything it needs.
 
-The sandbox contains no code of any exercise. But some experiments must run in the same place as the
-answer: what does it save, which operations does it run, does it compile? The judge sends the one
-experiment that it needs, and the models in a sample. They are sent as code, with the parts of the
-course that they use. The worker imports the modules that it has.
+The sandbox contains no code of any exercise. But some experiments must run in the same process as
+the answer. They ask what it saves, which operations it runs, or whether it compiles. The judge
+sends only the experiment that it needs, and the models in a sample. They are sent as code, with the
+parts of the course that they use. The worker imports the modules that it has.
 
 A parcel never contains anything that must stay outside: see :func:`kept_out`.
 """
@@ -33,7 +33,7 @@ from autograd_course.grader.exercise import Exercise, FunctionExercise, Sampled
 
 _OURS = "autograd_course"
 _CACHED = functools._lru_cache_wrapper
-# The worker's substitutes for parts of the grader: they make data, and judge nothing.
+# The worker's substitutes for parts of the grader. They create data but judge nothing.
 _STANDS_FOR: dict[int, tuple[str, str]] = {
     id(getattr(verdict, name)): (said.__name__, standing)
     for name, standing in {
@@ -43,12 +43,12 @@ _STANDS_FOR: dict[int, tuple[str, str]] = {
         "Verdict": "Said",
     }.items()
 } | {id(autograd_doctor.RULES): (autograd_doctor.__name__, "RULES")}
-# Types that are not available in the module that their ``__module__`` names.
+# Types that their ``__module__`` does not define under their name.
 _STANDS_FOR |= {id(getattr(types, name)): ("types", name) for name in types.__all__}
 
 
 class KeptOutError(Exception):
-    """A parcel would contain something that must stay outside of the sandbox."""
+    """A parcel would contain something that must stay outside the sandbox."""
 
 
 def kept_out(exercise: Exercise) -> tuple[Any, ...]:
@@ -62,14 +62,16 @@ def kept_out(exercise: Exercise) -> tuple[Any, ...]:
 
 
 def packed(value: Any, never: Collection[Any] = ()) -> bytes:
-    """Return a value as bytes for the worker. Raises KeptOutError if it contains ``never``."""
+    """Return a value as bytes for the worker. Raises KeptOutError if it uses an object in
+    ``never``.
+    """
     file = io.BytesIO()
     _Packer(file, never).dump(value)
     return file.getvalue()
 
 
 class _Space:
-    """The globals of one module. Only the used ones are sent."""
+    """The globals of one module. Only the globals that are used are sent."""
 
 
 class _Packer(pickle.Pickler):
@@ -79,7 +81,7 @@ class _Packer(pickle.Pickler):
         self._spaces: dict[str, _Space] = {}
 
     def persistent_id(self, value: Any) -> tuple[str, str] | None:
-        """Return where the worker finds an object that pickle cannot find."""
+        """Return where the worker finds an object that pickle cannot look up by name."""
         if id(value) in _STANDS_FOR:
             return _STANDS_FOR[id(value)]
         if isinstance(value, ModuleType):
@@ -89,7 +91,7 @@ class _Packer(pickle.Pickler):
         return None
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how to build an object that the worker cannot import."""
+        """Return how the worker can build an object that it cannot import."""
         if id(value) in self._never:
             raise KeptOutError(f"{getattr(value, '__qualname__', value)} stays outside")
         if isinstance(value, _Space):
@@ -139,7 +141,7 @@ class _Packer(pickle.Pickler):
 
 
 def _travels(value: Any) -> bool:
-    """Whether a function or class belongs to the course, and the worker has no module with it."""
+    """Whether a function or class of the course must be sent, as the worker cannot import it."""
     module = getattr(value, "__module__", None) or ""
     if f"{module}.".startswith(f"{_OURS}."):
         return not has(module) or "<" in getattr(value, "__qualname__", "")
@@ -173,7 +175,7 @@ def _names(cls: ast.stmt) -> tuple[set[str], set[str]]:
 
 
 def _evaluated(annotations: dict[str, Any]) -> dict[str, Any]:
-    """Return annotations that are objects, which PyTorch reads for operators. Omit text."""
+    """Return annotations that are objects, because PyTorch reads them for operators. Omit text."""
     return {} if any(isinstance(each, str) for each in annotations.values()) else annotations
 
 

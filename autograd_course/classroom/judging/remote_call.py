@@ -1,7 +1,7 @@
-"""An answer in the sandbox as a local callable, for experiments that judge only values.
+"""Represent an answer in the sandbox as a local callable, for experiments that judge only values.
 
-Such an experiment compares with the course's own answer, which stays outside. So it runs here, and
-only its calls go to the sandbox.
+These experiments compare the answer with the course's own answer, which stays outside. They
+therefore run here, and only their calls go to the sandbox.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autograd_course.classroom.judging.parcels import packed
 
 
 class RemoteError(RuntimeError):
-    """The answer raised an exception; ``told`` is the sentence for the learner."""
+    """The answer raised an exception; ``told`` is the sentence to show to the learner."""
 
     def __init__(self, said: str, told: str) -> None:
         super().__init__(said)
@@ -26,7 +26,7 @@ class RemoteError(RuntimeError):
 
 
 def remote_class(asked: Asked) -> type[Function]:
-    """Return a Function whose forward and backward run in the answer."""
+    """Return a Function whose forward and backward call the answer in the sandbox."""
 
     class Answer(Function):
         @staticmethod
@@ -46,7 +46,7 @@ def remote_class(asked: Asked) -> type[Function]:
 
 
 def remote_routine(asked: Asked) -> Callable[..., Any]:
-    """Return a plain function that calls the answer, with gradients for autograd."""
+    """Return a plain function that calls the answer. Autograd can differentiate it."""
     call: Callable[..., Any] = remote_class(asked).apply
     return call
 

@@ -1,4 +1,4 @@
-"""A Function that runs in the sandbox, with the interface that the judge uses."""
+"""A Function that runs in the sandbox but has the interface that the judge expects."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class RemoteFunction:
     exercise: FunctionExercise
     asked: Asked
     secret: int
-    # Sources by method name, which replace the answer's own methods.
+    # New sources for the answer's methods, by method name.
     sources: Mapping[str, str] = field(default_factory=dict)
-    # The evidence of the latest diagnosis and its inputs, on which findings are based.
+    # The inputs and the evidence of the latest diagnosis, on which its findings are based.
     seen: list[tuple[Inputs, Sequence[Evidence]]] = field(default_factory=list)
 
     def signature(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a forward that does not accept these arguments."""
+        """If forward does not accept these arguments, return the verdict that says so."""
         said = self.asked.ask({"ask": "signature"}, inputs).said
         takes, separate = said.get("takes") is True, said.get("separate") is True
         return signature_problem(self.exercise, takes=takes, separate=separate)
@@ -66,16 +66,16 @@ class RemoteFunction:
         return raised(came) or returned(came)
 
     def backward(self, inputs: Inputs) -> Raised | None:
-        """Return a description of the exception of backward, if any."""
+        """If backward raises an exception, return a description of it."""
         return raised(self.asked.ask({"ask": "backward"}, inputs))
 
     def gradients(self, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Return the gradients for a fixed ``grad_output``, or none if backward raises."""
+        """Return the gradients for a fixed ``grad_output``, or ``()`` if backward raises."""
         came = sequence(self.asked.ask({"ask": "gradients"}, inputs))
         return came if all(isinstance(grad, Tensor) for grad in came) else ()
 
     def method(self, inputs: Inputs) -> Verdict | None:
-        """Return the verdict on a further method that is missing or a stub."""
+        """If another required method is missing or a stub, return the verdict that says so."""
         methods = self.exercise.methods
         said = self.asked.ask({"ask": "method", "methods": methods}, inputs).said
         if "lacks" not in said:
@@ -86,10 +86,10 @@ class RemoteFunction:
         return method_problem(lacking, text(said.get("name")))
 
     def checked(self, check: int, inputs: Inputs) -> Finding | None:
-        """Return the finding of one of the exercise's own checks.
+        """Run one of the exercise's own checks, and return its finding.
 
-        A check that judges only values runs here, and so does one that compares with the exercise's
-        own answer. Any other runs in the sandbox.
+        A check runs here if it judges only values or compares with the exercise's own answer. Any
+        other check runs in the sandbox.
         """
         code = _parcel(self.exercise.id, check)
         if code is None:
@@ -104,7 +104,7 @@ class RemoteFunction:
             raise BrokenError(str(error)) from None
 
     def diagnosed(self, inputs: Inputs) -> Sequence[Finding]:
-        """Return the doctor's findings, computed here from evidence of the sandbox."""
+        """Return the doctor's findings. They are computed here, from the sandbox's evidence."""
         first, second = (seeds.about(self.secret, run, inputs) for run in ("look", "look again"))
         done = conclude(Examiner(self, inputs), first, second)
         self.seen[:] = [(inputs, done.evidence)]
@@ -119,7 +119,7 @@ class RemoteFunction:
             return illustrated(done)
         exercise = self.exercise
         if any(map(exercise.is_failed_by, done.findings)):
-            return done.findings  # it fails the answer, so its gradients are not needed
+            return done.findings  # it already fails the answer, so its gradients are not needed
         if reason := done.why_not_compared(exercise.intentional):
             raise UnansweredError(f"the gradients cannot be compared, because {reason}")
         with _unfit_told():
@@ -131,13 +131,13 @@ class RemoteFunction:
 
 @dataclass(frozen=True)
 class Examiner:
-    """Asks the sandbox for evidence on an answer, and judges it here."""
+    """Asks the sandbox for evidence about an answer, and judges the evidence here."""
 
     answer: RemoteFunction
     inputs: Inputs
 
     def collect(self, seed: int, *, thorough: bool) -> tuple[Evidence, ...]:
-        """Return the evidence from the sandbox, after checking that it is plausible."""
+        """Return the sandbox's evidence, after checking that it is plausible."""
         asked, exercise = self.answer.asked, self.answer.exercise
         look: dict[str, Any] = {"ask": "look", "seed": seed, "thorough": thorough}
         look["double_backward"] = exercise.double_backward
@@ -150,7 +150,9 @@ class Examiner:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[tuple[Finding, ...]]:
-        """Return the findings for each evidence, with the gradients that the exercise expects."""
+        """Return the findings for each piece of evidence, given the gradients that the exercise
+        expects.
+        """
         exercise = self.answer.exercise
         return [
             judge_evidence(
@@ -167,7 +169,7 @@ class Examiner:
 
 @contextlib.contextmanager
 def _unfit_told() -> Iterator[None]:
-    """Treat invalid evidence like a missing answer."""
+    """Treat invalid evidence in the same way as a missing answer."""
     try:
         yield
     except UnfitEvidenceError as unfit:
@@ -176,7 +178,7 @@ def _unfit_told() -> Iterator[None]:
 
 @functools.cache
 def _parcel(exercise_id: str, check: int) -> bytes | None:
-    """Return a check for the sandbox, or ``None`` if it runs here."""
+    """Return a parcel with a check for the sandbox, or ``None`` if the check runs here."""
     exercise = CATALOGUE[exercise_id]
     assert isinstance(exercise, FunctionExercise)
     if is_by_values(exercise.checks[check]):
@@ -188,7 +190,7 @@ def _parcel(exercise_id: str, check: int) -> bytes | None:
 
 
 def _finding(found: Any) -> Finding:
-    """Return a finding of a check. The rule determines the parts that the check may not choose."""
+    """Return a check's finding. The rule determines the parts that the check must not choose."""
     named = found.get("rule") if isinstance(found, dict) else None
     if not isinstance(named, str) or named not in RULES:
         raise UnansweredError("the answer names no rule.")

@@ -1,4 +1,4 @@
-"""A routine that runs in the sandbox, with the interface that the judge uses."""
+"""A routine that runs in the sandbox but has the interface that the judge expects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autograd_course.grader.verdict import (
     WrongBecause,
 )
 
-# The child itself claims the verdict of a trial and its sentence.
+# The child reports the verdict of a trial and its sentence.
 _SAID: dict[str, Callable[[str], Reason]] = {
     each.status: each for each in (WrongBecause, NotAttemptedBecause, GraderFailedBecause)
 }
@@ -31,15 +31,15 @@ _SAID: dict[str, Callable[[str], Reason]] = {
 class RemoteRoutine:
     """The answer in a sandbox's child, as a ``RoutineWitness``.
 
-    A sample is drawn here. It may contain models and functions, so it is sent as a parcel. The
-    results are compared with values that are computed here.
+    Samples are drawn here. A sample may contain models and functions, so it is sent as a parcel.
+    The results are compared with values that are computed here.
     """
 
     exercise: RoutineExercise
     asked: Asked
 
     def called(self, sample: str, inputs: Inputs) -> Inputs | Raised:
-        """Return the function's results for a sample, or a description of its exception."""
+        """Call the routine with a sample. Return its results, or a description of its exception."""
         container = self.exercise.container.__name__ if self.exercise.container else ""
         code = packed(inputs, kept_out(self.exercise))
         came = self.asked.ask_code({"ask": "call", "container": container}, code)
@@ -47,10 +47,10 @@ class RemoteRoutine:
         return raised(came) or other_container_raised(other, self.exercise) or returned(came)
 
     def tried(self) -> Verdict | Raised | None:
-        """Return the first verdict of a trial that is not passed.
+        """Return the first verdict of a trial that the answer did not pass.
 
         A trial that compares with the exercise's own answer runs here. Any other trial runs in the
-        sandbox, and its verdict is the child's own claim.
+        sandbox, and the child reports its verdict.
         """
         for trial in range(len(self.exercise.trials)):
             code = _parcel(self.exercise.id, trial)
@@ -77,7 +77,7 @@ class RemoteRoutine:
 
 @functools.cache
 def _parcel(exercise_id: str, trial: int) -> bytes | None:
-    """Return a trial for the sandbox, or ``None`` if it contains something that stays outside."""
+    """Return a parcel with a trial for the sandbox, or ``None`` if the trial must stay outside."""
     exercise = CATALOGUE[exercise_id]
     assert isinstance(exercise, RoutineExercise)
     try:

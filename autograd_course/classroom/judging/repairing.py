@@ -1,7 +1,7 @@
-"""Search for the change that makes a wrong answer right, for the instructor to see.
+"""Search for a change that makes a wrong answer right, and show it to the instructor.
 
-The judge derives the edits from the answer's source. The child runs them, like any other question.
-The cost of repairs is limited to a share of the time that judging takes.
+The judge derives the edits from the answer's source. The child runs them as it answers any other
+question. The search for repairs may take only a fixed share of the time that judging takes.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ from autograd_course.grader.exercise import FunctionExercise
 from autograd_course.grader.kinds.function import forward_verdict
 from autograd_course.grader.verdict import RuleBroken, Verdict
 
-SHARE = 0.08  # share of the judging time
-FIRST = 0.5  # seconds at the start of a worker
-LEAST = 0.05  # minimum seconds for a useful search
-LONGEST = 0.6  # maximum seconds of a search; verification takes additional time
+SHARE = 0.08  # share of the judging time that repairs may take
+FIRST = 0.5  # seconds that a worker may spend before it has judged anything
+LEAST = 0.05  # seconds below which a search is not worthwhile
+LONGEST = 0.6  # maximum seconds of one search; verification takes additional time
 
 
 @dataclass
 class Budget:
-    """The seconds that a worker may spend on repairs, and the edits that repaired other answers."""
+    """The seconds that a worker may spend on repairs, and the edits that have repaired other
+    answers.
+    """
 
     left: float = FIRST
     known: dict[str, dict[Any, None]] = field(default_factory=dict)
@@ -50,7 +52,7 @@ class Budget:
 
     @contextmanager
     def spent(self) -> Iterator[float]:
-        """Subtract the time that a block takes. Yield the seconds that a search may take."""
+        """Subtract the time that the block takes. Yield the seconds that a search may take."""
         begun = time.monotonic()
         try:
             yield min(self.left, LONGEST)
@@ -65,14 +67,14 @@ def with_repair(
     verdict: Verdict,
     budget: Budget,
 ) -> Verdict:
-    """Return a verdict whose finding contains the repair as data, if one is found in time."""
+    """Return the verdict. If a repair is found in time, add it to the verdict's finding as data."""
     finding = verdict.finding
     if verdict.status != "wrong" or finding is None or budget.left < LEAST:
         return verdict
     with budget.spent() as seconds:
         try:
             repair = _found(exercise, answer, remote, finding, seconds, budget)
-        except Exception:  # the search failed here or in the child, so the verdict has no repair
+        except Exception:  # if the search fails here or in the child, the verdict has no repair
             return verdict
     if repair is None:
         return verdict
@@ -137,7 +139,7 @@ def _ask(
 
 
 def _answer(came: Any) -> list[Any] | None:
-    """Return the answer for one edit, if it is valid."""
+    """Return the child's answer for one edit, or ``None`` if it is not valid."""
     if not isinstance(came, tuple):
         return None
     return [each if isinstance(each, tuple) else None for each in came]
@@ -171,14 +173,14 @@ def _verified(
 
 
 def _removes(exercise: FunctionExercise, edited: RemoteFunction, finding: Finding) -> Repair | None:
-    """Return a repair of forward that leaves a gradient wrong."""
+    """Return a repair that fixes forward but leaves a gradient wrong."""
     if finding.rule != "forward-mismatch":
         return None
     return Repair("", (), (), finding.rule, left="A gradient is still wrong.")
 
 
 def _question(exercise: FunctionExercise, inputs: tuple[Any, ...], secret: int) -> Question:
-    """Return a random cotangent, and the gradients that the exercise expects for it."""
+    """Return a question: a random cotangent, and the gradients that the exercise expects for it."""
     wanted = differentiated(inputs)
     leaves = [it.detach().requires_grad_(k in wanted) if is_float(it) else it
               for k, it in enumerate(inputs)]  # fmt: skip

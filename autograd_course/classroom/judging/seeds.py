@@ -1,8 +1,8 @@
-"""Seeds: one secret for each answer, and a derived seed for each purpose.
+"""Seeds for the judge: one secret per answer, and one derived seed per purpose.
 
-The secret stays outside the sandbox. A derived seed reveals nothing about the secret or another
-derived seed. If a child gets one, or finds one out from its inputs, it still cannot foresee later
-inputs and cotangents.
+The secret stays outside the sandbox. A derived seed reveals nothing about the secret or about other
+derived seeds. Even if a child learns one of them from its inputs, it cannot predict later inputs
+and cotangents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from autograd_course.classroom.protocol.wire import pack
 from autograd_course.grader.exercise import Sampled
 
-_BITS = 48  # NumPy and JSON accept a derived seed, and some callers add to it
+_BITS = 48  # NumPy and JSON accept a seed of this size, even if a caller adds to it
 
 
 def derived(secret: int, *purpose: str) -> int:
@@ -25,12 +25,12 @@ def derived(secret: int, *purpose: str) -> int:
 
 
 def about(secret: int, purpose: str, inputs: tuple[Any, ...]) -> int:
-    """Return the seed for one purpose on these inputs."""
+    """Return the seed for one purpose and these inputs."""
     return derived(secret, purpose, hashlib.sha256(pack(inputs)).hexdigest())
 
 
 def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
-    """Draw the inputs of every sampler, each from a seed of its own."""
+    """Draw the inputs of every sampler, each from its own seed."""
     return {
         name: draw(torch.Generator().manual_seed(of_sample(secret, name)))
         for name, draw in exercise.samplers.items()
@@ -38,5 +38,5 @@ def samples(exercise: Sampled, secret: int) -> dict[str, tuple[Any, ...]]:
 
 
 def of_sample(secret: int, name: str) -> int:
-    """Return the seed for the inputs of one sampler."""
+    """Return the seed from which a sampler draws its inputs."""
     return derived(secret, "sample", name)

@@ -1,7 +1,7 @@
-"""The reference in the role of an answer, so that the judge can question it in the same way.
+"""The reference in place of an answer, so that the judge can question it in the same way.
 
 If the reference can be judged and the submitted answer cannot, the grader is not broken. The
-reference runs in a separate child, in which no code of a learner ever runs.
+reference runs in a separate child, which never runs a learner's code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from autograd_course.grader.exercise import (
 
 
 def standing_in(exercise: Exercise) -> Callable[[], Any]:
-    """Return a function that creates an answer to an exercise."""
+    """Return a function that creates the reference's answer to an exercise."""
     match exercise:
         case FunctionExercise():
             truth = exercise.surrogate or exercise.reference
@@ -45,7 +45,7 @@ def _routine(reference: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _function(reference: Callable[..., Any], truth: Callable[..., Any]) -> type[Function]:
-    """Return the reference as a Function whose backward is the reference's own autograd."""
+    """Return the reference as a Function whose backward uses the reference's own autograd graph."""
 
     class StandIn(Function):
         @staticmethod

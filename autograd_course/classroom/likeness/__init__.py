@@ -1,4 +1,4 @@
-"""Find answers that are more similar than the exercise explains. This is not proof of copying."""
+"""Find answers that are more similar than the exercise explains. This does not prove copying."""
 
 from autograd_course.classroom.likeness.groups import Alike, Handed, alike
 from autograd_course.classroom.likeness.prints import fingerprints

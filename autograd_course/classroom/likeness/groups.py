@@ -1,13 +1,13 @@
-"""Find answers to one exercise that share more than chance and the exercise explain.
+"""Find answers to one exercise that share more than chance and the exercise itself explain.
 
-A fingerprint counts more if fewer students have it. It counts 1 if only two students share it, and
-nothing if all have it. Two answers are similar if their common part weighs enough and is nearly all
-of the smaller one. A short answer, which every student must write in the same way, never weighs
-enough.
+A fingerprint weighs more if fewer students have it. Its weight is 1 if only two students share it,
+and 0 if all students have it. Two answers are similar if their common part weighs enough and makes
+up nearly all of the smaller answer. A short answer, which every student must write in the same way,
+never weighs enough.
 
-A part that many share says little about any two of them. But if many students hand in the same long
-code, this is not chance: it may be a published solution. Such a code forms a group, however many
-students have it. Code that contains nearly all of it also belongs to the group.
+A part that many students share says little about any two of them. But if many students hand in the
+same long code, this is not chance: it may be a published solution. This code forms a group, however
+many students have it. Any code that contains nearly all of it also belongs to the group.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from itertools import combinations
 from autograd_course.classroom.likeness.prints import fingerprints
 
 ENOUGH = 12.0  # minimum number of shared rare fingerprints
-NEARLY_ALL = 0.75  # share of the weight of the smaller answer
-LONG = 36  # own fingerprints, besides the given code, that students do not write independently
-MANY = 3  # minimum number of students
-_FEW = 20  # with fewer students, even a rare fingerprint says less
-_COMMON = 40  # a fingerprint in more different answers than this leads to no pair
+NEARLY_ALL = 0.75  # minimum share of the smaller answer's weight
+LONG = 36  # number of fingerprints beyond the given code that no two students write independently
+MANY = 3  # minimum number of students with the same long code
+_FEW = 20  # in a smaller class, even a rare fingerprint says less
+_COMMON = 40  # a fingerprint in more different answers than this is not used to find pairs
 
 
 @dataclass(frozen=True)
 class Handed:
-    """A code, by its hash, and how many students handed it in.
+    """One piece of code, with its hash and the number of students who handed it in.
 
-    Code that is not ``attempted`` shows what every student was given. It is in no group.
+    Code that is not ``attempted`` shows what every student was given. It belongs to no group.
     """
 
     hash: str
@@ -43,9 +43,11 @@ class Handed:
 
 @dataclass(frozen=True)
 class Alike:
-    """Similar codes, by hash. ``pair`` contains the two to show, with the common ``share`` up to 1.
+    """Similar pieces of code, by hash. ``pair`` names the two to show; they have ``share`` in
+    common.
 
-    ``same`` is the number of students with the code of the pair, if both are variants of one code.
+    ``share`` is at most 1. If the pair consists of variants of the same code, ``same`` is the
+    number of students who have it.
     """
 
     codes: tuple[str, ...]
@@ -64,7 +66,7 @@ class _Pair:
 
 
 def alike(codes: Iterable[Handed]) -> list[Alike]:
-    """Return the groups, the most striking first. Each hash occurs once."""
+    """Return the groups, starting with the most striking. Each hash occurs once."""
     shapes: dict[frozenset[int], list[str]] = defaultdict(list)
     holders: Counter[frozenset[int]] = Counter()
     given: Counter[frozenset[int]] = Counter()
@@ -79,7 +81,7 @@ def alike(codes: Iterable[Handed]) -> list[Alike]:
 
 
 def _weights(holders: Mapping[frozenset[int], int]) -> dict[int, float]:
-    """Return the weight of each fingerprint, which depends on how many students have it."""
+    """Return each fingerprint's weight, which depends on how many students have it."""
     students: Counter[int] = Counter()
     for prints, count in holders.items():
         students.update(dict.fromkeys(prints, count))
@@ -119,7 +121,7 @@ def _same(
     weights: Mapping[int, float],
     given: frozenset[int],
 ) -> Iterator[_Pair]:
-    """Yield code that several students have in the same form, as a pair with itself."""
+    """Yield code that several students handed in unchanged, as a pair with itself."""
     for place, each in enumerate(prints):
         rare, own = sum(weights[p] for p in each), len(each - given)
         if holders[each] >= MANY and own >= LONG:
@@ -130,7 +132,7 @@ def _same(
 
 
 def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) -> Iterator[_Pair]:
-    """Yield pairs of such a code and another that has nearly all of it, after small changes."""
+    """Yield pairs of this code and other code that contains nearly all of it."""
     own = prints[place] - given
     for other, each in enumerate(prints):
         shared = len(own & each)
@@ -139,7 +141,7 @@ def _changed(place: int, prints: list[frozenset[int]], given: frozenset[int]) ->
 
 
 def _pairs(prints: list[frozenset[int]], weights: Mapping[int, float]) -> Iterator[_Pair]:
-    """Yield pairs that are similar but not the same."""
+    """Yield pairs of similar answers that are not the same."""
     total = [sum(weights[p] for p in each) for each in prints]
     for one, other in _candidates(prints):
         weight = sum(weights[p] for p in prints[one] & prints[other])

@@ -1,9 +1,9 @@
-"""The fingerprints of code, which ignore names, layout, comments and the skeleton.
+"""The fingerprints of code. They ignore names, layout, comments and the given skeleton.
 
-The syntax tree of each function's body is read in order as a sequence of node kinds. Own names are
-all equal, but called names and constants remain. From every few neighbors, the one with the
-smallest hash is kept, so that moved or surrounded pieces keep their fingerprints (Schleimer,
-Wilkerson and Aiken, "Winnowing", 2003).
+The syntax tree of each function's body is read in order as a sequence of node kinds. All names that
+the student chose count as equal, but called names and constants are kept. Of every few neighboring
+pieces, the one with the smallest hash is kept. Code that is moved or surrounded by other code
+therefore keeps its fingerprints (Schleimer, Wilkerson and Aiken, "Winnowing", 2003).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import zlib
 from collections.abc import Iterator
 
 _GRAM = 7  # number of nodes in a fingerprint
-_WINDOW = 4  # number of neighbors of which one is kept
-_MOST = 20_000  # maximum number of nodes of one answer
+_WINDOW = 4  # number of neighboring pieces of which one is kept
+_MOST = 20_000  # maximum number of nodes in one answer
 _STRUCTURE = ast.expr_context | ast.arguments | ast.arg | ast.Pass
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def fingerprints(source: str) -> frozenset[int]:
-    """Return the fingerprints of code, or none if it is not Python or only the stub."""
+    """Return the code's fingerprints. If it is only the stub or not Python, there are none."""
     try:
         tree = ast.parse(source)
         found: set[int] = set()
@@ -32,7 +32,7 @@ def fingerprints(source: str) -> frozenset[int]:
 
 
 def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
-    """Yield the statements of each function and class, without inner functions and classes."""
+    """Yield the statements of each function and class, without nested functions and classes."""
     yield [node for node in tree.body if _own(node)]
     for node in tree.body:
         if isinstance(node, _Scope):
@@ -40,7 +40,7 @@ def _bodies(tree: ast.Module | _Scope) -> Iterator[list[ast.stmt]]:
 
 
 def _own(node: ast.stmt) -> bool:
-    """Whether a student wrote the statement: no import, docstring, stub or scope."""
+    """Whether the student wrote a statement. Imports, docstrings, stubs and scopes do not count."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | _Scope):
         return False
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -49,7 +49,7 @@ def _own(node: ast.stmt) -> bool:
 
 
 def _words(node: ast.AST) -> Iterator[str]:
-    """Yield a word for each node, parents before children."""
+    """Yield a word for each node. Parents come before their children."""
     if isinstance(node, _STRUCTURE):
         return
     match node:

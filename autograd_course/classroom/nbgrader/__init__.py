@@ -1,1 +1,1 @@
-"""A course folder for nbgrader, and nbgrader's autograding in our sandbox."""
+"""A course folder for nbgrader, and a step that autogrades in our sandbox."""

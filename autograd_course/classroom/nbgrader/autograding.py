@@ -1,10 +1,10 @@
-"""``nbgrader autograde`` without a kernel: the step that replaces nbgrader's ``Execute``.
+"""Run ``nbgrader autograde`` without a kernel. This step replaces nbgrader's ``Execute``.
 
-nbgrader reads its configuration in all of its commands, so this module imports nothing heavy. If a
+Every nbgrader command reads the configuration, so this module imports nothing heavy. If a
 configuration raises an exception, nbgrader only logs it, and then runs submissions in a kernel. So
-a fault must end nbgrader before it reaches a submission. ``SystemExit`` does this, because nbgrader
-does not catch it. The fault must also come before nbgrader writes anything for a student, because
-it would skip this student the next time.
+an error must end nbgrader before it reaches a submission. ``SystemExit`` does this, because
+nbgrader does not catch it. The error must also occur before nbgrader writes anything for a student,
+because nbgrader would otherwise skip this student the next time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from autograd_course.errors import CourseError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# nbgrader imports these when it grades. JSON can store names, and names need no import.
+# nbgrader imports these names when it grades. JSON can store names, and storing them requires no
+# import.
 _PREPROCESSORS = (
     f"{__name__}.Autograding",
     "nbgrader.preprocessors.IgnorePattern",
@@ -50,9 +51,10 @@ class Autograding(Configurable):
     def __call__(
         self, notebook: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """Write the verdicts into the cells that grade.
+        """Write the verdicts into the grader cells.
 
-        Raises GraderFailedError for a missing verdict, and NotConfiguredError without a seed.
+        Raises GraderFailedError if a verdict is missing, and NotConfiguredError if there is no
+        seed.
         """
         if not self.seed:
             raise NotConfiguredError(
@@ -66,7 +68,9 @@ class Autograding(Configurable):
 
 
 def safety_net() -> Mapping[str, Any]:
-    """Return the contents of ``nbgrader_config.json``: the step, in case ``.py`` cannot be read."""
+    """Return the contents of ``nbgrader_config.json``, which adds the step if ``.py`` is
+    unreadable.
+    """
     return {"Autograde": {"autograde_preprocessors": list(_PREPROCESSORS)}}
 
 
@@ -78,7 +82,7 @@ def configure(c: Config, *, seed: str, trust: bool = False) -> None:
         seed: keeps verdicts reproducible.
         trust: judge without a sandbox.
     """
-    # If a kernel runs the notebooks, your own progress file stays unchanged.
+    # Even if a kernel runs the notebooks, your own progress file does not change.
     os.environ["AUTOGRAD_COURSE_PROGRESS"] = str(
         Path(tempfile.gettempdir(), "nbgrader-progress.json")
     )

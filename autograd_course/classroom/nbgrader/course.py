@@ -1,4 +1,4 @@
-"""nbgrader's course folder: ``source/`` from our solved notebooks, and a configuration.
+"""nbgrader's course folder: ``source/`` with our solved notebooks, and a configuration.
 
 The cell that grades an exercise gets a hidden test, which nbgrader removes from the released
 notebook. The test grades the same answer on other inputs. nbgrader shows hidden tests in its
@@ -38,9 +38,9 @@ class CourseFolderError(CourseError):
 def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple[Path, ...]:
     """Create nbgrader's folder for the course at ``course``. Return the notebooks in ``source/``.
 
-    A lesson is an assignment, worth the points of its requested exercises. In a folder that this
-    command created before, it adds the lessons and changes nothing else. Raises CourseFolderError,
-    before it writes anything if possible.
+    Each lesson is an assignment. It is worth the points of its requested exercises. If this command
+    created the folder before, it only adds lessons and changes nothing else. If possible, it raises
+    CourseFolderError before it writes anything.
     """
     wanted = {exercise.id: exercise for exercise in exercises}
     lessons = sorted({exercise.lesson for exercise in wanted.values()})
@@ -59,7 +59,7 @@ def make_course(folder: Path, course: Path, exercises: Iterable[Entry]) -> tuple
 
 
 def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
-    """Raise CourseFolderError for a foreign folder, or for a lesson that is already in it."""
+    """Raise CourseFolderError if the folder is not ours, or if it already contains a lesson."""
     if folder.exists() and any(folder.iterdir() if folder.is_dir() else [folder]):
         config = folder / CONFIG
         if not (config.is_file() and _OURS in config.read_text("utf-8", errors="replace")):
@@ -75,7 +75,7 @@ def _refuse_others(folder: Path, made: Iterable[Path]) -> None:
 
 
 def _configure(folder: Path) -> None:
-    """Write the configuration unless it exists. Its seed determines the inputs of all lessons."""
+    """Write the configuration, unless it exists. Its seed determines the inputs of all lessons."""
     if (folder / CONFIG).exists():
         return
     config = _TEMPLATE.read_text(encoding="utf-8").replace("SEED", secrets.token_hex(16))

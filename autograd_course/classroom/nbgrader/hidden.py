@@ -1,4 +1,4 @@
-"""The hidden test of a cell that grades, which the kernel of ``nbgrader autograde`` runs."""
+"""The hidden test in a grader cell. The kernel of ``nbgrader autograde`` runs it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _BITS = 48
 
 
 def points(exercise_id: str, answer: Any, seed: int | None = None) -> int:
-    """Show the verdict on new inputs and return the points, which become the score of the cell.
+    """Show the verdict on new inputs, and return the points. They become the score of the cell.
 
-    nbgrader has no state for "the grader failed", only points. In this case the kernel ends, so
-    that nbgrader gives no score and lists the submission among those with an error.
+    nbgrader only knows points, and has no state for "the grader failed". In this case, the kernel
+    ends. nbgrader then gives no score, and lists the submission as one with an error.
 
     Args:
         exercise_id: the exercise.
-        answer: what the notebook defines for it.
-        seed: draws the inputs. Do not put it into a notebook that students see.
+        answer: the answer that the notebook defines.
+        seed: the seed for the inputs. Do not put it into a notebook that students see.
     """
     exercise = find(exercise_id)
     chosen = secrets.randbits(_BITS) if seed is None else seed

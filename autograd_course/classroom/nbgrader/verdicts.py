@@ -1,4 +1,4 @@
-"""Judge a notebook's answers in the sandbox, and write the verdicts as outputs of grader cells."""
+"""Judge a notebook's answers in the sandbox, and write the verdicts into its grader cells."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SUFFIX = "-grade"
 
 
 class GraderFailedError(CourseError):
-    """A verdict cannot be computed. nbgrader stores no score, and names the submission."""
+    """A verdict cannot be computed. nbgrader stores no score and names the submission."""
 
 
 def write(notebook: NotebookNode, seed: str, *, trust: bool) -> None:
-    """Give each cell that grades an exercise its verdict as an output.
+    """Write the verdict on each exercise into the outputs of its grader cell.
 
     Raises GraderFailedError if a verdict cannot be computed.
     """
@@ -52,7 +52,7 @@ def _results(notebook: Notebook, wanted: Iterable[str], seed: str, trust: bool) 
 
 @functools.cache
 def sandbox(trust: bool) -> Sandbox:
-    """Return the one sandbox of this process, in which all submissions are judged.
+    """Return the process's only sandbox, in which all submissions are judged.
 
     Raises NoSandboxError.
     """
@@ -63,7 +63,7 @@ def sandbox(trust: bool) -> Sandbox:
 
 
 def _exercise(cell: NotebookNode) -> str:
-    """Return the course's exercise that a cell grades, or an empty text if it grades none."""
+    """Return the exercise that a cell grades, or an empty string if it grades none."""
     nbgrader = cell.metadata.get("nbgrader", {})
     exercise = str(nbgrader.get("grade_id", "")).removesuffix(_SUFFIX)
     return exercise if nbgrader.get("grade") and exercise in INDEX else ""
@@ -76,7 +76,7 @@ def _read(notebook: NotebookNode) -> Notebook:
 
 
 def _outputs(result: Result) -> list[NotebookNode]:
-    """Return the outputs of the cell: the verdict, then the points, which become the score."""
+    """Return the cell's outputs: the verdict, and then the points, which become the score."""
     shown = {"text/plain": repr(result), "text/html": result._repr_html_()}
     return [
         v4.new_output("display_data", data=shown),

@@ -1,4 +1,4 @@
-"""Read submitted bytes as a notebook, as far as possible."""
+"""Read submitted bytes as a notebook, and recover as much as possible."""
 
 from autograd_course.classroom.notebooks.cells import Cell, Notebook, UnreadableError
 from autograd_course.classroom.notebooks.reading import read

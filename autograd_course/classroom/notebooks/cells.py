@@ -1,4 +1,4 @@
-"""A notebook reduced to what grading needs: no outputs, and no metadata except the ids."""
+"""The parts of a notebook that grading needs: no outputs, and no metadata except the ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Kind = Literal["code", "markdown", "raw"]
 
 
 class UnreadableError(CourseError, ValueError):
-    """A file contains nothing readable; the message is one sentence with the reason."""
+    """A file cannot be read; the message is one sentence that gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Notebook:
-    """The cells in order, and one sentence for each problem with the file."""
+    """A notebook's cells in order, and one sentence for each problem with the file."""
 
     cells: tuple[Cell, ...]
     problems: tuple[str, ...] = ()
 
 
 def clean(text: str) -> str:
-    """Return text that can be encoded and stored: plain line ends, no lone surrogates."""
+    """Return text that can be encoded and stored. It has plain line ends and no lone surrogates."""
     plain = text.replace("\r\n", "\n").replace("\r", "\n")
     return plain.encode("utf-8", "replace").decode("utf-8")

@@ -1,10 +1,10 @@
-"""Decode text from any editor. Declared codecs are not trusted: Python has odd ones."""
+"""Decode text from any editor. Declared codecs are not trusted, because Python has unusual ones."""
 
 from __future__ import annotations
 
 import codecs
 
-# UTF-32's mark begins with UTF-16's mark, so the longer one comes first.
+# The mark of UTF-32 begins with the mark of UTF-16, so the longer mark comes first.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -17,7 +17,7 @@ _LOOKED_AT = 400
 
 
 def decoded(data: bytes) -> tuple[str, tuple[str, ...]]:
-    """Return the text, and a sentence if it was not plain UTF-8."""
+    """Return the text. If it was not plain UTF-8, also return a sentence that says so."""
     codec = _by_mark(data) or _by_zeros(data) or "utf-8"
     try:
         text = data.decode(codec)
@@ -33,7 +33,7 @@ def _by_mark(data: bytes) -> str:
 
 
 def _by_zeros(data: bytes) -> str:
-    """Return UTF-16's name if every other byte is zero, as in Latin text without a mark."""
+    """Return the name of UTF-16 if every second byte is zero, as in Latin text without a mark."""
     head = data[:_LOOKED_AT]
     for start, codec in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(head) > 1 and head[start::2].count(0) > 0.8 * len(head[start::2]):

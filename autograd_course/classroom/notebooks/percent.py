@@ -1,4 +1,4 @@
-"""Scripts with cells: ``# %%`` as in py:percent, ``# In[3]:`` as nbconvert exports them."""
+"""Scripts with cells. Cells begin with ``# %%`` (py:percent) or ``# In[3]:`` (nbconvert)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS: dict[str, Kind] = {"markdown": "markdown", "md": "markdown", "raw": "raw
 
 
 def cells_of(text: str) -> Iterator[Cell]:
-    """Yield the cells. Text before the first mark, or without any mark, is also code."""
+    """Yield the cells. Text before the first mark is also code, and so is a text without marks."""
     marks = list(_BEGINS.finditer(text))
     first = marks[0].start() if marks else len(text)
     if text[:first].strip():

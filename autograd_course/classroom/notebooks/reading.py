@@ -1,7 +1,7 @@
-"""Read a notebook from bytes: nbformat 1 to 4, or a script with cells.
+"""Read a notebook from bytes. The format is nbformat 1 to 4, or a script with cells.
 
-nbformat's own reader stops at the first error. This module reads a submitted file as far as
-possible, and reports its errors.
+nbformat's own reader stops at the first error. This module reads as much of a submitted file as
+possible, and reports the errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autograd_course.classroom.notebooks.decoding import decoded
 from autograd_course.classroom.notebooks.percent import cells_of
 from autograd_course.classroom.notebooks.salvage import salvaged
 
-_KINDS: dict[str, Kind] = {"code": "code", "raw": "raw"}  # markdown, heading, html … are prose
+_KINDS: dict[str, Kind] = {"code": "code", "raw": "raw"}  # markdown, heading, html etc. are prose
 _OTHER_FILES = {
     b"PK\x03\x04": "a zip archive",
     b"%PDF": "a PDF",
@@ -27,7 +27,7 @@ _OTHER_FILES = {
 
 
 def read(data: bytes) -> Notebook:
-    """Return the notebook in the bytes. Raises UnreadableError if they contain no cell."""
+    """Return the notebook in the bytes. Raises UnreadableError if it has no cells."""
     for begins, kind in _OTHER_FILES.items():
         if data.startswith(begins):
             raise UnreadableError(f"this is {kind}, no notebook: hand in the .ipynb itself")
@@ -70,7 +70,7 @@ def _salvaged(text: str, error: Exception) -> Notebook:
 
 
 def _saved_cells(saved: Any) -> Iterator[Any]:
-    """Yield the notebook's list of cells, which is in worksheets up to nbformat 3."""
+    """Yield the notebook's cells. Up to nbformat 3, they are in worksheets."""
     if not isinstance(saved, dict):
         raise UnreadableError("this is JSON, but no notebook: hand in the .ipynb itself")
     for part in (saved, *_listed(saved, "worksheets")):
@@ -84,7 +84,7 @@ def _listed(owner: dict[str, Any], key: str) -> list[Any]:
 
 
 def _cells(saved: Iterable[Any]) -> Iterator[Cell]:
-    """Yield the cells that have a text, without their outputs, whatever their size."""
+    """Yield the cells that contain text, whatever their size, without their outputs."""
     for cell in saved:
         if not isinstance(cell, dict):
             continue

@@ -1,4 +1,4 @@
-"""The cells of a notebook with broken JSON: truncated, or with the marks of a merge."""
+"""Recover cells from broken notebook JSON, which may be truncated or contain merge marks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-# Jupyter sorts keys: a cell begins with one of these.
+# Jupyter sorts the keys, so a cell begins with one of these.
 _BEGINS = re.compile(r'\{\s*"(?:attachments|cell_type|execution_count|id|source)"\s*:')
-_ATTEMPTS = 2_000  # in a hostile file, each attempt may cost a thousand levels of nesting
+_ATTEMPTS = 2_000  # in a hostile file, each attempt may parse a thousand levels of nesting
 
 
 def salvaged(text: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The messages between judge and sandbox: frames of JSON and tensors, which contain no code."""
+"""The messages between the judge and the sandbox, as frames of JSON and tensors without code."""
 
 from autograd_course.classroom.protocol.frames import Frame, Malformed, read, write
 

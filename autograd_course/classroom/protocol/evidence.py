@@ -1,4 +1,4 @@
-"""Check a finding's evidence from a child, or from a file that someone may have changed."""
+"""Check a finding's evidence. It may come from a child or from a file that someone has changed."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 from autograd_course.classroom.protocol.frames import is_deeper
 
-REPAIR = "repair"  # the key of a repair
-ALSO = "also"  # further rules that a wrong answer breaks
-WARNINGS = "warnings"  # remarks of the doctor about an answer that passed
-_DEEPEST = 6  # a picture's matrices are nested four levels deep
-_LONGEST = 20_000  # maximum characters of a text, because a line of code may be long
+REPAIR = "repair"  # the key of a repair in the evidence
+ALSO = "also"  # the key of further rules that a wrong answer breaks
+WARNINGS = "warnings"  # the key of the doctor's remarks on an answer that passed
+_DEEPEST = 6  # the matrices of a picture are nested four levels deep
+_LONGEST = 20_000  # maximum characters of a text; a line of code may be long
 
 
 def sound(evidence: Any) -> dict[str, Any]:
-    """Return the parts of a finding's evidence that have the types that reports expect.
+    """Return the parts of a finding's evidence whose types are those that reports expect.
 
-    A part of another type is left out. A statement about an element is left out if it is
-    incomplete.
+    A part of any other type is left out. An incomplete statement about an element is also left out.
     """
     if not isinstance(evidence, Mapping):
         return {}
@@ -39,12 +38,12 @@ def _text(value: Any) -> bool:
 
 
 def _number(value: Any) -> bool:
-    """Whether it is a number, or the text of a number that JSON cannot represent."""
+    """Whether a value is a number, or the text of a number that JSON cannot represent."""
     return value is None or isinstance(value, int | float) or _text(value)
 
 
 def _value(value: Any) -> bool:
-    """Whether it is a number, or a shape or a tensor of numbers as lists."""
+    """Whether a value is a number, a shape, or a tensor in the form of nested lists."""
     return _number(value) or _list_of(_value)(value)
 
 
@@ -63,7 +62,7 @@ def _given(value: Any) -> bool:
 
 
 def _repair(value: Any) -> bool:
-    """Whether it is a repair in the format of ``Repair.to_dict``."""
+    """Whether a value is a repair in the format of ``Repair.to_dict``."""
     if not isinstance(value, Mapping) or not _text(value.get("summary")):
         return False
     changes = value.get("changes")

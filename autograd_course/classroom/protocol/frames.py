@@ -1,7 +1,7 @@
-"""A frame: a message as JSON and its data as safetensors, each preceded by its length.
+"""A frame is a message as JSON and its data as safetensors, each preceded by its length.
 
-Data from a child is hostile until it has been checked. Every length has a limit, and so has every
-wait. If the data is not a frame, the result says why.
+Data from a child is considered hostile until it has been checked. Every length and every waiting
+time has a limit. If the data is not a frame, the result says why.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class Malformed:
-    """The result if no valid answer came; ``reason`` completes the sentence "the answer …"."""
+    """The result if no valid answer arrived. ``reason`` completes the sentence "the answer …"."""
 
     reason: str
-    gone: bool = False  # the other side closed the connection
+    gone: bool = False  # the other side has closed the connection
     late: bool = False
 
 
 class _UnreadError(Exception):
-    """Reading stopped. The error contains the result to return in place of a frame."""
+    """The frame could not be read. The error contains the result to return instead of it."""
 
     def __init__(self, reason: str, **kind: bool) -> None:
         super().__init__(reason)
@@ -46,7 +46,7 @@ class _UnreadError(Exception):
 
 
 def write(channel: socket.socket, frame: Frame, seconds: float | None = None) -> Malformed | None:
-    """Send a frame. Return the reason if it cannot be sent."""
+    """Send a frame. If it cannot be sent, return the reason."""
     header = json.dumps(frame.said).encode()
     try:
         channel.settimeout(seconds)
@@ -59,7 +59,7 @@ def write(channel: socket.socket, frame: Frame, seconds: float | None = None) ->
 
 
 def read(channel: socket.socket, seconds: float | None = None) -> Frame | Malformed:
-    """Receive a frame, with a time limit for the whole frame."""
+    """Receive a frame. The time limit applies to the whole frame."""
     until = None if seconds is None else time.monotonic() + seconds
     try:
         lengths = _LENGTHS.unpack(_exactly(channel, _LENGTHS.size, until))
@@ -108,7 +108,7 @@ def _said(header: bytes) -> dict[str, Any]:
 
 
 def is_deeper(data: Any, levels: int) -> bool:
-    """Whether the lists and objects of JSON are nested deeper than a number of levels."""
+    """Whether the lists and objects in JSON are nested deeper than a given number of levels."""
     here = [data]
     for _ in range(levels + 1):
         here = [item for value in here for item in _items(value)]

@@ -1,7 +1,7 @@
-"""Evidence as bytes, and back: safetensors for the tensors, JSON for the rest, never pickle.
+"""Convert evidence to bytes and back. Tensors become safetensors, and the rest becomes JSON.
 
-The bytes may come from a process that ran untrusted code. Reading therefore builds only the
-dataclasses of :mod:`autograd_doctor.evidence`, tensors and plain values.
+The bytes may come from a process that ran untrusted code. Reading therefore never uses pickle. It
+builds only the dataclasses of :mod:`autograd_doctor.evidence`, tensors and plain values.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 def to_bytes(evidence: Evidence) -> bytes:
-    """Return evidence as one safetensors file with the JSON in its metadata."""
+    """Return evidence as one safetensors file that contains the JSON in its metadata."""
     return pack(evidence)
 
 
 def from_bytes(data: bytes) -> Evidence:
-    """Return evidence from the bytes of :func:`to_bytes`. Raises ``ValueError`` for other bytes."""
+    """Return the evidence in the output of :func:`to_bytes`. Raises ``ValueError`` otherwise."""
     try:
         found = unpack(data)
     except ValueError as error:
@@ -51,14 +51,14 @@ def from_bytes(data: bytes) -> Evidence:
 
 
 def pack(value: Any) -> bytes:
-    """Return plain data as bytes: tensors, evidence, numbers, text, and collections of these."""
+    """Return plain data as bytes: numbers, text, tensors, evidence, and collections of these."""
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_plain(value, tensors), allow_nan=True)
     return _file(tensors, {"evidence": text})
 
 
 def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """Do the same as ``safetensors.torch.save``, which takes five times as long for small data.
+    """Do the same as ``safetensors.torch.save``, which is five times slower for small data.
 
     The file consists of the length of the header, the header as JSON, and the tensors' bytes in the
     same order.
@@ -75,7 +75,7 @@ def _file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return data from the bytes of :func:`pack`. Raises ``ValueError`` for other bytes."""
+    """Return the data in the output of :func:`pack`. Raises ``ValueError`` for other bytes."""
     try:
         tensors = safetensors.torch.load(data)
         length = int.from_bytes(data[:8], "little")
@@ -104,7 +104,7 @@ def _plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return {"entries": [[_plain(part, tensors) for part in entry] for entry in value.items()]}
     if isinstance(value, _SCALARS):
         return value
-    return {"other": _shown(value)}  # an argument of an unknown type is only shown, not used
+    return {"other": _shown(value)}  # an argument of an unknown type is only shown, never used
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The reports for people and for other programs, made from the gradebook alone."""
+"""The reports for people and programs. They are made only from the gradebook."""
 
 from autograd_course.classroom.reports.document import as_json_document
 from autograd_course.classroom.reports.gradescope import gradescope_results

@@ -1,4 +1,4 @@
-"""JSON with all data about every student, for programs."""
+"""A JSON document with all data about every student, for other programs."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _student(book: Gradebook, name: str) -> dict[str, Any]:
 
 def _result(score: Score) -> dict[str, Any]:
     result = asdict(score)
-    del result["student"], result["damage"]  # the damage is one of the remarks
+    del result["student"], result["damage"]  # the damage is also one of the remarks
     return result | {"status": score.status or "not graded"}

@@ -1,4 +1,4 @@
-"""Write the reports into a folder of our own. Files of others are never replaced."""
+"""Write the reports into a folder of their own. Never replace files that are not reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_course.classroom.reports.sites import canvas_pieces, feedback_zip,
 from autograd_course.classroom.reports.table import csv_pieces, grade_table_pieces
 from autograd_course.errors import CourseError
 
-Files = Iterator[tuple[str, Iterable[str | bytes]]]  # paths in the folder, and their pieces
+Files = Iterator[tuple[str, Iterable[str | bytes]]]  # paths in the folder, and each file's pieces
 
 
 def _csv(book: Gradebook) -> Files:
@@ -76,7 +76,7 @@ class ReportsError(CourseError):
 
 
 def prepare(folder: Path) -> None:
-    """Create the folder if necessary. Raises ReportsError if it contains files of others."""
+    """Create the folder if necessary. Raises ReportsError if it has files that are not ours."""
     theirs = [name for name in _OURS if os.path.lexists(folder / name)]
     if theirs and not (folder / _MARK).is_file():
         raise ReportsError(
@@ -91,7 +91,7 @@ def prepare(folder: Path) -> None:
 
 
 def write(book: Gradebook, folder: Path, formats: Iterable[str] = tuple(FORMATS)) -> None:
-    """Write reports. Each file is complete or does not exist. Raises ReportsError."""
+    """Write the reports. A file is written completely or not at all. Raises ReportsError."""
     prepare(folder)
     for name in formats:
         made = {path for path, text in FORMATS[name](book) if _written(folder / path, text)}

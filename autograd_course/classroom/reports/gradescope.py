@@ -1,4 +1,4 @@
-"""Gradescope's ``results.json`` for one student.
+"""The contents of Gradescope's ``results.json`` for one student.
 
 Format: https://gradescope-autograders.readthedocs.io/en/latest/specs/
 """
@@ -17,8 +17,8 @@ from autograd_course.classroom.reports.wording import by_hand
 def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
     """Return the data that Gradescope reads, ready for ``json.dump``.
 
-    If the grader failed, or has not finished, there is no score at all, neither a total nor a score
-    of a test. A sum without it would be a 0 for which the student is not to blame.
+    If the grader failed or has not finished, there is no total score, and no test has a score.
+    Otherwise, the student would get 0 points through no fault of their own.
     """
     scores = book.scores(student)
     complete = all(score.is_counted for score in scores)
@@ -40,7 +40,7 @@ def gradescope_results(book: Gradebook, student: str) -> dict[str, Any]:
 
 
 def _file(problem: Problem) -> str:
-    """Return the message about a file, with the name that its student knows."""
+    """Return the message about a file. It uses the file name that the student knows."""
     if problem.source == problem.student:
         return problem.message
     ours = rf"(?<!\S){re.escape(problem.student)}/"

@@ -1,4 +1,4 @@
-"""JUnit XML for CI systems: a suite for each student, a case for each exercise.
+"""JUnit XML for CI systems, with a suite for each student and a case for each exercise.
 
 A wrong answer is a failure, "the grader failed" is an error, and a missing answer is skipped. An
 answer that a person settled is a failure unless it has full points.
@@ -26,7 +26,7 @@ def as_junit(book: Gradebook) -> str:
 
 
 def junit_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, one student at a time."""
+    """Yield the XML document, one student at a time."""
     yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="autograd-course">\n'
     for student in book.students():
         suite = _suite(book, student)

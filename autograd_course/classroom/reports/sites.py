@@ -1,4 +1,4 @@
-"""Grades and feedback in the formats that Canvas and Moodle import."""
+"""Grades and feedback in formats that Canvas and Moodle can import."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from autograd_course.classroom.reports.table import number, written
 _MOODLE = re.compile(r"(?P<name>[^/]+)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)_?")
 _CANVAS = re.compile(r"(?P<name>[^_/]+)(?:_LATE)?_(?P<user>\d+)_(?P<file>\d+)_[^/]+")
 _NUMBER = re.compile(r".+_(\d+)")
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # of each entry: the same feedback gives the same file
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # always the same, so that equal feedback gives equal files
 
 
 def canvas_pieces(book: Gradebook) -> Iterator[str]:
     """Yield a gradebook in Canvas's import format, with one assignment for each exercise.
 
-    Canvas finds a student by ``ID``, its own number, or else by ``SIS User ID``, ``SIS Login ID``
-    or the name. It reads these columns:
+    Canvas finds a student by ``ID``, which is its own number, or else by ``SIS User ID``, ``SIS
+    Login ID`` or the name. It reads the columns in this file:
     https://github.com/instructure/canvas-lms/blob/master/lib/gradebook_importer.rb
     """
     tallies, people = book.tallies(), book.people()
@@ -42,11 +42,11 @@ def canvas_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def moodle_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the grading worksheet of one Moodle assignment, with the sum of all exercises.
+    """Yield the grading worksheet of one Moodle assignment, with the sum of the points.
 
     Moodle finds a student by ``Identifier``, whose number is in the name of the downloaded folder.
-    A student without one has an empty field. The names and addresses also serve an import into
-    Moodle's gradebook. Moodle reads these columns:
+    If a student has no number, the field is empty. The names and addresses can also be used for an
+    import into Moodle's gradebook. Moodle reads the columns in this file:
     https://github.com/moodle/moodle/blob/main/mod/assign/feedback/offline/importgradeslib.php
     """
     yield written([
@@ -72,12 +72,12 @@ def moodle_pieces(book: Gradebook) -> Iterator[str]:
 
 
 def feedback_zip(book: Gradebook) -> bytes:
-    """Return the pages of all students as a zip file, with the names that the course site knows.
+    """Return a zip file with all students' pages, under the names that the course site knows.
 
     Moodle expects a folder with the name that Moodle gave it
     (https://github.com/moodle/moodle/blob/main/mod/assign/feedback/file/importziplib.php). Canvas
-    expects a file whose name begins like the downloaded file: the student's name, the number of the
-    user, the number of the file (``generate_comments_from_files`` in
+    expects a file whose name begins like the name of the downloaded file: the student's name, the
+    number of the user, and the number of the file (``generate_comments_from_files`` in
     https://github.com/instructure/canvas-lms/blob/master/app/models/assignment.rb).
     """
     tops = dict(_tops(book))
@@ -99,7 +99,7 @@ def _place(student: str, top: str) -> str:
 
 
 def _tops(book: Gradebook) -> Iterator[tuple[str, str]]:
-    """Yield each student with the name of the folder or file from the course site."""
+    """Yield each student with the folder or file name from the course site."""
     for student, source in book.sources():
         for part in PurePosixPath(source).parts:
             if _MOODLE.fullmatch(part) or _CANVAS.fullmatch(part):

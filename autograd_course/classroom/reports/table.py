@@ -1,4 +1,4 @@
-"""CSV with a row for each answer, or with a row for each student for course sites."""
+"""CSV tables with a row for each answer. For course sites, they have a row for each student."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ _COLUMNS = (
 
 _PERSON = ("name", "id", "email", "group")
 
-# A spreadsheet runs a field that begins like this. Students choose file names and messages.
+# A spreadsheet treats a field as a formula if it begins like this. Students choose file names and
+# can influence messages.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(book: Gradebook) -> str:
-    """Return one row for each student and exercise."""
+    """Return CSV with one row for each student and exercise."""
     return "".join(csv_pieces(book))
 
 
 def csv_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, one student at a time."""
+    """Yield the CSV with one row per answer, one student at a time."""
     yield written([_COLUMNS])
     for student in book.students():
         yield written(map(_row, book.scores(student)))
 
 
 def as_grade_table(book: Gradebook) -> str:
-    """Return one row for each student: points by exercise, their sum, and the possible points.
+    """Return one row for each student: the points by exercise, their sum, and the possible points.
 
-    If there is a roster, the columns name, id, e-mail and group follow the student. A student who
-    handed in nothing also has a row, in which ``student`` is empty. A student without any readable
-    file has a row. If an answer is not graded yet, or if the grader failed, the field is empty and
-    not 0.
+    If there is a roster, the columns name, id, e-mail and group follow the column of the student. A
+    student who handed in nothing also has a row, in which ``student`` is empty. So does a student
+    without a readable file. If an answer is not graded yet, or if the grader failed, the field is
+    empty instead of 0.
     """
     return "".join(grade_table_pieces(book))
 
 
 def grade_table_pieces(book: Gradebook) -> Iterator[str]:
-    """Yield the same, one student at a time."""
+    """Yield the grade table, one student at a time."""
     tallies = book.tallies()
     exercises = [tally.exercise for tally in tallies]
     possible = number(sum(tally.possible for tally in tallies))
@@ -78,12 +79,12 @@ def _row(score: Score) -> list[str]:
 
 
 def counted(score: Score) -> str:
-    """Return the points of an answer, or nothing if they are not known."""
+    """Return an answer's points as text, or an empty string if they are not known."""
     return number(score.points) if score.is_counted else ""
 
 
 def written(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as CSV in which no field is a formula."""
+    """Return the rows as CSV. No field can act as a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows([_harmless(field) for field in row] for row in rows)
@@ -96,5 +97,5 @@ def _harmless(field: str) -> str:
 
 
 def number(points: float) -> str:
-    """Return points as text."""
+    """Return a number of points as text."""
     return f"{points:g}"

@@ -1,4 +1,4 @@
-"""The answers that a reviewer sees, and their order: one exercise after the other."""
+"""The answers that a reviewer sees, and their order: one exercise after another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Cell = tuple[str, str]  # a student and an exercise
 
 @dataclass(frozen=True)
 class Matrix:
-    """The scores of a class by student and exercise."""
+    """The scores of a class, by student and exercise."""
 
     students: list[str]
     exercises: dict[str, str]  # titles by id, in the course's order
@@ -49,7 +49,7 @@ class Matrix:
         return [cell for cell in cells if self.is_wanted(cell, show)]
 
     def around(self, cell: Cell, show: str) -> tuple[Cell | None, Cell | None]:
-        """Return the answers before and after one answer, among the answers that pass a filter."""
+        """Among the answers that pass a filter, return those before and after one answer."""
         rows = {student: place for place, student in enumerate(self.students)}
         columns = {exercise: place for place, exercise in enumerate(self.exercises)}
 

@@ -1,4 +1,4 @@
-"""The two pages of a review: the matrix of a class, and one answer with a form."""
+"""The two pages of a review: the matrix of a class, and the form for one answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_course.classroom.review.order import FILTERS, Cell, Matrix
 
 @dataclass(frozen=True)
 class Form:
-    """The contents of the form: the stored values, or typed values that could not be stored."""
+    """The contents of the form: stored values, or typed values that could not be stored."""
 
     points: str
     comment: str
@@ -24,7 +24,7 @@ class Form:
 
 
 def matrix_page(book: Gradebook, root: str, show: str) -> str:
-    """Return the matrix of students and exercises, each answer a link."""
+    """Return the matrix of students and exercises, in which each answer is a link."""
     matrix = Matrix.of(book)
     wanted = matrix.wanted(show)
     shown = {student for student, _ in wanted}
@@ -44,7 +44,7 @@ def matrix_page(book: Gradebook, root: str, show: str) -> str:
 
 
 def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | None = None) -> str:
-    """Return the page of one answer. Raises SettlingError for an unknown student or exercise."""
+    """Return the page of one answer. Raises SettlingError if the student or exercise is unknown."""
     score = book.score_of(*cell)
     before, after = Matrix.of(book).around(cell, show)
     events = book.history(*cell)
@@ -71,7 +71,7 @@ def answer_page(book: Gradebook, root: str, cell: Cell, show: str, form: Form | 
 
 
 def address(root: str, cell: Cell, show: str, place: str = "answer") -> str:
-    """Return the address at which an answer is shown or settled."""
+    """Return the address that shows or settles an answer."""
     student, exercise = cell
     return f"{root}{place}?{urlencode({'student': student, 'exercise': exercise, 'show': show})}"
 

@@ -1,8 +1,7 @@
-"""The review as a small web server. It serves only people who know the token in the address.
+"""The review as a small web server. It serves only people who know the token in its address.
 
-The server listens on 127.0.0.1 alone. A request must name this address as its host, so that no
-other host name works, and it must contain the token. A request that writes must come from our own
-page.
+The server listens only on 127.0.0.1. Each request must name this address as its host, so no other
+host name works, and it must contain the token. A request that writes must come from our own page.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from autograd_course.classroom.review.order import FILTERS, Cell, Matrix
 from autograd_course.classroom.review.pages import Form, address, answer_page, matrix_page
 
 HOST = "127.0.0.1"
-_LARGEST = 1 << 18  # bytes of a form: a comment, with up to 12 bytes for each character
+_LARGEST = 1 << 18  # maximum bytes of a form: a comment of up to 12 bytes per character
 _PATIENCE = 30.0  # seconds for a request to arrive
 _HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
@@ -32,13 +31,13 @@ _HEADERS = {
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "same-origin",  # a link to another site does not contain the token
+    "Referrer-Policy": "same-origin",  # a link to another site does not reveal the token
     "X-Content-Type-Options": "nosniff",
 }
 
 
 class Review(ThreadingHTTPServer):
-    """The server of one gradebook; ``url`` is the address with the token."""
+    """The server for one gradebook. ``url`` is the address with the token."""
 
     daemon_threads = True
 
@@ -51,12 +50,12 @@ class Review(ThreadingHTTPServer):
         self.url = f"http://{self.authority}{self.root}"
 
     def server_bind(self) -> None:
-        """Bind without looking up the name of this machine."""
+        """Bind to the address without looking up the name of this machine."""
         TCPServer.server_bind(self)
 
 
 class _RefusedError(Exception):
-    """A request that is refused."""
+    """The server refuses a request."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)
@@ -70,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _PATIENCE
 
     def do_GET(self) -> None:  # http.server requires this name
-        """Show the matrix or an answer."""
+        """Show the matrix or one answer."""
         with self._answering():
             place, cell, show = self._asked()
             if place not in ("", "answer"):
@@ -82,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
                 )
 
     def do_POST(self) -> None:
-        """Settle an answer and show the next one, or say why this failed."""
+        """Settle an answer and show the next one, or explain why it could not be settled."""
         with self._answering():
             place, cell, show = self._asked()
             form = self._form()
@@ -113,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Answer an impossible request with a sentence."""
+        """Answer an invalid request with a sentence."""
         try:
             yield
         except _RefusedError as refused:
@@ -122,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_sentence(error), HTTPStatus.NOT_FOUND)
 
     def _asked(self) -> tuple[str, Cell, str]:
-        """Return the path below the token, the answer and the filter. Raises _RefusedError."""
+        """Return the path after the token, the answer, and the filter. Raises _RefusedError."""
         if self.headers.get("Host") != self.server.authority:
             raise _RefusedError(HTTPStatus.MISDIRECTED_REQUEST)
         parts = urlsplit(self.path)
@@ -135,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         return place, cell, show if show in FILTERS else "all"
 
     def _form(self) -> dict[str, str]:
-        """Return the sent form. Raises _RefusedError for requests that our pages did not send."""
+        """Return the submitted form. Raises _RefusedError if it does not come from our pages."""
         if self.headers.get("Origin") != f"http://{self.server.authority}":
             raise _RefusedError(HTTPStatus.FORBIDDEN)
         length = self.headers.get("Content-Length", "")

@@ -1,4 +1,4 @@
-"""The sandboxes: Bubblewrap, else a container. Without either, only trusted code runs."""
+"""The sandboxes: Bubblewrap or a container. Without one of them, only trusted code runs."""
 
 from __future__ import annotations
 

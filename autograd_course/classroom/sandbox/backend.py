@@ -1,4 +1,4 @@
-"""The interface of every kind of sandbox."""
+"""The interface that every kind of sandbox has."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ ZYGOTE = "autograd_course.classroom.zygote"
 
 
 class NoSandboxError(CourseError, RuntimeError):
-    """This machine cannot run untrusted code safely; the message says what to install."""
+    """This machine cannot run untrusted code safely. The message says what to install."""
 
 
 class SandboxError(CourseError, RuntimeError):
-    """The sandbox itself failed, which is not the fault of a submission."""
+    """The sandbox itself failed. This is not the fault of a submission."""
 
 
 @dataclass(frozen=True)
 class Start:
     """How to start a template process: the command and its environment.
 
-    ``ending`` is a command that ends the template if ending the first command's process does not.
+    Sometimes, ending the process of ``command`` does not end the template. ``ending`` is then a
+    command that does.
     """
 
     command: tuple[str, ...]
@@ -39,15 +40,15 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in reports."""
+        """The sandbox's name in reports."""
 
     @property
     def separates(self) -> bool:
-        """Whether submissions that run one after the other cannot affect each other."""
+        """Whether submissions that run one after another cannot affect each other."""
 
     @property
     def gap(self) -> str:
-        """A sentence for the instructor about missing protection, or an empty text."""
+        """A sentence that tells the instructor about missing protection, or an empty string."""
 
     def start(self, meeting: Path) -> Start:
-        """Return how to start the template, which connects to the Unix socket ``meeting``."""
+        """Return how to start the template so that it connects to the Unix socket ``meeting``."""

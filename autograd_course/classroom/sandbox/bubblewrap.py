@@ -1,4 +1,4 @@
-"""Bubblewrap: kernel namespaces without a daemon, which start in milliseconds."""
+"""Bubblewrap isolates processes with kernel namespaces. It has no daemon and starts quickly."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ UNFILTERED = (
     "The kernel of this machine cannot filter system calls for the sandbox, so an answer can take "
     "more memory than its limit."
 )
-MEETING = "/course/control"  # the path of the control socket inside
-# The first steps of a child. In a root folder that only chroot changed, the kernel refuses them.
+MEETING = "/course/control"  # the path of the control socket inside the sandbox
+# The first steps of a child. The kernel refuses them if only chroot has changed the root folder.
 _LEAVES = f"""
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -30,11 +30,11 @@ seclusion.leave()
 
 @dataclass(frozen=True)
 class Bubblewrap:
-    """No network, own processes, a minimal read-only root, and an empty environment.
+    """A sandbox with no network, its own processes, a minimal read-only root and no environment.
 
-    Each submission also gets its own namespaces inside (``zygote.seclusion``). If root starts the
-    sandbox, root must be able to take another identity for this. Other users need no other
-    identity.
+    Inside the sandbox, each submission also gets its own namespaces (``zygote.seclusion``). If root
+    starts the sandbox, the child must be able to change to another user for this. If any other user
+    starts it, no change is needed.
     """
 
     name: str = "bubblewrap"
@@ -42,7 +42,7 @@ class Bubblewrap:
 
     @property
     def gap(self) -> str:
-        """Report if the kernel cannot refuse system calls; see :class:`Backend`."""
+        """Report whether the kernel cannot refuse system calls; see :class:`Backend`."""
         return "" if syscalls.available() else UNFILTERED
 
     def start(self, meeting: Path) -> Start:
@@ -51,7 +51,7 @@ class Bubblewrap:
 
 
 def works() -> bool:
-    """Whether ``bwrap`` is installed, and it and its processes may create namespaces."""
+    """Whether ``bwrap`` is installed and can create namespaces, and so can its processes."""
     if shutil.which("bwrap") is None:
         return False
     python = [str(places.interpreter()), "-I", "-S", "-B"]
@@ -67,10 +67,10 @@ def _command(meeting: Path) -> Iterator[str]:
     for link, target in places.links().items():
         yield from ("--symlink", target, link)
     yield from ("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp")
-    # A shared mapping of /dev/zero is memory that no limit counts.
+    # No limit counts the memory in a shared mapping of /dev/zero, so hide this device.
     yield from ("--dev-bind", "/dev/null", "/dev/zero")
     for folder in sorted({p for shown in places.shown() for p in shown.target.parents}):
-        if folder != Path("/"):  # bwrap might create a folder that only its owner can open
+        if folder != Path("/"):  # otherwise, bwrap might make it readable only for its owner
             yield from ("--perms", "0755", "--dir", str(folder))
     for shown in places.shown():
         yield from ("--ro-bind", str(shown.source), str(shown.target))

@@ -1,7 +1,7 @@
-"""Docker or Podman: the same protection through options, for machines without Bubblewrap.
+"""Docker or Podman give the same protection through options, on machines without Bubblewrap.
 
-A container may not create its own namespaces, so every submission gets a new container. This is
-safe, but each one waits for Python to import PyTorch.
+A container cannot create namespaces of its own, so every submission gets a new container. This is
+safe, but each submission has to wait until Python has imported PyTorch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from autograd_course.classroom.sandbox.image import image
 from autograd_course.classroom.sandbox.limits import Limits
 
 MEETING = "/course/control"
-_USERS = range(61184, 65520)  # people have others
+_USERS = range(61184, 65520)  # numbers that no person has
 
 
 @dataclass(frozen=True)
 class Container:
-    """A container for each submission; ``engine`` is ``docker`` or ``podman``."""
+    """A sandbox with a container for each submission. ``engine`` is ``docker`` or ``podman``."""
 
     engine: str
     limits: Limits = field(default_factory=Limits)
@@ -34,7 +34,7 @@ class Container:
 
     @property
     def gap(self) -> str:
-        """Return an empty text: the engine itself limits all memory. See :class:`Backend`."""
+        """Return an empty string, as the engine itself limits all memory. See :class:`Backend`."""
         return ""
 
     def start(self, meeting: Path) -> Start:
@@ -42,7 +42,7 @@ class Container:
         called = f"autograd-course-{secrets.token_hex(8)}"
         command = [*self._walls(), f"--name={called}", "--volume", f"{meeting}:{MEETING}"]
         zygote = ["-B", "-s", "-m", ZYGOTE, MEETING, "contained"]
-        # Ending the command that waits for a container does not end the container.
+        # The command only waits for the container, so ending it does not end the container.
         return Start((*command, image(self.engine), *zygote), ending=(self.engine, "kill", called))
 
     def works(self) -> bool:
@@ -56,14 +56,14 @@ class Container:
         return subprocess.run(trial, capture_output=True).returncode == 0
 
     def _walls(self) -> Iterator[str]:
-        """Yield the command that runs Python, up to the image.
+        """Yield the options and the program for running Python, up to the image.
 
-        Python is the first process, so no signal from a later process ends or stops it. For this
-        reason, ``--init`` is not used.
+        Python is the container's first process, so no signal from a later process can end or stop
+        it. For this reason, ``--init`` is not used.
         """
         limits = self.limits
         yield from (self.engine, "run", "--rm", "--network=none", "--read-only")
-        if self.engine == "podman":  # it would make /run, /var/tmp and /etc/passwd writable
+        if self.engine == "podman":  # by default, it makes /run, /var/tmp and /etc/passwd writable
             yield from ("--read-only-tmpfs=false", "--passwd=false")
         yield from ("--cap-drop=ALL", "--security-opt=no-new-privileges", f"--user={_nobody()}")
         yield from (f"--pids-limit={limits.processes}", f"--memory={limits.memory + (1 << 30)}")
@@ -83,7 +83,7 @@ class Container:
 
 
 def _nobody() -> str:
-    """Return a user for one container, because the kernel counts processes by user."""
+    """Return a new user for each container, because the kernel counts processes per user."""
     return f"{_USERS.start + secrets.randbelow(len(_USERS))}:65534"
 
 

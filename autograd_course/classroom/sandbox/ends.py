@@ -1,4 +1,4 @@
-"""Explain to the student who handed in the code why an answer did not arrive."""
+"""Explain to the student who handed in the code why the answer did not arrive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OVER: Mapping[str, Callable[[Limits], str]] = {
 
 
 def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
-    """Return a sentence about the result that replaced the answer, and the end of the child."""
+    """Return a sentence about what arrived instead of an answer, and how the child ended."""
     if how.get("over") in _OVER:
         return _OVER[how["over"]](limits)
     if came.late:
@@ -41,7 +41,7 @@ def told(came: Malformed, how: Mapping[str, Any], limits: Limits) -> str:
 
 def _ended(code: int, limits: Limits) -> str:
     if code == 128 + signal.SIGKILL:
-        return (  # the kernel does not say which limit it was
+        return (  # the kernel does not say which limit was exceeded
             f"the code was stopped: it computed for more than {limits.cpu} s, took too much, "
             "or killed itself."
         )

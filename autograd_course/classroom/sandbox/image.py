@@ -1,7 +1,7 @@
-"""The image of the container: only the links and folders that are mount points.
+"""The container's image, which contains only links and the folders that are mount points.
 
-Python, PyTorch and the C library come from this machine, so nothing is downloaded and nothing else
-is visible.
+Python, PyTorch and the C library come from this machine. Nothing is downloaded, and nothing else is
+visible.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from autograd_course.classroom.sandbox import places
 from autograd_course.classroom.sandbox.backend import SandboxError
 
-# If Podman mounts a file system on a folder, it keeps the mode of the folder.
+# If Podman mounts a file system on a folder, the folder's mode does not change.
 _FOLDERS = {"dev": 0o755, "proc": 0o755, "sys": 0o755, "tmp": 0o1777}
 
 
 def image(engine: str) -> str:
-    """Return the name of the image, and create it if the engine has none. Raises SandboxError."""
+    """Return the image's name. Create the image if the engine does not have it. Raises
+    SandboxError.
+    """
     content = _content()
     name = f"localhost/autograd-course-sandbox:{zlib.crc32(content):08x}"
     if _run(engine, "image", "inspect", name).returncode != 0:
@@ -32,7 +34,7 @@ def image(engine: str) -> str:
 
 
 def _content() -> bytes:
-    """Return the root folder as a tar file. The same folder gives the same bytes."""
+    """Return the root folder as a tar file. Equal folders give equal bytes."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as packed:
         for entry in _entries():

@@ -1,6 +1,6 @@
-"""The limits of one submission. These numbers are defined only in this module.
+"""The limits for one submission. These numbers are defined only in this module.
 
-The documents state the same numbers, and a test compares them.
+The documentation states the same numbers, and a test compares them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for the process that runs one submission, and for all processes that it starts.
+    """The limits for the process that runs one submission, and for all processes that it starts.
 
-    ``question`` is the time in seconds that an answer may compute for one of the judge's questions.
-    Python code is then interrupted, and the verdict names the line. ``wall`` is the wall-clock time
-    after which the process is ended in any case. ``whole`` is the wall-clock time for all questions
-    together, without the grader's own time. All processes together have ``cpu`` seconds of
-    computing, and ``memory`` bytes in addition to the memory of Python and PyTorch. Up to
-    ``processes`` processes and threads may exist at a time, and up to ``started`` may ever start.
-    They may write ``disk`` bytes in at most ``files`` files.
+    ``question`` is the time in seconds that an answer may spend on one of the judge's questions.
+    After this time, Python code is interrupted, and the verdict names the line. ``wall`` is the
+    wall-clock time after which the process is ended in any case. ``whole`` is the wall-clock time
+    for all questions together, without the grader's own time. Together, all processes may use
+    ``cpu`` seconds of CPU time. They may use ``memory`` bytes in addition to the memory of Python
+    and PyTorch. Up to ``processes`` processes and threads may exist at a time, and up to
+    ``started`` may ever start. They may write ``disk`` bytes in at most ``files`` files.
     """
 
     question: float = 20.0
@@ -36,7 +36,7 @@ class Limits:
     open_files: int = 256
 
     def stretched(self, times: float) -> Limits:
-        """Return the limits with a multiple of the time, which is never less than the original."""
+        """Return these limits with their times multiplied by a factor of at least 1."""
         times = max(1.0, times)
         return replace(
             self,

@@ -1,4 +1,4 @@
-"""The parts of the machine in the sandbox: Python, PyTorch, the worker, and a compiler."""
+"""The parts of the machine that the sandbox shows: Python, PyTorch, the worker and a compiler."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from pathlib import Path
 from autograd_course.classroom.asking.inside import PARTS
 from autograd_course.folders import COURSE, DOCTOR
 
-# Our packages and their dependencies have one known place, wherever they come from.
+# In the sandbox, our packages and their dependencies have a fixed place, wherever they come from.
 INSIDE = Path("/course")
-# The doctor's path. Its module imports PyTorch, and starting a sandbox need not wait for that.
+# The doctor's path. Importing its module would import PyTorch, and starting a sandbox should not
+# have to wait for this.
 TIME_LIMIT = "AUTOGRAD_COURSE_TIME_LIMIT"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32")
 _LINKS = ("/lib", "/lib64", "/lib32", "/libx32")
-# The tools that build a C++ operator, and their search path inside. ninja calls the shell.
+# The tools that build a C++ operator, and their search path in the sandbox. ninja calls the shell.
 _PROGRAMS = {name: Path("/usr/bin", name) for name in ("c++", "as", "ld", "ninja")} | {
     "sh": Path("/bin/sh")
 }
@@ -36,22 +37,22 @@ class Shown:
 
 
 def shown() -> tuple[Shown, ...]:
-    """Return all files and folders that the sandbox shows."""
+    """Return all files and folders of the machine that the sandbox shows."""
     return (*_of_the_system(), *_of_the_compiler(), *_of_python(), *_of_the_course())
 
 
 def links() -> dict[str, str]:
-    """Return the links of the root folder to create, such as ``/lib`` to ``usr/lib``."""
+    """Return the links to create in the root folder, such as ``/lib`` to ``usr/lib``."""
     return {link: os.readlink(link) for link in _LINKS if Path(link).is_symlink()}
 
 
 def interpreter() -> Path:
-    """Return the Python to run: the real file, not the link or copy in a virtual environment."""
+    """Return the real Python program, not a virtual environment's link to it or copy of it."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
 def environment() -> Mapping[str, str]:
-    """Return all environment variables of the sandbox."""
+    """Return all environment variables in the sandbox."""
     limit = {TIME_LIMIT: os.environ[TIME_LIMIT]} if TIME_LIMIT in os.environ else {}
     return limit | {
         "HOME": "/tmp",
@@ -73,9 +74,10 @@ def _of_the_system() -> Iterator[Shown]:
 
 
 def _of_the_compiler() -> Iterator[Shown]:
-    """Yield the compiler's programs and headers, if all of them are on this machine.
+    """Yield the compiler's programs and headers, if they are all on this machine.
 
-    They add nothing to what a submission can do: it runs Python, and may write machine code.
+    They do not give a submission any new abilities, because it runs Python and could write machine
+    code itself.
     """
     found = {name: shutil.which(name) for name in _PROGRAMS}
     if all(found.values()) and _HEADERS.is_dir():
@@ -85,13 +87,13 @@ def _of_the_compiler() -> Iterator[Shown]:
 
 def _of_python() -> Iterator[Shown]:
     prefix = Path(sys.base_prefix).resolve()
-    # A system Python is in /usr with many other files, so only its one file is shown.
+    # A system Python is in /usr together with many other files, so only this one file is shown.
     own = interpreter() if prefix == Path("/usr") else prefix
     yield Shown(own, own)
 
 
 def hidden() -> tuple[Path, ...]:
-    """Return the folders in the sandbox that would show the whole installed course."""
+    """Return the sandbox's folders that would otherwise show the whole installed course."""
     sites = [*_sites(), Path(sysconfig.get_path("purelib", vars={"base": sys.base_prefix}))]
     whole = {COURSE, *(site.resolve() / COURSE.name for site in sites)}
     found = (
@@ -112,9 +114,10 @@ def _of_the_course() -> Iterator[Shown]:
 
 
 def _sites() -> dict[Path, Path]:
-    """Return the folders with installed packages, and their places in the sandbox.
+    """Return the folders of installed packages, and their places in the sandbox.
 
-    The doctor distinguishes a library from the author's own code by the name of its folder.
+    The doctor recognizes a library by the name of its folder, and takes all other code for the
+    author's own.
     """
     found = [Path(folder).resolve() for folder in site.getsitepackages()]
     there = [folder for folder in found if folder.is_dir()]

@@ -1,4 +1,4 @@
-"""Run a sandbox: its template process, and one child at a time."""
+"""Run a sandbox, which consists of its template process and one child at a time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from autograd_course.classroom.sandbox.limits import Limits
 from autograd_course.classroom.sandbox.template import Template, Twin
 from autograd_course.classroom.zygote.control import Order, heard, say
 
-_GRACE = 20.0  # seconds for the template to end a child
-_LEAST = 1e-3  # seconds; a socket takes 0 for "do not wait"
+_GRACE = 20.0  # seconds that the template has to end a child
+_LEAST = 1e-3  # seconds; for a socket, 0 would mean "do not wait"
 
 
 class Child:
-    """A child, seen from outside. It answers questions, or there is a reason why it does not."""
+    """A child, seen from outside. It answers questions, or there is a reason why it cannot."""
 
     def __init__(self, channel: socket.socket, control: socket.socket, limits: Limits) -> None:
         self._channel, self._control, self._limits = channel, control, limits
-        self._left = limits.whole  # seconds for all answers together
+        self._left = limits.whole  # seconds that remain for all answers
         self._how: dict[str, Any] | None = None
 
     def ask(self, question: Frame) -> Frame | Malformed:
-        """Return the answer to a question. After a malformed answer, end the child."""
+        """Ask a question, and return its answer. If the answer is malformed, end the child."""
         seconds = min(self._limits.wall, self._left)
         came = self._answer(question, seconds)
         if isinstance(came, Malformed):
@@ -40,7 +40,7 @@ class Child:
         return came
 
     def _answer(self, question: Frame, seconds: float) -> Frame | Malformed:
-        """Return the answer within a time, and subtract the time that it took from the total."""
+        """Ask a question with a time limit. Subtract the time that passes from the total."""
         until = time.monotonic() + seconds
         try:
             unsent = write(self._channel, question, max(seconds, _LEAST))
@@ -49,7 +49,7 @@ class Child:
             self._left -= seconds - (until - time.monotonic())
 
     def end(self, *, gone: bool = False) -> dict[str, Any]:
-        """End the child and its processes. Return the template's report about it."""
+        """End the child and its processes. Return the template's report on how the child ended."""
         if self._how is None:
             order = self._told(gone)
             if order is None or "failed" in order.said:
@@ -70,7 +70,7 @@ class Child:
 
 
 class Sandbox:
-    """A template in a sandbox, which is started on first use and restarted if it has ended.
+    """A template in a sandbox. It is started on first use, and restarted after it has ended.
 
     ``running`` is a template that has already been started.
     """
@@ -83,9 +83,7 @@ class Sandbox:
 
     @contextlib.contextmanager
     def child(self, limits: Limits | None = None) -> Iterator[Child]:
-        """Run a block with a new child, which may have its own limits, and end the child
-        afterwards.
-        """
+        """Provide a new child, which may have its own limits, during a ``with`` block."""
         child = self._begun(self._control(), limits or self.limits)
         try:
             yield child
@@ -110,7 +108,7 @@ class Sandbox:
         return Child(ours, control, limits)
 
     def start(self) -> Self:
-        """Start the template now, and wait until it is ready."""
+        """Start the template, and wait until it is ready."""
         self._control()
         return self
 
@@ -123,7 +121,7 @@ class Sandbox:
             raise
 
     def close(self) -> None:
-        """End the template, and with it everything that runs in the sandbox."""
+        """End the template together with everything that runs in the sandbox."""
         if self._running is not None:
             self._running.close()
             self._running = None

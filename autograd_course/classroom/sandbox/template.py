@@ -1,6 +1,7 @@
 """Start a template process in a sandbox, and connect to it.
 
-The template starts in parallel to this process. The first call that needs it waits for it.
+The template starts while this process continues. The first call that needs the template waits for
+it.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ _PATIENCE = 180.0  # seconds, because importing PyTorch on a busy machine is slo
 
 
 class Twin:
-    """A fork of a template that another process started. ``control`` is the connection to it."""
+    """A fork of a template that another process started. ``control`` is the fork's connection."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
 
     def close(self) -> None:
-        """Close the connection. The fork then ends, with everything that it runs."""
+        """Close the connection. This ends the fork and everything that runs in it."""
         self.control.close()
 
 
 class Template:
-    """A template process."""
+    """A template process in a sandbox."""
 
     def __init__(self, backend: Backend) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="autograd-course-")
         meeting = Path(self._folder.name) / "control"
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._door.bind(str(meeting))
-        os.chmod(meeting, 0o666)  # the user `nobody` connects, too; the folder itself is private
+        os.chmod(meeting, 0o666)  # the user `nobody` connects too; the folder itself is private
         self._door.listen(1)
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         self.backend = backend
@@ -47,7 +48,7 @@ class Template:
 
     @functools.cached_property
     def control(self) -> socket.socket:
-        """The connection to the template, once it is ready. Raises SandboxError if it never is."""
+        """The connection to the template, which waits until it is ready. Raises SandboxError."""
         if self._door.fileno() < 0:
             raise SandboxError("the sandbox did not start.")
         try:
@@ -75,7 +76,7 @@ class Template:
         )  # fmt: skip
 
     def _met(self, door: socket.socket) -> socket.socket:
-        """Return the connection to the template once it is ready."""
+        """Wait until the template is ready, and return the connection to it."""
         door.settimeout(1.0)
         for _ in range(int(_PATIENCE)):
             with contextlib.suppress(TimeoutError):
@@ -109,7 +110,7 @@ class Template:
         self._folder.cleanup()
 
     def close(self) -> None:
-        """End the template, and with it everything that runs in the sandbox."""
+        """End the template together with everything that runs in the sandbox."""
         if "control" in vars(self):
             self.control.close()
         self._close_door()

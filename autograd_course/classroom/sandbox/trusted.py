@@ -1,4 +1,4 @@
-"""No sandbox: a plain process, for your own code."""
+"""A plain process instead of a sandbox, for your own code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Trusted:
 
     @property
     def gap(self) -> str:
-        """Nearly all protection is missing; see :class:`Backend`."""
+        """Say that nearly all protection is missing; see :class:`Backend`."""
         return (
             "Without a sandbox (--trust), the graded code can read, change and send whatever you "
             "can."

@@ -1,4 +1,4 @@
-"""Collect submissions from any folder, one student after the other."""
+"""Collect submissions from any folder, one student at a time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from autograd_course.classroom.submissions.submission import Rejected, Submissio
 from autograd_course.errors import CourseError
 from autograd_course.index import LESSONS, exercises_of
 
-# Hidden folders of programs, which may contain files like answers.
+# Hidden folders that belong to programs and may contain files that look like answers.
 _TOOLS = {
     ".cache", ".config", ".git", ".github", ".idea", ".ipynb_checkpoints", ".ipython", ".jupyter",
     ".local", ".trash", ".venv", ".virtual_documents", ".vscode",
@@ -47,18 +47,19 @@ class NoSubmissionsError(CourseError):
 
 @dataclass(frozen=True)
 class _Read:
-    """A readable file, and the rank that decides which of several files is graded."""
+    """A readable file, and a rank that decides which one of several files is graded."""
 
     submission: Submission
     rank: tuple[bool, int, int, bool, float]
 
 
 def collect(root: Path) -> Iterator[Submission | Rejected]:
-    """Yield every student's submissions, sorted by name, and the files that cannot be graded.
+    """Yield all students' submissions, sorted by student, and the files that cannot be graded.
 
     Only one student's files are in memory at a time. If a student has several notebooks of one
-    lesson, the one with the most attempted exercises is taken, then the latest. The others are
-    listed. Raises NoSubmissionsError if ``root`` does not exist.
+    lesson, the one with the most attempted exercises is graded. If there are several of these, the
+    latest is graded. The other notebooks are listed. Raises NoSubmissionsError if ``root`` does not
+    exist.
     """
     if not root.exists():
         raise NoSubmissionsError(f"there is no folder {root}: name the one with the submissions.")
@@ -82,12 +83,12 @@ def _by_student(root: Path) -> dict[str, list[Path]]:
 
 
 def _of_a_class(source: str) -> Rejected:
-    """Return the rejection of a zip that a course site made for a whole class."""
+    """Return the rejection of a zip with a whole class's work, as course sites make it."""
     return Rejected(source, source, "it holds the work of a class: unpack it, and grade the folder")
 
 
 def _tops(root: Path) -> Iterator[Path]:
-    """Yield the paths of individual students: entries of the root, and of folders for many."""
+    """Yield each student's file or folder. It may be in a folder that is for many students."""
     if not root.is_dir():
         yield root
         return
@@ -102,7 +103,7 @@ def _tops(root: Path) -> Iterator[Path]:
 
 
 def _is_hidden_student(folder: Path) -> bool:
-    """Whether a hidden folder does not belong to a tool, and may contain answers."""
+    """Whether a hidden folder may contain a student's answers and does not belong to a tool."""
     if not folder.name.startswith(".") or folder.name.lower() in _TOOLS:
         return False
     return any(is_interesting(name) for name in os.listdir(folder))

@@ -1,4 +1,4 @@
-"""The downloads of course sites for a whole class: zips, file names, and Gradescope's metadata."""
+"""Downloads that course sites make for a whole class: zips, file names and Gradescope metadata."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 EXPORT = re.compile(r"assignment_\d+_export")  # Gradescope's folder with all submissions
-_PEOPLE = "submission_metadata.yml"  # next to them: the student of each folder
+_PEOPLE = "submission_metadata.yml"  # the file next to them that names the student of each folder
 MOODLE = re.compile(r"(?P<student>.+?)_assignsubmission_(?:file|onlinetext).*")
 BLACKBOARD = re.compile(r".+?_(?P<student>[^_]+)_attempt_\d{4}-\d\d-\d\d.*")
-_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # of a file, with both numbers
+_CANVAS = re.compile(r"(?P<student>[^_]+)(?:_LATE)?_\d+_\d+_.+")  # a file's name, with two numbers
 GRADESCOPE = re.compile(r"(?P<student>submission_\d+)")
 _AT = re.compile(r"_attempt_(\d{4}(?:-\d\d){5})_")
 _FOLDER = re.compile(r"(submission_\d+):")
 _FIELD = re.compile(r"(?:  - |    ):(name|sid): *(.*)")
-_END, _LONGEST = b"PK\x05\x06", 1 << 24  # maximum bytes of the list of names in a zip
+_END, _LONGEST = b"PK\x05\x06", 1 << 24  # the list of names in a zip: its mark, and maximum bytes
 
 
 def students_in(path: Path) -> int:
-    """Return the number of students whose course-site file names are in a zip."""
+    """Return the number of students for whom a zip has files with names from a course site."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode) or not _is_short(path):
             return 0
@@ -38,7 +38,7 @@ def students_in(path: Path) -> int:
 
 
 def _is_short(path: Path) -> bool:
-    """Whether a zip's list of names is short enough to read first."""
+    """Whether a zip's list of names is short enough to be read before the zip."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
         _, found, end = file.read().rpartition(_END)
@@ -51,9 +51,9 @@ def _top(name: str) -> str:
 
 
 def handed_in(source: str, modified: float) -> str:
-    """Return the submission time in ISO format, from Blackboard's name or else from the file.
+    """Return the submission time in ISO format, from Blackboard's file name or from the file.
 
-    The time in the name has no zone, so it is interpreted in this machine's zone.
+    The time in the name has no time zone, so it is interpreted in the time zone of this machine.
     """
     if named := _AT.search(source):
         try:
@@ -64,10 +64,10 @@ def handed_in(source: str, modified: float) -> str:
 
 
 def names_beside(folder: Path) -> dict[str, str]:
-    """Return the student of each Gradescope folder, by name and student number: ``Ann B_123``.
+    """Return the student of each Gradescope folder, as name and student number: ``Ann B_123``.
 
-    The file is read line by line. It contains all results, and a YAML parser takes a second for
-    each megabyte.
+    The file is read line by line, because it contains all results, and a YAML parser would take a
+    second per megabyte.
     """
     try:
         lines = (folder / _PEOPLE).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -93,7 +93,7 @@ def _called(person: dict[str, str], folder: str) -> str:
 
 
 def _plain(value: str) -> str:
-    """Return a scalar of YAML without its quotes."""
+    """Return a YAML scalar without its quotes."""
     if value[:1] == '"':
         try:
             return str(json.loads(value))

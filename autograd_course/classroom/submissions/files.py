@@ -1,4 +1,4 @@
-"""Read the files of one student, one by one: folders, and zips without unpacking them to disk."""
+"""Read one student's files one by one, from a folder or from a zip that is not unpacked to disk."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from autograd_course.classroom.submissions.zips import unzipped
 SUFFIXES = (".ipynb", ".py")
 ZIP = ".zip"
 
-# Files of tools next to the answers.
+# Files next to the answers that belong to tools.
 _SKIPPED = {"__macosx", "__pycache__", "node_modules", "venv", "site-packages", "feedback"}
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a file or folder of this name is hidden or belongs to a tool."""
+    """Whether a file or folder with this name is hidden or belongs to a tool."""
     return name.startswith(".") or name.lower() in _SKIPPED
 
 
 def is_interesting(name: str) -> bool:
-    """Whether a file of this name may contain answers."""
+    """Whether a file with this name may contain answers."""
     return not is_skipped(name) and name.lower().endswith((*SUFFIXES, ZIP))
 
 
 def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
-    """Yield the notebooks and scripts at ``path``, which is a file, a zip or a folder.
+    """Yield the notebooks and scripts at ``path``, which may be a file, a zip or a folder.
 
-    Links are not followed, and only regular files are opened. A file beyond the limits is named and
-    not read.
+    Links are not followed, and only regular files are opened. A file that exceeds the limits is
+    named but not read.
     """
     left_files, left_bytes = limits.files, limits.total
     for each, name in _walk(path, source, limits):
@@ -50,7 +50,7 @@ def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
 
 
 def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Found, str]]:
-    """Yield the files that may contain answers, with their display names, in order."""
+    """Yield the files that may contain answers in order, with their display names."""
     waiting = [(path, source, 0)]
     entries = 0
     while waiting:
@@ -74,7 +74,7 @@ def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Foun
 
 
 def _listed(folder: Path, most: int) -> list[str] | None:
-    """Return the sorted names in a folder, up to a maximum, or ``None`` if it is unreadable."""
+    """Return a folder's sorted names, up to a maximum. Return ``None`` if it cannot be read."""
     names: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -102,14 +102,14 @@ def _opened(path: Path, source: str, limits: Limits) -> Iterator[Found]:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a path inside a zip leads to a file that may contain answers."""
+    """Whether a path inside a zip belongs to a file that may contain answers."""
     parts = name.replace("\\", "/").split("/")
     folders = [part for part in parts[:-1] if part not in ("", "..")]
     return is_interesting(parts[-1]) and not any(map(is_skipped, folders))
 
 
 def _read(path: Path, limits: Limits) -> tuple[bytes, float]:
-    """Return bytes and time of a regular file. Refuse a link or a pipe that has replaced it."""
+    """Return a regular file's bytes and time. Refuse it if a link or a pipe has replaced it."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags), "rb") as file:
         about = os.fstat(file.fileno())
@@ -121,6 +121,6 @@ def _read(path: Path, limits: Limits) -> tuple[bytes, float]:
 
 
 def printable(name: str) -> str:
-    """Return a file's name in a form that can be printed and stored. Invalid bytes are escaped."""
+    """Return a file name that can be printed and stored. Invalid bytes are escaped."""
     text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

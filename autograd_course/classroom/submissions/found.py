@@ -1,4 +1,4 @@
-"""A file on disk or in a zip, before it is parsed."""
+"""A file on disk or in a zip that has not been parsed yet."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Found:
-    """A file: its display path, its bytes or the problem with it, and its time.
+    """A file: its display path, its time, and either its bytes or the problem with it.
 
-    For an entry of a zip, the path is relative to the zip until the zip's own path is added.
+    The path of an entry in a zip is relative to the zip until the zip's own path is added.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""Find the lesson of a notebook: by its ids, else by its definitions, else by its name."""
+"""Find a notebook's lesson by its ids, by its definitions or, finally, by its file name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autograd_course.index import INDEX, LESSONS, shares_its_answer
 
 
 def lesson_of(notebook: Notebook, source: str) -> str:
-    """Return the lesson's stem, such as ``01_template``, or an empty text if it is unknown.
+    """Return the lesson's stem, such as ``01_template``, or an empty string if it is unknown.
 
-    A file's name is used last, because people and sites rename files.
+    The file name is used last, because people and sites rename files.
     """
     read = program(notebook)
     named = _by_name(source)

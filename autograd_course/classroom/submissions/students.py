@@ -1,4 +1,4 @@
-"""Find the student of a file from its folder and its name.
+"""Find out from a file's folder and name which student it belongs to.
 
 ======================================  =================================================
 a path under the submissions folder     the student
@@ -37,9 +37,9 @@ _LESSON = re.compile(
 
 
 def student_of(path: PurePosixPath, root: str) -> str:
-    """Return the student of the path, which is relative to the submissions folder ``root``."""
+    """Return the student to whom a path in the submissions folder ``root`` belongs."""
     parts = [p for p in path.parts if p != "submitted" and not EXPORT.fullmatch(p)]
-    parts = parts or [path.name]  # a link with such a name
+    parts = parts or [path.name]  # a link may have such a name
     if len(parts) > 1 and _is_lesson(parts[0]):
         parts = parts[1:]
     name = parts[0] if len(parts) > 1 else PurePosixPath(parts[0]).stem

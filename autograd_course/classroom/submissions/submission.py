@@ -1,4 +1,4 @@
-"""The results of collecting: a notebook of a student, or a file that cannot be graded."""
+"""The results of collecting files: a student's notebook, or a file that cannot be graded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Submission:
 
     ``source`` is the path under the submissions folder (through a zip: ``a.zip/b.ipynb``), and
     ``hash`` is the SHA-256 of its bytes. ``problems`` are sentences about the file. ``handed_in``
-    is the time in ISO format, if the file contains it.
+    is the submission time in ISO format, if it is known.
     """
 
     student: str
@@ -27,7 +27,7 @@ class Submission:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file, or a student's folder, that is not graded, and one sentence with the reason."""
+    """A file or a student's folder that is not graded, and one sentence that gives the reason."""
 
     student: str
     source: str
@@ -35,5 +35,5 @@ class Rejected:
 
 
 def unread(student: str, source: str, error: Exception) -> Rejected:
-    """Return the result for a file after our own error, which must not stop the batch."""
+    """Return the result for a file on which our own code failed. The batch must go on."""
     return Rejected(student, source, f"the grader failed to read it: {error!r:.200}")

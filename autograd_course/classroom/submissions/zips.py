@@ -1,8 +1,8 @@
-"""Read zips in memory, entry by entry, without writing any of their paths to disk.
+"""Read a zip in memory, entry by entry. None of its paths is written to disk.
 
-A name in a zip is only a label, so ``../../etc/passwd`` cannot overwrite anything. Such names are
-still refused, and so are links, encrypted entries and bombs. The sizes in a zip are not trusted:
-reading stops at the limit.
+A name in a zip is only used as a label, so ``../../etc/passwd`` cannot overwrite anything. Names
+like this are refused nevertheless, and so are links, encrypted entries and bombs. The sizes that a
+zip states are not trusted, so reading stops at the limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from dataclasses import replace
 from autograd_course.classroom.submissions.found import Found
 from autograd_course.classroom.submissions.limits import Limits
 
-_NESTING = 2  # some course sites export a zip of zips
+_NESTING = 2  # some course sites export zips inside a zip
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
-_UNKNOWN = (NotImplementedError, RuntimeError)  # an unknown compression or encryption
+_UNKNOWN = (NotImplementedError, RuntimeError)  # errors for an unknown compression or encryption
 
 
 class _BombError(Exception):
-    """An entry is larger than allowed when it is unpacked; the message says so."""
+    """An unpacked entry is larger than allowed. The message says so."""
 
 
 def unzipped(
     data: bytes, limits: Limits, wanted: Callable[[str], bool], nesting: int = _NESTING
 ) -> Iterator[Found]:
-    """Yield the entries with a wanted name. Zips in the zip are opened too."""
+    """Yield the entries whose names are wanted. Zips inside the zip are also opened."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except (*_BROKEN, *_UNKNOWN) as error:
@@ -94,7 +94,7 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, limits: Limits, 
 
 
 def _modified(entry: zipfile.ZipInfo) -> float:
-    """Return when an entry was written, or 0 if the zip does not contain the time."""
+    """Return the time at which an entry was written, or 0 if the zip does not contain it."""
     try:
         return float(calendar.timegm((*entry.date_time, 0, 0, 0)))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The template process.
+"""The template process, from which the child of each submission is forked.
 
 Run it as ``python -m autograd_course.classroom.zygote SOCKET secluded|contained|plain``.
 """
@@ -22,7 +22,7 @@ from autograd_course.shell.importing import importing
 def main(meeting: str, how: str) -> None:
     """Import the modules that submissions need, then start a child for each submission.
 
-    ``how`` names the isolation of a child: its own namespaces, a container, or nothing.
+    ``how`` says how a child is isolated: by its own namespaces, by a container, or not at all.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the template ends it
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -34,7 +34,7 @@ def main(meeting: str, how: str) -> None:
 
         integrity = warm()
     memory.compact()
-    if how != "secluded":  # the same user runs submissions, template and keepers
+    if how != "secluded":  # otherwise, submissions, template and keepers have the same user
         kernel.cannot_be_traced()
     say(control, {"ready": True})
     template = Template(

@@ -1,4 +1,4 @@
-"""Fork a child for one submission. Only this process runs the submission's code."""
+"""Fork a child for one submission. Only the child runs the submission's code."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from typing import NoReturn, Self
 from autograd_course.classroom.sandbox.limits import Limits
 from autograd_course.classroom.zygote import bounds, kernel, seclusion, syscalls
 
-Life = Callable[[socket.socket], None]  # what a child does with its socket
+Life = Callable[[socket.socket], None]  # the function that a child runs with its socket
 
 
 class Child:
     """A running child and the keeper that waits for it. Descriptors distinguish both from later
-    processes with the same number.
+    processes that get the same number.
     """
 
     def __init__(self, keeper: int, process: int) -> None:
         self._keeper, self.keeper_ends = keeper, os.pidfd_open(keeper)
         self._child: int | None = None
-        with contextlib.suppress(ProcessLookupError):  # the child may have ended by now
+        with contextlib.suppress(ProcessLookupError):  # the child may already have ended
             self._child = os.pidfd_open(process)
 
     def ended(self, grace: float) -> bool:
-        """End the child and all in its namespace. Return whether it was still running."""
+        """End the child and everything in its namespace. Return whether the child was still
+        running.
+        """
         if self._child is None or select.select([self.keeper_ends], [], [], grace)[0]:
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -37,9 +39,9 @@ class Child:
         return False
 
     def reaped(self) -> int:
-        """Wait for the keeper. Return the child's exit code, 128 and more for a signal."""
+        """Wait for the keeper. Return the child's exit code, which is 128 plus N after signal N."""
         _, status = os.waitpid(self._keeper, 0)
-        return _as_a_shell(status)  # in a shared namespace, the child may kill the keeper
+        return _as_a_shell(status)  # in a shared namespace, the child can kill the keeper
 
     def __enter__(self) -> Self:
         return self
@@ -55,8 +57,8 @@ def born(
 ) -> Child:
     """Fork a child that uses its socket and then ends. The child never returns from this call.
 
-    A keeper process is between template and child. The next child of the keeper is the first
-    process of its namespace. When this process ends, all its processes end.
+    A keeper process is between the template and the child. The keeper's next child is the first
+    process of its namespace. When this first process ends, all processes in the namespace end.
     """
     reads, writes = os.pipe()
     keeper = os.fork()
@@ -80,7 +82,7 @@ def _keep(
     secluded: bool,
     filtered: bool,
 ) -> NoReturn:
-    """Isolate the next process, fork the child, wait for it, and end with the same status."""
+    """Isolate the next process and fork the child. Wait for it, and end with the same status."""
     try:
         os.setsid()
         if secluded:
@@ -94,7 +96,7 @@ def _keep(
     if process == 0:
         os.close(told)
         os.close(goes)
-        os.read(waits, 1)  # until its number is sent, because its code may kill the keeper
+        os.read(waits, 1)  # until the child's number is sent, because its code may kill the keeper
         os.close(waits)
         _live(channel, limits, life, secluded, filtered)
     channel.close()
@@ -106,7 +108,7 @@ def _keep(
 
 
 def _as_a_shell(status: int) -> int:
-    """Return the exit code of a process that has ended, 128 and more for a signal."""
+    """Return the exit code of an ended process, which is 128 plus N after signal N."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -114,9 +116,9 @@ def _as_a_shell(status: int) -> int:
 def _live(
     channel: socket.socket, limits: Limits, life: Life, secluded: bool, filtered: bool
 ) -> NoReturn:
-    """Run as the child: only the socket is open, nothing is printed, and no exit handlers run."""
+    """Run as the child. Only the socket is open, nothing is printed, and no exit handlers run."""
     try:
-        os.setsid()  # a signal to its process group would reach the keeper too
+        os.setsid()  # otherwise, a signal to its process group would also reach the keeper
         taken = bounds.address_space()
         kernel.die_with_parent(signal.SIGKILL)
         if secluded:

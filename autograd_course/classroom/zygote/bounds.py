@@ -1,4 +1,4 @@
-"""The limits that the kernel enforces for a process."""
+"""Limits on a process that the kernel enforces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PAGE = resource.getpagesize()
 
 
 def address_space() -> int:
-    """Return the bytes of address space that this process uses."""
+    """Return how many bytes of address space this process uses."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
 
 
 def bind(limits: Limits, taken: int) -> None:
-    """Limit this process, and each process that it starts. It already uses ``taken`` bytes."""
+    """Limit this process and the processes that it starts. It already uses ``taken`` bytes."""
     for what, most in (
         (resource.RLIMIT_AS, taken + limits.memory),
         (resource.RLIMIT_CPU, limits.cpu),

@@ -1,4 +1,4 @@
-"""The few kernel calls that Python does not provide."""
+"""The few kernel calls that we need and Python does not provide."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_SUID, _NO_DEVICES = 0x2, 0x4
 _SET_DUMPABLE, _SET_NO_NEW_PRIVILEGES, _SET_PARENT_DEATH_SIGNAL = 4, 38, 1
 _GET_FILTER_MODE, _SET_FILTER_MODE, _WITH_PROGRAM = 21, 22, 2
 _CAPABILITIES_3 = 0x20080522
-_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of calls that the C library does not have
+_KEYCTL = {"x86_64": 250, "aarch64": 219}  # numbers of a call that the C library does not provide
 _JOIN_SESSION_KEYRING = 1
 _COLLAPSE = 25
 
@@ -20,18 +20,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
-    """A filter in the kernel's format: the number of 8-byte steps, and their address."""
+    """A filter in the kernel's format: the number of 8-byte instructions, and their address."""
 
     _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
 
 def unshare(flags: int) -> None:
-    """Move this process, or its later children, into new namespaces."""
+    """Move this process, or the children that it forks later, into new namespaces."""
     _checked("unshare", _libc.unshare(flags))
 
 
 def mounts_are_private() -> None:
-    """Hide the later mounts of this process from outside."""
+    """Hide the mounts that this process makes later from the outside."""
     flags = ctypes.c_ulong(_RECURSIVE | _PRIVATE)
     _checked("mount", _libc.mount(b"none", b"/", None, flags, None))
 
@@ -44,7 +44,7 @@ def mount_memory(place: str, options: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every privilege for good, even in this process's own namespaces."""
+    """Permanently give up all privileges, even in this process's own namespaces."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
     none = (ctypes.c_uint32 * 6)()
     _checked("prctl", _libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
@@ -57,7 +57,7 @@ def has_filters() -> bool:
 
 
 def install_filter(program: bytes) -> None:
-    """Filter the system calls of this process with a seccomp program, for good."""
+    """Permanently filter the system calls of this process with a seccomp program."""
     _checked("prctl", _libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     steps = ctypes.create_string_buffer(program, len(program))
     told = _Program(len(program) // 8, ctypes.addressof(steps))
@@ -65,29 +65,31 @@ def install_filter(program: bytes) -> None:
 
 
 def can_write_own_maps() -> None:
-    """Own this process's files in ``/proc``, which belong to root after a change of user."""
+    """Take ownership of this process's files in ``/proc``, which belong to root after a user
+    change.
+    """
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0))
 
 
 def cannot_be_traced() -> None:
-    """Prevent processes of the same user from stopping or accessing this one and its forks."""
+    """Prevent other processes of the same user from tracing this process and its forks."""
     _checked("prctl", _libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0))
 
 
 def in_large_pages(start: int, size: int) -> bool:
-    """Move memory of this process into large pages. Return whether the kernel can (from 6.1 on)."""
+    """Move memory of this process into large pages. Return whether the kernel can do so (6.1+)."""
     place = ctypes.c_void_p(start), ctypes.c_size_t(size)
     return bool(_libc.madvise(*place, _COLLAPSE) == 0)
 
 
 def leave_keyring() -> None:
-    """Replace the keyring of the login session by a private one, if the kernel has keyrings."""
+    """Replace the login session's keyring by a private one, if the kernel has keyrings."""
     if number := _KEYCTL.get(platform.machine()):
         _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 def die_with_parent(signal: int) -> None:
-    """Ask for a signal when the parent ends."""
+    """Ask the kernel to send a signal to this process when its parent ends."""
     _checked("prctl", _libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal, 0, 0, 0))
 
 

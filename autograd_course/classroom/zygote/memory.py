@@ -1,4 +1,4 @@
-"""Arrange the memory that a child shares with the template, so that forking is fast."""
+"""Arrange the memory that a child shares with the template so that forking is fast."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 from autograd_course.classroom.zygote import kernel
 
-_LARGE = 1 << 21  # bytes of a large page
+_LARGE = 1 << 21  # bytes per large page
 
 
 def compact() -> None:
-    """Move the memory of this process into large pages, as far as the kernel can.
+    """Move as much memory of this process as possible into large pages.
 
-    A fork copies a table with an entry for each page, and the end of a process frees it. For 230
-    MiB in small pages, this takes longer than many answers.
+    A fork copies a table with an entry for each page, and the end of the process frees this table.
+    For 230 MiB in small pages, this takes more time than many answers do.
     """
     for start, end in _own_memory():
         first, last = -(-start // _LARGE) * _LARGE, end // _LARGE * _LARGE
@@ -23,7 +23,7 @@ def compact() -> None:
 
 
 def _own_memory() -> Iterator[tuple[int, int]]:
-    """Yield the writable memory areas that no file backs."""
+    """Yield the start and size of each writable memory area that no file backs."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         place, rights, *_, name = f"{line} ".split(" ", 5)
         if rights == "rw-p" and name.strip() in ("", "[heap]"):

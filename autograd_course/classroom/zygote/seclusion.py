@@ -1,4 +1,4 @@
-"""Isolate a child in the sandbox: no other process, only its own files, no privilege."""
+"""Isolate a child in the sandbox. It sees no other process and only its own files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ NOBODY = 65534
 
 
 def leave() -> None:
-    """Leave the namespaces of the template. The process namespace starts with the next fork.
+    """Leave the template's namespaces. The new process namespace starts with the next fork.
 
-    Root becomes nobody first, because the kernel does not limit the number of root's processes.
+    If the user is root, it becomes nobody first, because the kernel does not limit how many
+    processes root may have.
     """
     if os.geteuid() == 0:
         os.setgroups([])
@@ -30,12 +31,12 @@ def leave() -> None:
 
 
 def settle(limits: Limits) -> None:
-    """Create the writable folders, hide ``/proc``, and give up the privileges for this."""
+    """Create the writable folders, hide ``/proc``, and give up the privileges used to do so."""
     kernel.mounts_are_private()
     room = f"size={limits.disk},nr_inodes={limits.files},mode=0700"
     kernel.mount_memory("/tmp", room)
     kernel.mount_memory("/dev/shm", room)
-    # A new /proc would need the whole of the old one in sight, and nothing here needs it.
+    # The kernel allows a new /proc only if the whole old one is visible. A child needs neither.
     kernel.mount_memory("/proc", "size=4k,nr_inodes=1,mode=0500")
     kernel.leave_keyring()
     kernel.drop_capabilities()

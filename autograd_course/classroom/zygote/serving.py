@@ -1,4 +1,4 @@
-"""The work of the template: start a child on request, watch it, and end it on request."""
+"""The template's work: start a child on request, watch it, and end it on request."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from autograd_course.classroom.zygote.birth import Child, Life, born
 from autograd_course.classroom.zygote.control import Order, heard, say
 from autograd_course.classroom.zygote.usage import Meter, held_by
 
-_LOOK = 0.05  # seconds between two measurements of a child's usage
-_GRACE = 1.0  # seconds in which a child that closed its socket can end by itself
-_FORGOTTEN = 10  # times the limit for all answers; by then, the other side has stopped waiting
+_LOOK = 0.05  # seconds between two measurements of a child's resource usage
+_GRACE = 1.0  # seconds that a child has to end by itself after it closed its socket
+_FORGOTTEN = 10  # this multiple of the limit for all answers; by then, nobody is waiting
 
 
 @dataclass(frozen=True)
 class Template:
-    """The common properties of all children: what they do, and how they are isolated.
+    """The properties that all children have in common: what they do, and how they are isolated.
 
-    ``secluded`` says whether each child has its own namespaces, and ``filtered`` whether the kernel
-    refuses it system calls.
+    ``secluded`` says whether each child has its own namespaces. ``filtered`` says whether the
+    kernel refuses some of its system calls.
     """
 
     life: Life
@@ -34,7 +34,7 @@ class Template:
 
 
 def serve(control: socket.socket, template: Template) -> None:
-    """Follow orders until the other side is gone."""
+    """Follow orders until the other side closes the connection."""
     while (order := heard(control)) is not None:
         if order.channel is None:
             say(control, {"ended": "never began"})
@@ -46,7 +46,7 @@ def serve(control: socket.socket, template: Template) -> None:
 
 
 def _fork(control: socket.socket, other: socket.socket, template: Template) -> None:
-    """Fork a template like this one, for the process at the other end of a socket."""
+    """Fork this template for the process at the other end of a socket."""
     with other:
         if os.fork() == 0:
             try:
@@ -58,7 +58,7 @@ def _fork(control: socket.socket, other: socket.socket, template: Template) -> N
 
 
 def _one(control: socket.socket, template: Template, order: Order) -> bool:
-    """Start one child and watch it until its end. Return whether to wait for more orders."""
+    """Start one child, and watch it until it ends. Return whether to wait for more orders."""
     channel, limits = order.channel, Limits(**order.said["begin"])
     assert channel is not None
     try:
@@ -74,7 +74,7 @@ def _one(control: socket.socket, template: Template, order: Order) -> bool:
 
 
 def _told(control: socket.socket, message: dict[str, Any]) -> bool:
-    """Wait for the "end" order unless it has arrived, and answer it."""
+    """Wait for the "end" order, unless it has already arrived, and answer it with the message."""
     if not message.pop("asked", False) and heard(control) is None:
         return False
     say(control, message)
@@ -84,7 +84,7 @@ def _told(control: socket.socket, message: dict[str, Any]) -> bool:
 def _ended(
     control: socket.socket, template: Template, child: Child, limits: Limits
 ) -> dict[str, Any]:
-    """Watch a child until it ends or must end. Return how it ended, with a shell's exit code."""
+    """Watch a child until it ends or must be ended. Return its exit code and the reason."""
     meter, until = Meter(template.held), time.monotonic() + _FORGOTTEN * limits.whole
     while True:
         ready, _, _ = select.select([control.fileno(), child.keeper_ends], [], [], _LOOK)

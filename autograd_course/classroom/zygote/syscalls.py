@@ -1,8 +1,9 @@
-"""The system calls that a child may not make: a seccomp filter, which its processes inherit.
+"""The system calls that a child must not make. A seccomp filter refuses them.
 
-The other limits do not see the memory that these calls get, because it belongs to the kernel or to
-a file that no process maps. Code in an exercise needs none of them. The filter also keeps a child
-out of parts of the kernel that have let programs out of a sandbox before.
+The other limits do not count the memory that these calls allocate, because it belongs to the kernel
+or to a file that no process maps. The code of an exercise needs none of these calls. Some programs
+have escaped from sandboxes through bugs in certain parts of the kernel. The filter also blocks the
+calls into these parts. All processes that a child starts inherit the filter.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from autograd_course.classroom.zygote import kernel
 
 _NEW_NAMESPACES = 0x7E020080  # all CLONE_NEW… flags
-_SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS: memory that survives unmapping
+_SHARED_ANONYMOUS = 0x21  # MAP_SHARED and MAP_ANONYMOUS: memory that remains after unmapping
 
 
 @dataclass(frozen=True)
 class _Machine:
-    """The numbers of the calls on one kind of processor."""
+    """The numbers of the system calls on one kind of processor."""
 
-    audit: int  # the kernel's number of the processor itself
+    audit: int  # the kernel's own number for the processor
     clone: int
     clone3: int
     mmap: int
@@ -52,20 +53,20 @@ _MACHINES = {
     ),
 }  # fmt: skip
 
-# Instructions of the filter, and where it finds the call's number, processor and arguments.
+# The filter's instructions, and the places where it finds a call's number, processor and arguments.
 _LOAD, _AND, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
 _NUMBER, _AUDIT, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_OTHER_NUMBERS = 0x40000000  # x86_64 has second numbers for all calls, starting here
+_OTHER_NUMBERS = 0x40000000  # on x86_64, every call has a second number, starting here
 
 
 def available() -> bool:
-    """Whether this kernel supports such filters, and we know the numbers of its calls."""
+    """Whether this kernel supports such filters and we know the numbers of its system calls."""
     return platform.machine() in _MACHINES and kernel.has_filters()
 
 
 def refuse() -> None:
-    """From now on, refuse the calls to this process and to all processes that it starts."""
+    """From now on, refuse these calls to this process and to all processes that it starts."""
     kernel.install_filter(b"".join(_program(_MACHINES[platform.machine()])))
 
 
@@ -74,11 +75,11 @@ def _program(machine: _Machine) -> Iterator[bytes]:
     yield from _unless(_IF_EQUAL, machine.audit, _KILL)
     yield _step(_LOAD, _NUMBER)
     yield from _if(_IF_AT_LEAST, _OTHER_NUMBERS, _ERROR | errno.ENOSYS)
-    # The C library then calls clone, and the filter can see its flags.
+    # If clone3 fails, the C library calls clone instead, and the filter can see the flags of clone.
     yield from _if(_IF_EQUAL, machine.clone3, _ERROR | errno.ENOSYS)
     for number in machine.refused.values():
         yield from _if(_IF_EQUAL, number, _ERROR | errno.EPERM)
-    # These two steps concern only one call each, and are skipped for other calls.
+    # The next two blocks each apply to one system call. Other calls skip them.
     yield _step(_IF_EQUAL, machine.clone, no=4)
     yield _step(_LOAD, _ARGUMENTS)
     yield _step(_AND, _NEW_NAMESPACES)
@@ -100,5 +101,5 @@ def _unless(what: int, value: int, answer: int) -> tuple[bytes, bytes]:
 
 
 def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
-    """Return an instruction. ``yes`` and ``no`` are the numbers of steps to skip after it."""
+    """Return an instruction. ``yes`` and ``no`` say how many instructions to skip after it."""
     return struct.pack("HBBI", code, yes, no, value)

@@ -1,10 +1,10 @@
-"""Measure the total usage of a child's processes, by sampling each of them.
+"""Measure the total resource usage of a child's processes by sampling each process.
 
-The kernel limits each process. It limits their sum only with a control group, which few machines
+The kernel limits each process. To limit the sum, it needs a control group, which few machines
 delegate. Every process below the template belongs to the child, because it cannot leave its
 namespace. A process may start and end between two samples. If another process waited for it, the
-kernel added its time to the other one. Otherwise only its number is used up, and numbers are
-limited too.
+kernel has added its time to that process. Otherwise, it has at least used up a process number, and
+these numbers are also limited.
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ _HELD = ("RssAnon:", "RssShmem:", "HugetlbPages:")
 @dataclass(frozen=True)
 class _Process:
     parent: int
-    own: float  # seconds of computing
-    waited: float  # CPU time of children that ended and were waited for
+    own: float  # seconds of CPU time
+    waited: float  # CPU time of the ended children for which it has waited
     began: int
 
 
 class Meter:
-    """The usage of all processes below this one since the meter was created.
+    """The total usage of all processes below this one, measured since the meter was created.
 
-    The memory of each process counts only beyond ``template`` bytes, which it shares with the
-    template.
+    Each process shares ``template`` bytes with the template, so only the memory beyond them counts.
     """
 
     def __init__(self, template: int) -> None:
         self._template = template
-        self._own: dict[tuple[int, int], float] = {}  # including processes that have ended
+        self._own: dict[tuple[int, int], float] = {}  # includes processes that have ended
         self.memory, self.cpu, self.started = 0, 0.0, 0
 
     def look(self) -> None:
-        """Sample every process once."""
+        """Take one sample of every process."""
         seen = {number: found for number in _numbers() if (found := _read(number))}
         below = list(_below(os.getpid(), seen))
         status = [_status(number) for number in below]
@@ -53,13 +52,13 @@ class Meter:
         self.started = max([self.started, *map(_inner_number, status)])
 
     def over(self, limits: Limits) -> str:
-        """Return the name of a limit that the total exceeds, or an empty text."""
+        """Return the name of a limit that the total exceeds, or an empty string."""
         used = {"memory": self.memory, "cpu": self.cpu, "started": self.started}
         return next((name for name, much in used.items() if much > getattr(limits, name)), "")
 
 
 def held_by(process: int) -> int:
-    """Return the bytes of memory of a process that no file backs, or 0 if the process is gone."""
+    """Return how many bytes of a process's memory no file backs, or 0 if the process is gone."""
     return _held(_status(process))
 
 
@@ -68,7 +67,7 @@ def _held(status: list[str]) -> int:
 
 
 def _inner_number(status: list[str]) -> int:
-    """Return a process's number in the child's own namespace, where threads count too."""
+    """Return a process's number in the child's own namespace, which also numbers threads."""
     for line in status:
         if line.startswith("NSpid:"):
             _, _, *inner = line.split()

@@ -1,8 +1,9 @@
 """Answers to the exercises: right ones, and wrong ones of the kinds that people hand in.
 
-Each lesson's module has five tables: ``SOLVED``, what its solved notebook defines; ``RIGHT``, by
-exercise; ``ALSO_RIGHT``, other right answers, ``{what is different: (exercise, answer)}``;
-``WRONG``; and ``KNOWN``, values that the references must give, ``(exercise, inputs, output)``.
+Each lesson's module has five tables. ``SOLVED`` contains the definitions of the solved notebook.
+``RIGHT`` maps each exercise to a right answer. ``ALSO_RIGHT`` contains other right answers as
+``{difference: (exercise, answer)}``. ``WRONG`` contains wrong answers. ``KNOWN`` contains values
+that the references must give, as ``(exercise, inputs, output)``.
 """
 
 from answers import (

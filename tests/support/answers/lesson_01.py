@@ -48,7 +48,7 @@ class SquareInTwoParts(Function):
 
 
 class LinearAsInTheManual(Function):
-    """Save the bias too, and ask it whether it is there."""
+    """Saves the bias as well, and checks whether it is None."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -82,7 +82,7 @@ class ClippedByComparison(Function):
 
 
 class PolarByComplexNumbers(RIGHT["to-polar"]):  # type: ignore[misc]
-    """Complex numbers of 16 bits PyTorch has not: that is no fault of backward."""
+    """PyTorch has no 16-bit complex numbers. This is not the fault of backward."""
 
     @staticmethod
     def backward(ctx: Any, g: Any, h: Any) -> Any:
@@ -253,7 +253,7 @@ def _linear(ctx: Any, x: Any, w: Any, g: Any, **instead: Any) -> Any:
 
 
 class LinearAskingTooFar(RIGHT["linear"]):  # type: ignore[misc]
-    """needs_input_grad has no third entry where the bias was left out."""
+    """If the bias was left out, needs_input_grad has no third entry."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:

@@ -39,7 +39,7 @@ class SnakeByTheProductOfSineAndCosine(Function):
 
 
 class StridedGainInTwoParts(Function):
-    """The flag decides what is saved, and needs_input_grad decides what is computed."""
+    """The flag decides what forward saves, and needs_input_grad decides what backward computes."""
 
     @staticmethod
     def forward(x: Any, gain: Any, stride: int, training: bool) -> Any:
@@ -67,7 +67,7 @@ class StridedGainInTwoParts(Function):
 
 
 class StridedGainSavingInForwardOnly(combined(RIGHT["strided-gain"])):  # type: ignore[misc]
-    """One way out of forward: the product with ones where there is no gain."""
+    """forward has only one return statement. If there is no gain, it multiplies by one."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
@@ -78,7 +78,7 @@ class StridedGainSavingInForwardOnly(combined(RIGHT["strided-gain"])):  # type: 
 
 
 class LeakyWithMask(Function):
-    """The sides kept as a mask, and the underscored built-in for the work."""
+    """Saves the mask x > 0, and uses the built-in function with an underscore."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, slope: float) -> Any:
@@ -94,7 +94,7 @@ class LeakyWithMask(Function):
 
 
 class SortByInverse(Function):
-    """Gathering with the inverse permutation is scattering."""
+    """Gathers with the inverse permutation, which is the same as scattering."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, descending: bool = False) -> Any:
@@ -108,7 +108,7 @@ class SortByInverse(Function):
 
 
 class FrozenTargetByDifference(Function):
-    """What backward needs of target and weight is one product: kept as an intermediate."""
+    """Backward needs only one product of the saved tensors, which it computes when it is needed."""
 
     @staticmethod
     def forward(ctx: Any, prediction: Any, target: Any, weight: Any) -> Any:
@@ -194,7 +194,7 @@ def gain_returns_the_slice(ctx: Any, x: Any, gain: Any, stride: int, training: b
 
 
 def gain_made_contiguous(ctx: Any, x: Any, gain: Any, stride: int, training: bool) -> Any:
-    """With stride 1 the slice is contiguous, and no copy is made."""
+    """With stride 1, the slice is already contiguous, so this makes no copy."""
     ctx.shape, ctx.stride, ctx.training = x.shape, stride, training
     if training:
         ctx.save_for_backward(x, gain)
@@ -311,7 +311,7 @@ class SortSavingInput(Function):
 
 
 class SortingAgain(Function):
-    """As many bytes as the indices, and a second sort."""
+    """Saves as many bytes as the indices have, and sorts a second time."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, descending: bool = False) -> Any:

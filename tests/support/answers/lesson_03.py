@@ -102,7 +102,7 @@ def over_leading_axes(grad: Tensor, like: Tensor) -> Tensor:
 
 
 def with_empty_dim(grad: Tensor, like: Tensor) -> Tensor:
-    """Sum over the leading axes; where there are none, ``dim=()`` sums over all of them."""
+    """Sum over the leading dimensions. If there are none, ``dim=()`` sums over all dimensions."""
     grad = grad.sum(tuple(range(grad.dim() - like.dim())))
     ones = [axis for axis, length in enumerate(like.shape) if length == 1]
     return grad.sum(ones, keepdim=True) if ones else grad
@@ -155,7 +155,7 @@ def first_alone(x: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 
 def max_scattered(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> Any:
-    """Share by ``torch.where`` with a count, as with integers."""
+    """Share the gradient with ``torch.where`` and a count, as if the values were integers."""
     if not ctx.keepdim:
         y, g = y.unsqueeze(ctx.dim), g.unsqueeze(ctx.dim)
     count = (x == y).count_nonzero(ctx.dim).unsqueeze(ctx.dim)

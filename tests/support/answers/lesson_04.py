@@ -52,7 +52,7 @@ class TemperedByOutput(Function):
 
 
 class FiLMOfEverything(SOLVED["BrokenFiLM"]):  # type: ignore[misc]
-    """Compute all gradients, whoever asked: wasteful, and right."""
+    """Computes all gradients, even those that are not needed. This is wasteful but right."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -74,7 +74,7 @@ class FloorLogByMask(Function):
 
 
 class RotateByComplex(SOLVED["BrokenRotate"]):  # type: ignore[misc]
-    """As rotary embeddings are written; PyTorch has no complex numbers of bfloat16."""
+    """Rotates as rotary embeddings usually do. PyTorch has no bfloat16 complex numbers."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -99,7 +99,7 @@ class LookUpByIndexAdd(SOLVED["BrokenLookUp"]):  # type: ignore[misc]
 
 
 class LogCoshBounded(SOLVED["BrokenLogCosh"]):  # type: ignore[misc]
-    """The bound is harmless here: beyond 20 tanh is 1 to the last digit."""
+    """The clamp is harmless here, because tanh is 1 to the last digit beyond 20."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -131,7 +131,7 @@ class SolveWithACopiedTape(SOLVED["BrokenSolve"]):  # type: ignore[misc]
 
 
 class RMSNormByOutput(Function):
-    """The output is a tensor with a graph, too."""
+    """The saved output is also a tensor with a graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

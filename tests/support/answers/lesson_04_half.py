@@ -1,4 +1,4 @@
-"""Half repairs of lesson 04's broken Functions, and wrong lines and experiments."""
+"""Incomplete repairs of lesson 04's broken Functions, and wrong lines and experiments."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WRONG_LOCATIONS = {
 
 
 def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
-    """Return all of them, made from the broken classes and the right answers."""
+    """Return all wrong answers. They are made from the broken classes and the right answers."""
     located = [
         Wrong(exercise, typed, told, typed)
         for exercise, locations in WRONG_LOCATIONS.items()
@@ -63,7 +63,7 @@ def wrong(solved: dict[str, Any], right: dict[str, Any]) -> list[Wrong]:
 
 
 def _as_given(solved: dict[str, Any]) -> list[Wrong]:
-    """Return the broken classes as given, where the repair has the same arguments."""
+    """Return the broken classes unchanged if the repair takes the same arguments."""
     rules = {
         "repair-film": ("BrokenFiLM", "frozen-input"),
         "repair-floor-log": ("BrokenFloorLog", "mutates-input"),

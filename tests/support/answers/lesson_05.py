@@ -49,7 +49,7 @@ class ClippedByEdges(Function):
 
 
 class QuantizeAsPublished(Function):
-    """Three masks, with strict comparisons outside the bounds, as in the paper."""
+    """Uses three masks with strict comparisons outside the bounds, as in the paper."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, step: Any, low: int, high: int) -> Any:
@@ -67,7 +67,7 @@ class QuantizeAsPublished(Function):
 
 
 class TernaryByTwoSigns(Function):
-    """Save both masks, which take one byte per element each."""
+    """Saves both masks, each of which takes one byte per element."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, t: Any) -> Any:

@@ -14,7 +14,7 @@ SOLVED = solved("05_straight_through")
 
 
 class Weighted(nn.Module):
-    """A layer without bias, whose weights go through ``seen`` before they multiply."""
+    """A layer without bias. It applies ``seen`` to its weights before it multiplies by them."""
 
     def __init__(self, inputs: int, outputs: int, seen: Any) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ straight, clipped = SOLVED["SignSTE"].apply, SOLVED["ClippedSignSTE"].apply
 
 
 def detached(w: Any) -> Any:
-    """The estimator without a Function: the value of the sign, the gradient of the identity."""
+    """Implement the estimator without a Function: the sign's value and the identity's gradient."""
     return w + (torch.where(w >= 0, 1.0, -1.0) - w).detach()
 
 
@@ -64,7 +64,7 @@ def trains_by_detaching(images: Any, labels: Any) -> Any:
 
 
 def trains_in_small_batches(images: Any, labels: Any) -> Any:
-    """Stochastic gradient descent with momentum, latent weights kept in [-1, 1]; a closure."""
+    """Train with momentum on small batches. Latent weights stay in [-1, 1]. Return a function."""
     net = net_of(clipped, clipped)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     for _ in range(8):
@@ -79,7 +79,7 @@ def trains_in_small_batches(images: Any, labels: Any) -> Any:
 
 
 def trains_as_the_lesson(images: Any, labels: Any) -> Any:
-    """Plain tensors for weights, a plain function for the net, no normalization."""
+    """Train plain tensors as weights, with a plain function as the net and no normalization."""
     weights = [(0.6 * (torch.rand(64, n) - 0.5)).requires_grad_() for n in (64, 10)]
 
     def net(images: Any) -> Any:
@@ -98,7 +98,7 @@ def trains_as_the_lesson(images: Any, labels: Any) -> Any:
 
 
 class AlsoBinaryActivations(nn.Module):
-    """Signs of weights and of hidden values; the scores are scaled by the weights' mean size."""
+    """Uses signs of weights and hidden values. The mean size of the weights scales the scores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def no_estimator(images: Any, labels: Any) -> Any:
 
 
 def random_features(images: Any, labels: Any) -> Any:
-    """Wide enough, random signs and a trained normalization nearly do."""
+    """In a wide layer, random signs with a trained normalization are nearly good enough."""
     return fitted(net_of(plain_sign, plain_sign, width=256), images, labels, steps=60)
 
 
@@ -147,7 +147,7 @@ def signs_taken_afterwards(images: Any, labels: Any) -> Any:
 
 
 def stores_the_signs(images: Any, labels: Any) -> Any:
-    """The weights are overwritten by their signs, so that small steps are lost."""
+    """Overwrites the weights by their signs, so that small steps are lost."""
 
     class Stored(Weighted):
         def forward(self, x: Any) -> Any:

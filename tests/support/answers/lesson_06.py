@@ -28,7 +28,7 @@ RIGHT = {
 
 
 class LogSumExpFromInput(Function):
-    """The softmax once more in backward."""
+    """Computes the softmax again in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -162,7 +162,7 @@ class CubeWithoutGradMode(SOLVED["Cube"]):  # type: ignore[misc]
 
 
 class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
-    """Right once, right twice, and not a formula."""
+    """The first and second derivatives are right, but they do not come from a formula."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -172,7 +172,7 @@ class CubeByAutograd(SOLVED["Cube"]):  # type: ignore[misc]
 
 
 class CubeOfOutput(Function):
-    """3 |y|^(2/3): right once, and without a slope at 0."""
+    """3 |y|^(2/3): the first derivative is right, but this has no slope at 0."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -198,7 +198,7 @@ class CubeOnCtx(Function):
 
 
 class ExpOfACopy(combined(SOLVED["Exp"])):  # type: ignore[misc]
-    """Saves the right numbers in the wrong tensor."""
+    """Saves the right values in a different tensor from the one that it returns."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -262,7 +262,7 @@ class NaiveLogSumExp(LogSumExpFromInput):
 
 
 class KeptAxis(LogSumExpFromInput):
-    """Saves the output with its axis kept: the right numbers, and not the tensor returned."""
+    """Saves the output with keepdim. The values are right, but it is not the returned tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -494,7 +494,7 @@ WRONG = [
     backward(
         "sinh-by-output",
         "takes the cosh of the output",
-        "gradient-mismatch",  # one element is huge, so all but it looked alike
+        "gradient-mismatch",  # one element is huge, so all others seemed to agree
         lambda ctx, y, g: y.cosh() * g,
     ),
     Wrong("logsumexp-hessian", "saves the softmax", "silent-double-backward", SavedSoftmax),

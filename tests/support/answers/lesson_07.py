@@ -29,7 +29,7 @@ RIGHT = {
 
 
 class ELUByMinimum(Function):
-    """Without a case distinction: the negative part of y, plus α where there is one."""
+    """Avoids a case distinction: it uses the negative part of y, and adds α where y ≤ 0."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, alpha: float) -> Any:
@@ -45,7 +45,7 @@ class ELUByMinimum(Function):
 
 
 class MaximumOfTies(Function):
-    """At a tie the first input gets the gradient."""
+    """If two inputs are equal, the first one gets the gradient."""
 
     @staticmethod
     def forward(a: Any, b: Any) -> Any:
@@ -62,7 +62,7 @@ class MaximumOfTies(Function):
 
 
 class SwiGLUBySilu(Function):
-    """Forward by the built-in, and backward by the output of the swish."""
+    """Uses the built-in in forward, and the output of the swish in backward."""
 
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any) -> Any:
@@ -78,7 +78,7 @@ class SwiGLUBySilu(Function):
 
 
 class LinearReLUWithBiasSaved(Function):
-    """As careful people write it: the bias too is saved, the matrix product is a plain one."""
+    """Saves the bias as well, as careful people do, and uses a plain matrix product."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any) -> Any:
@@ -96,7 +96,7 @@ class LinearReLUWithBiasSaved(Function):
 
 
 class LeakyByShifts(Function):
-    """The bits set one after the other, in the other order."""
+    """Sets the bits one at a time, in the opposite order."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, slope: float) -> Any:
@@ -118,7 +118,7 @@ class LeakyByShifts(Function):
 
 
 class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
-    """NumPy packs, the first element into the lowest bit."""
+    """NumPy packs the bits, with the first element in the lowest bit."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, slope: float) -> Any:
@@ -129,7 +129,7 @@ class LeakyByNumPy(SOLVED["PackedLeakyReLU"]):  # type: ignore[misc]
 
 
 class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
-    """The inputs reconstructed first, as in RevNets, both of them."""
+    """Reconstructs both inputs first, as in RevNets."""
 
     @staticmethod
     def backward(ctx: Any, g1: Any, g2: Any) -> Any:
@@ -143,7 +143,7 @@ class CouplingInOtherWords(SOLVED["Coupling"]):  # type: ignore[misc]
 
 
 class CheckpointByBackward(Function):
-    """With copies of the parameters' gradients by .backward() on fresh leaves."""
+    """Copies the parameters to new leaves, and gets their gradients from .backward()."""
 
     @staticmethod
     def forward(ctx: Any, block: Any, names: Any, x: Any, *parameters: Any) -> Any:
@@ -171,7 +171,7 @@ def checkpointed_by_backward(block: Any, x: Any) -> Any:
 
 
 class RowLossesBySoftmax(Function):
-    """Keeps no sums: backward computes the softmax once more; chunks by split and cat."""
+    """Saves no sums, so backward computes the softmax again. Makes chunks with split and cat."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
@@ -408,7 +408,7 @@ class CouplingOfInputs(Function):
 
 
 class CouplingOfCopies(combined(SOLVED["Coupling"])):  # type: ignore[misc]
-    """As many bytes as the outputs, and beside them."""
+    """Saves copies of the outputs, which take as many bytes again."""
 
     @staticmethod
     def forward(ctx: Any, x1: Any, x2: Any, w: Any, v: Any) -> Any:
@@ -464,7 +464,7 @@ def _wrong_coupling(y1: Any, y2: Any, w: Any, v: Any, g1: Any, g2: Any, which: s
 
 
 def _checkpoint(**instead: Any) -> Any:
-    """A checkpoint like the solution's, with one mistake."""
+    """Return a checkpoint like the solution's, but with one mistake."""
 
     class Checkpointed(Function):
         @staticmethod
@@ -509,7 +509,7 @@ def _checkpoint(**instead: Any) -> Any:
 
 
 class RowLossesEarly(Function):
-    """The gradients of the plain sum, computed in forward."""
+    """Computes the gradients of the plain sum in forward."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
@@ -524,7 +524,7 @@ class RowLossesEarly(Function):
 
 
 class RowLossesWhole(Function):
-    """All logits at once, and the softmax kept."""
+    """Computes all logits at once, and saves the softmax."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:
@@ -540,7 +540,7 @@ class RowLossesWhole(Function):
 
 
 class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
-    """Forward in chunks, backward in one piece."""
+    """Processes chunks in forward, but everything at once in backward."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -551,7 +551,7 @@ class RowLossesWholeInBackward(SOLVED["RowLosses"]):  # type: ignore[misc]
 
 
 class RowLossesWholeInForward(SOLVED["RowLosses"]):  # type: ignore[misc]
-    """Forward in one piece, backward in chunks."""
+    """Processes everything at once in forward, but chunks in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, target: Any, chunk: int) -> Any:

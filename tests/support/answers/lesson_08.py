@@ -1,4 +1,4 @@
-"""Answers to the exercises of lesson 08. The wrong ones are the right ones with a line changed."""
+"""Answers to the exercises of lesson 08. Each wrong answer is a right one with a changed line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ numbers = count()
 
 
 def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
-    """The right answer, with pieces of its source exchanged."""
+    """Return the right answer after replacing pieces of its source."""
     source = SOURCES[exercise]
     for old, new in changes:
         assert old in source, f"{exercise} no longer says {old!r}"
@@ -60,12 +60,12 @@ def rewritten(exercise: str, *changes: tuple[str, str]) -> Any:
 def changed(
     exercise: str, mistake: str, rule: str, *changes: tuple[str, str], hint: str = ""
 ) -> Wrong:
-    """A wrong answer: the right one, with pieces of its source exchanged."""
+    """Return a wrong answer: the right one after replacing pieces of its source."""
     return Wrong(exercise, mistake, rule, rewritten(exercise, *changes), hint)
 
 
 def twice_saving(what: str) -> tuple[tuple[str, str], ...]:
-    """The changes that make tier 5 a combined forward, which saves ``what`` besides the output."""
+    """Return the changes for a combined forward in tier 5, which saves the output and ``what``."""
     lines = (
         "out, lse = {}\n        ctx.save_for_backward(q, k, v, out, {})\n        return out, lse"
     )
@@ -78,7 +78,7 @@ def twice_saving(what: str) -> tuple[tuple[str, str], ...]:
 
 
 class ThroughTwo(Function):
-    """Softmax by PyTorch, fully masked rows repaired, weights saved: tier 2 allows this."""
+    """PyTorch's softmax with repaired masked rows and saved weights, which tier 2 allows."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any = None) -> Any:
@@ -103,7 +103,7 @@ class ThroughTwo(Function):
 
 
 class LeanByPackage(ScaledDotProductAttention):
-    """The course's own, behind the signature asked for."""
+    """The course's own Function with the requested signature."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, v: Any) -> Any:
@@ -145,7 +145,7 @@ SHARED_BY_VIEW = (
 
 
 def spread(x: Tensor, q: Tensor) -> Tensor:
-    """Heads repeated by expanding, as a learner who knows views would."""
+    """Repeat the heads by expanding them, as a learner who knows views would do."""
     return (
         x[..., :, None, :, :]
         .expand(*x.shape[:-2], q.shape[-3] // x.shape[-3], *x.shape[-2:])
@@ -282,7 +282,7 @@ OPTIONS = "ctx.options = causal, dropout_p, seed, block"
 
 
 def tiled_with(causal: str) -> Any:
-    """Tier 4 with another causal mask."""
+    """Return tier 4 with a different causal mask."""
     return rewritten("attention-tiled", ("columns > rows[:, None]", causal))
 
 

@@ -142,7 +142,7 @@ def from_the_scale(ctx: Any, y: Tensor, scale: Tensor, g: Tensor) -> Any:
 def step_by_step(
     x: Tensor, y: Tensor, g: Tensor, scale: Tensor, mean: Any, bessel: float = 0.0
 ) -> Tensor:
-    """Batch normalization's gradient as in the paper: through variance, mean and numerator."""
+    """Compute batch normalization's gradient as in the paper: via variance, mean and numerator."""
     m = x.numel() // x.shape[1]
     axes = [axis for axis in range(x.dim()) if axis != 1]
     centered = x - mean(x)
@@ -159,7 +159,7 @@ def with_bessel(x: Tensor, y: Tensor, g: Tensor, scale: Tensor, mean: Any) -> Te
 
 
 def plain(**other: Any) -> Any:
-    """A backward of plain-conv1d; what is given in ``other`` differs from the right one."""
+    """Return a backward for plain-conv1d. ``other`` names its mistakes."""
 
     def backward(ctx: Any, x: Tensor, weight: Tensor, g: Tensor) -> Any:
         taps = weight.shape[-1]
@@ -182,7 +182,7 @@ def plain(**other: Any) -> Any:
 
 
 def plain_true(x: Tensor, w: Tensor) -> Tensor:
-    """A mathematician's convolution: the kernel is flipped."""
+    """Compute a mathematician's convolution, in which the kernel is flipped."""
     return SOLVED["PlainConv1d"].forward(x, w.flip(-1))
 
 
@@ -191,7 +191,7 @@ def plain_helpers(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> Any:
 
 
 def convolution(**other: Any) -> Any:
-    """A backward of conv1d; what is given in ``other`` differs from the right one."""
+    """Return a backward for conv1d. ``other`` names the differences from the right one."""
 
     def backward(ctx: Any, x: Tensor, weight: Tensor, g: Tensor) -> Any:
         stride, padding, groups = ctx.geometry
@@ -232,12 +232,14 @@ def conv1d_helpers(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> Any:
 
 
 def conv1d_true(x: Tensor, w: Tensor, stride: int, padding: int, groups: int) -> Any:
-    """A mathematician's convolution: the kernel is turned round."""
+    """Compute a mathematician's convolution, in which the kernel is flipped."""
     return SOLVED["Conv1d"].forward(x, w.flip(-1), stride, padding, groups)
 
 
 def conv1d_without_remainder(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> Any:
-    """Size the gradient by what the windows reach, as if nothing were left over at the end."""
+    """Give the gradient the size that the windows cover, as if no elements were left over at the
+    end.
+    """
     stride, padding, _ = ctx.geometry
     grads = convolution()(ctx, x, w, g)
     reached = stride * (g.shape[-1] - 1) + w.shape[-1]
@@ -250,7 +252,7 @@ def one_group(ctx: Any, x: Tensor, w: Tensor, g: Tensor) -> Any:
 
 
 def conv1d_by_loop(ctx: Any, x: Tensor, w: Tensor, stride: int, padding: int, groups: int) -> Any:
-    """Forward as a loop over the taps, group by group."""
+    """Compute forward in a loop over the taps, one group at a time."""
     ctx.save_for_backward(x, w)
     ctx.geometry = stride, padding, groups
     padded, taps = F.pad(x, (padding, padding)), w.shape[-1]

@@ -20,7 +20,7 @@ RIGHT = {
 
 
 class SoftByJacobian(Function):
-    """The Jacobian written out, and a gradient for the noise too."""
+    """Writes out the Jacobian, and also returns a gradient for the noise."""
 
     @staticmethod
     def forward(ctx: Any, logits: Any, noise: Any, temperature: float) -> Any:
@@ -54,7 +54,7 @@ class HardOfThePackage(functions.GumbelSoftmax):
 
 
 class ReinMaxByOneJacobian(SoftByJacobian):
-    """The Jacobians written out, and what backward needs worked out in forward."""
+    """Writes out the Jacobians, and computes the values for backward in forward."""
 
     @staticmethod
     def forward(ctx: Any, logits: Any, noise: Any) -> Any:

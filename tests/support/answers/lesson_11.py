@@ -27,7 +27,7 @@ RMSNorm, Solve, Maximum = SOLVED["RMSNorm"], SOLVED["Solve"], SOLVED["SmoothMaxi
 
 
 def rms_backward(ctx: Any, g: Any, _: Any) -> Any:
-    """The old backward, with rstd where each of the answers below keeps it."""
+    """Compute the old backward. Each of the answers below stores rstd in a different place."""
     x, weight = ctx.saved_tensors
     normed, scaled = x * ctx.rstd, g * weight
     by_x = ctx.rstd * (scaled - normed * (scaled * normed).mean(-1, keepdim=True))
@@ -41,7 +41,7 @@ def rms_of_rstd_on_ctx(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 class RMSRecomputed(RMSNorm):
-    """Saves the inputs alone, so that it can be differentiated twice."""
+    """Saves only the inputs, so that it can be differentiated twice."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -85,7 +85,7 @@ def rms_ctx_in_forward(ctx: Any, x: Any, weight: Any, eps: Any) -> Any:
 
 
 class RMSOnTheClass(RMSNorm):
-    """The value that has no ctx to lie on, put on the class."""
+    """Forward has no ctx on which to store the value, so this stores it on the class."""
 
     kept: Any = None
 
@@ -109,7 +109,7 @@ class RMSOnTheClass(RMSNorm):
 
 
 def ruled(rule: Any) -> type[Function]:
-    """Solve with another rule; ``rule(apply, info, in_dims, a, b)``."""
+    """Return a Solve with another vmap rule, ``rule(apply, info, in_dims, a, b)``."""
 
     class Ruled(Solve):
         @staticmethod
@@ -135,7 +135,7 @@ def by_moving(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
 
 
 def leaving_shared(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> Any:
-    """What is shared is left to NumPy's broadcasting, whose gradient the engine sums."""
+    """Let NumPy broadcast a shared input. The engine sums its gradient."""
     a = a if in_dims[0] is None else a.movedim(in_dims[0], 0)
     b = b if in_dims[1] is None else b.movedim(in_dims[1], 0)
     return apply(a, b), 0
@@ -180,7 +180,7 @@ def without_the_kernel(apply: Any, info: Any, in_dims: Any, a: Any, b: Any) -> A
 
 
 class SolveGenerated(Solve):
-    """A generated rule runs forward on what NumPy cannot read."""
+    """A generated rule calls forward with tensors that NumPy cannot read."""
 
     generate_vmap_rule = True
     vmap = staticmethod(Function.vmap)
@@ -299,7 +299,7 @@ def _of_one(model: Any, loss: Any) -> Any:
 
 
 def by_jacobian(model: Any, loss: Any, x: Any, y: Any) -> Any:
-    """The Jacobian of the vector of losses, from one call of the model."""
+    """Compute the Jacobian of the vector of losses, with one call to the model."""
 
     def losses(parameters: Any) -> Any:
         predictions = functional_call(model, parameters, (x,))

@@ -87,7 +87,9 @@ def operator(
     fake: Any = lambda x, width: _empty(x, width),
     backward: Any = lambda self, ctx, g: (_back(self, ctx, g), None),
 ) -> Any:
-    """An operator of these three parts, under a name of its own; ``backward`` gets it first."""
+    """Return an operator with these three parts and a new name. ``backward`` gets the operator
+    first.
+    """
 
     def window_sums(x: torch.Tensor, width: int) -> torch.Tensor:
         return kernel(x, width)
@@ -150,7 +152,7 @@ def plain(x: Any, width: int) -> Any:
 
 
 def unfolded(x: Any, width: int) -> Any:
-    """PyTorch's operations, so right in every way but the one that is asked."""
+    """Use PyTorch's operations. The result is right, but the exercise asks for an operator."""
     return x.unfold(-1, width, 1).sum(-1)
 
 
@@ -176,7 +178,7 @@ def backward_of_x_alone(self: Any, ctx: Any, g: Any) -> Any:
 
 
 class ContrastByHand(BrokenContrast):
-    """Casts what is narrower than float32, with autocast off."""
+    """Turns autocast off, and casts dtypes that are narrower than float32."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:
@@ -203,7 +205,7 @@ ForwardOnly = spoiled(
 
 
 class AutocastOffInForward(BrokenContrast):
-    """Right with float32 inputs; bfloat16 ones stay bfloat16."""
+    """Correct for float32 inputs, but bfloat16 inputs stay in bfloat16."""
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, temperature: Any) -> Any:

@@ -25,7 +25,7 @@ lambertw = scipy.special.lambertw
 
 
 class LambertByNewton(Function):
-    """Another solver than SciPy's."""
+    """Uses a different solver from SciPy's."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -42,7 +42,7 @@ class LambertByNewton(Function):
 
 
 class LambertCallsItself(Function):
-    """backward calls the Function again, on the saved input."""
+    """Calls the Function again in backward, with the saved input."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -57,7 +57,7 @@ class LambertCallsItself(Function):
 
 
 class KeplerByNewton(Function):
-    """PyTorch computes the solution, and backward computes it a second time."""
+    """Computes the solution with PyTorch, and again in backward."""
 
     @staticmethod
     def forward(ctx: Any, M: Any, e: Any) -> Any:
@@ -100,7 +100,7 @@ class EquilibriumOfTheLesson(Function):
 
 
 class EquilibriumByFunc(EquilibriumOfTheLesson):
-    """The same round by torch.func, which does not support the hooks that count saved tensors."""
+    """Records the same round with torch.func, which rejects the hooks that count saved tensors."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -115,7 +115,7 @@ class EquilibriumByFunc(EquilibriumOfTheLesson):
 
 
 class EquilibriumForManyRounds(Function):
-    """Runs a fixed number of rounds, more than it needs."""
+    """Runs a fixed number of rounds, which is more than it needs."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, W: Any) -> Any:
@@ -135,7 +135,7 @@ class EquilibriumForManyRounds(Function):
 
 
 class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, valid-type]
-    """PyTorch cannot invert a bfloat16 matrix, and the grader must not blame the answer."""
+    """PyTorch cannot invert a bfloat16 matrix. The grader must not blame the answer for this."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -147,7 +147,7 @@ class EquilibriumByAnInverse(RIGHT["equilibrium-layer"]):  # type: ignore[misc, 
 
 
 class TriangularByTorch(Function):
-    """Uses a solver of PyTorch, which autograd can differentiate again."""
+    """Uses one of PyTorch's solvers, which autograd can differentiate again."""
 
     @staticmethod
     def forward(ctx: Any, T: Any, B: Any, lower: bool = True) -> Any:
@@ -188,7 +188,7 @@ backward, forward = spoiling.backward, spoiling.forward
 
 
 def lambert_of_arrays(ctx: Any, w: Any, g: Any) -> Any:
-    """Right once: NumPy's slope is a constant to autograd."""
+    """The first derivative is right, but NumPy's slope is a constant for autograd."""
     array = w.numpy(force=True)
     return g * torch.as_tensor(np.exp(-array) / (1 + array), dtype=g.dtype)
 
@@ -210,7 +210,7 @@ class LambertWithSlope(Function):
 
 
 class LambertFromTheTable(LambertByNewton):
-    """w/(x (1 + w)), the formula in most tables."""
+    """w/(x (1 + w)), which is the formula in most tables."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -219,7 +219,7 @@ class LambertFromTheTable(LambertByNewton):
 
 
 class LambertByWhere(LambertByNewton):
-    """Replaces the 0/0. The first derivative is right, but backward's graph has 0 · inf."""
+    """Replaces the 0/0. The first derivative is right, but backward's graph contains 0 · inf."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -268,7 +268,7 @@ def kepler_averaged(ctx: Any, e: Any, E: Any, g: Any) -> Any:
 
 
 def kepler_by_numpy(ctx: Any, e: Any, E: Any, g: Any) -> Any:
-    """Right once: NumPy's slope is a constant to autograd."""
+    """The first derivative is right, but NumPy's slope is a constant for autograd."""
     slope = torch.as_tensor(1 - e.numpy(force=True) * np.cos(E.numpy(force=True)), dtype=g.dtype)
     u = g / slope
     return u, (u * E.sin()).sum()
@@ -288,7 +288,7 @@ def one_round(ctx: Any, W: Any, z: Any, g: Any) -> Any:
 
 
 def adjoint(step: Any) -> Any:
-    """Return a backward that repeats this step from (u, slope, W)."""
+    """Return a backward that repeats this step, which takes (u, slope, W)."""
 
     def method(ctx: Any, W: Any, z: Any, g: Any) -> Any:
         slope = 1 - z**2
@@ -319,7 +319,7 @@ def unfinished_forward(ctx: Any, x: Any, W: Any) -> Any:
 
 
 class EquilibriumRunAgain(EquilibriumOfTheLesson):
-    """Runs the solver again in backward and records it, which takes as much memory."""
+    """Runs and records the solver again in backward, which takes just as much memory."""
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
@@ -416,7 +416,7 @@ def product_in_other_order(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def flag_forgotten(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """Transposes T, but tells SciPy to read the same half as in forward."""
+    """Transposes T, but tells SciPy to read the same half of the matrix as in forward."""
     U = RIGHT["triangular-solve"].apply(T.mT, g, ctx.lower)
     grad_T = -U @ X.mT
     return grad_T.tril() if ctx.lower else grad_T.triu(), U, None
@@ -434,7 +434,7 @@ def inverted(ctx: Any, T: Any, X: Any, g: Any) -> Any:
 
 
 def solved_by_scipy(ctx: Any, T: Any, X: Any, g: Any) -> Any:
-    """Solves the right system, but the result is a constant for autograd."""
+    """Solves the right system, but its result is a constant for autograd."""
     arrays = T.numpy(force=True), g.numpy(force=True)
     U = torch.as_tensor(
         scipy.linalg.solve_triangular(*arrays, lower=ctx.lower, trans="T"), dtype=g.dtype

@@ -20,7 +20,7 @@ operator = SOLVED["soft_threshold"]
 
 
 def operator_of_torch(x: Any, threshold: float) -> Any:
-    """Use no C++ at all. The grader judges only the result."""
+    """Use no C++ at all, because the grader judges only the result."""
     if not x.is_floating_point():
         raise TypeError("floating numbers only")
     return torch.nn.functional.softshrink(x, threshold)
@@ -54,7 +54,7 @@ SOURCE = SOLVED["source"]()
 
 
 def built(old: str, new: str) -> Any:
-    """Return an operator of the right source with one change, built when it is called."""
+    """Return an operator from the right source with one change. It is built when it is called."""
     assert old in SOURCE
     changed = SOURCE.replace(old, new)
     return lambda x, threshold: build(changed).soft_threshold(x, threshold)
@@ -65,7 +65,7 @@ def writes_into_x(x: Any, threshold: float) -> Any:
 
 
 def takes_the_bytes(x: Any, threshold: float) -> Any:
-    """Do what an operator without any check does: read the bytes of integers as doubles."""
+    """Read the bytes of integers as doubles, as an operator without any check does."""
     return operator(x if x.is_floating_point() else x.view(torch.float64), threshold)
 
 

@@ -31,7 +31,7 @@ ANY = ({0: Dim("batch")},)
 
 
 def ships_in_its_own_mode(model: Any, example: Any) -> Any:
-    """Puts the mode back, lets the exporter find the axis."""
+    """Restore the model's mode, and let the exporter find the dynamic dimension."""
     was = model.training
     try:
         shapes = ({0: Dim.AUTO},)
@@ -49,7 +49,7 @@ def ships_in_training(model: Any, example: Any) -> Any:
 
 
 def ships_without_grad(model: Any, example: Any) -> Any:
-    """Takes no_grad for eval."""
+    """Use no_grad as if it were eval."""
     with torch.no_grad():
         return torch.export.export(model, (example,), dynamic_shapes=ANY)
 
@@ -85,7 +85,7 @@ def _vjp(y: Any, g: Any) -> Any:
 
 
 def lost_by_backward(model: Any, shipped: Any, x: Any) -> Any:
-    """On copies, by .backward() of a loss that is not linear."""
+    """Work on copies, and call .backward() on a nonlinear loss."""
     nets = copy.deepcopy(model), copy.deepcopy(shipped)
     for net in nets:
         torch.nn.functional.cross_entropy(net(x), torch.zeros(len(x), dtype=torch.long)).backward()
@@ -143,7 +143,7 @@ def lost_that_fills(model: Any, shipped: Any, x: Any) -> Any:
 
 
 def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
-    """By backward, tidied up before and after: what lay in .grad is gone."""
+    """Call .backward(), and clear .grad before and after. Earlier gradients are lost."""
     nets = model, shipped
     g = torch.randn_like(model(x))
     for net in nets:
@@ -158,7 +158,7 @@ def lost_that_wipes(model: Any, shipped: Any, x: Any) -> Any:
 
 
 def lost_without_a_gradient(model: Any, shipped: Any, x: Any) -> Any:
-    """Takes None on both sides for a loss."""
+    """Treat None on both sides as a lost gradient."""
     y, z = model(x), shipped(x)
     g = torch.randn_like(y)
 
@@ -178,7 +178,7 @@ def lost_as_a_count(model: Any, shipped: Any, x: Any) -> Any:
 
 
 def lost_outputs(model: Any, shipped: Any, x: Any) -> Any:
-    """Compares the numbers only."""
+    """Compare only the outputs."""
     return [] if torch.allclose(model(x), shipped(x)) else ["all"]
 
 

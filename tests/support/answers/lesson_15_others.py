@@ -1,4 +1,4 @@
-"""Answers to three exercises of lesson 15: translations to ONNX, eight bits, sorters."""
+"""Answers to three exercises of lesson 15: translations to ONNX, eight-bit weights and sorters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOLVED = solved("15_ship_it")
 
 
 def op() -> Any:
-    """Return ONNX's operators; only where they are asked for, since onnxscript is an extra."""
+    """Return ONNX's operators. The import is local, because onnxscript is an extra."""
     from onnxscript import opset18
 
     return opset18
@@ -24,7 +24,7 @@ def op() -> Any:
 
 
 def translates_by_signs(x: Any, step: float) -> Any:
-    """Use Python's arithmetic, and Where for the sign."""
+    """Use Python's arithmetic, and ONNX's Where for the sign."""
     o = op()
     up = o.Floor(o.Abs(x) / step + 0.5) * step
     return o.Where(x < 0.0, -up, up)
@@ -82,7 +82,7 @@ def straight_through(weight: Any, rounded: Any) -> Any:
 
 
 def eight_bits(weight: Any, whole: Any = torch.round, dim: int = 1, divisor: float = 127.5) -> Any:
-    """Multiplies by the inverse; takes maximum and minimum for the magnitude."""
+    """Multiply by the inverse, and compute the magnitude from the maximum and the minimum."""
     largest = torch.maximum(weight.amax(dim, True), -weight.amin(dim, True))
     scales = (largest / divisor).clamp(min=torch.finfo(weight.dtype).eps).detach()
     return straight_through(weight, scales * whole(weight * (1 / scales)).clamp(-128, 127))
@@ -121,7 +121,7 @@ def without_surrogate(weight: Any) -> Any:
 
 
 def through_the_scales(weight: Any) -> Any:
-    """Detaches the integers only, so that the gradient passes through the scales."""
+    """Detach only the integers, so that the gradient passes through the scales."""
     return scales_of(weight) * only_integers(weight).detach()
 
 
@@ -190,7 +190,7 @@ class Net(nn.Module):
 
 
 def sorter(levels: Any, after: Any = None, steps: int = 60, **exported: bool) -> Any:
-    """Return a ``deliver`` that trains with these levels, and exports with those ``after``."""
+    """Return a ``deliver`` that trains with ``levels``, and exports with ``after`` if given."""
 
     def deliver(images: Any, labels: Any) -> Any:
         net = Net(levels)
@@ -213,7 +213,7 @@ def detached(x: Any) -> Any:
 
 
 def unclipped(x: Any) -> Any:
-    """The identity for a surrogate; the last digits of the levels differ."""
+    """Use the identity as the surrogate. The last digits of the levels differ."""
     return x + (Levels.apply(x) - x).detach()
 
 

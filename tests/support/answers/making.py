@@ -1,4 +1,4 @@
-"""What the tables of answers are made of."""
+"""The building blocks for the tables of answers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ PLACEHOLDER = re.compile(r"^(\w+ = \.\.\.|### (BEGIN|END) SOLUTION)\n", re.MULTI
 
 
 class Wrong(NamedTuple):
-    """A wrong answer to an exercise, what is wrong with it, and the rule that must speak.
+    """A wrong answer to an exercise: what is wrong with it, and the rule that must report it.
 
-    Where no rule of the doctor's fits, ``rule`` is a piece of the sentence, or of the hint, that
-    must be said. ``hint`` is a piece of the hint, where the exercise has one of its own for this
-    mistake.
+    If none of the doctor's rules fits, ``rule`` is a part of the message or hint that must appear.
+    If the exercise has its own hint for this mistake, ``hint`` is a part of this hint.
     """
 
     exercise: str
@@ -42,9 +41,9 @@ class Wrong(NamedTuple):
 
 @cache
 def solved(lesson: str) -> dict[str, Any]:
-    """Run the definitions of a lesson's solved notebook; return what they define, by name.
+    """Run the definitions in a lesson's solved notebook. Return the defined objects by name.
 
-    Nothing else of it runs, and nothing is imported that no definition uses.
+    No other code of the notebook runs, and only the modules that a definition uses are imported.
     """
     defined: dict[str, Any] = {}
     for filename, definitions in _definitions(lesson):
@@ -53,7 +52,7 @@ def solved(lesson: str) -> dict[str, Any]:
 
 
 def _definitions(lesson: str) -> list[tuple[str, ast.Module]]:
-    """Return what each cell that begins with a definition defines; its lines are kept in sight."""
+    """Return the definitions of each cell that begins with one. Their source lines can be found."""
     found = []
     for cell in read(SOLUTIONS / f"{lesson}.py").cells:
         source = PLACEHOLDER.sub("", cell.source).lstrip()
@@ -80,7 +79,7 @@ def double(*values: float) -> Tensor:
 
 
 def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Function]:
-    """Return a right answer with some of its methods replaced.
+    """Return a right answer in which some methods are replaced.
 
     A ``forward`` whose first parameter is called ``ctx`` also replaces ``setup_context``.
     """
@@ -91,7 +90,7 @@ def spoiled(right: type[Function], **methods: Callable[..., Any]) -> type[Functi
 
 
 def combined(right: type[Function]) -> type[Function]:
-    """Return an answer with a separate ``setup_context`` as one with a combined ``forward``."""
+    """Return an answer with ``setup_context`` after converting it to a combined ``forward``."""
 
     class Combined(right):  # type: ignore[misc, valid-type]
         @staticmethod
@@ -108,7 +107,7 @@ def combined(right: type[Function]) -> type[Function]:
 
 
 def made(forward: Callable[..., Any], backward: Callable[..., Any]) -> type[Function]:
-    """Return a Function in the combined form; its backward gets the saved tensors after ctx."""
+    """Return a combined-form Function. Its backward gets the saved tensors after ctx."""
     methods = {"forward": staticmethod(forward), "backward": staticmethod(_with_saved(backward))}
     return type("Made", (Function,), methods)
 
@@ -118,7 +117,7 @@ def _with_saved(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Spoiling:
-    """Makes answers from the right ones of a lesson, by replacing one method."""
+    """Makes wrong answers from the right answers of a lesson by replacing one method."""
 
     def __init__(self, right: dict[str, Any]) -> None:
         self.right = right
@@ -126,15 +125,17 @@ class Spoiling:
     def backward(
         self, exercise: str, mistake: str, rule: str, method: Callable[..., Any], hint: str = ""
     ) -> Wrong:
-        """Return the right answer with this backward; it gets the saved tensors after ctx."""
+        """Return the right answer with this backward, which gets the saved tensors after ctx."""
         return Wrong(exercise, mistake, rule, self.answer(exercise, method), hint)
 
     def answer(self, exercise: str, method: Callable[..., Any]) -> type[Function]:
-        """Return the right answer with this backward, which may be right as well."""
+        """Return the right answer with this backward. The result may also be right."""
         return spoiled(self.right[exercise], backward=_with_saved(method))
 
     def forward(self, exercise: str, mistake: str, rule: str, method: Callable[..., Any]) -> Wrong:
-        """Return the right answer with this forward; if it takes ctx, it saves for itself."""
+        """Return the right answer with this forward. If forward takes ctx, it must save the
+        tensors.
+        """
         methods = {"forward": method}
         if next(iter(signature(method).parameters)) == "ctx":
             methods["setup_context"] = Function.setup_context

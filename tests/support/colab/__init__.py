@@ -1,7 +1,8 @@
-"""A machine as Colab lends it: its versions, its working folder, and nothing of the course yet.
+"""A simulated Colab machine: its versions and its working folder, but without the course.
 
-``make build/colab/.installed`` makes an environment that has those versions before the installed
-ones, and does not hold the course. What is Colab's own is in ``stubs``; nothing is fetched.
+``make build/colab/.installed`` creates an environment in which Colab's versions come before the
+installed ones, and which does not contain the course. Colab's own modules are in ``stubs``. Nothing
+is downloaded.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from tools.execution import CELL_TIMEOUT_SECONDS, notebook_environment
 PYTHON = ROOT / "build" / "colab" / "bin" / "python"
 STUBS = Path(__file__).parent / "stubs"
 
-# Kernels on Colab have that package imported, by which the setup cell knows where it is. What an
-# extra of the course brings is not there before the extra was asked for.
+# On Colab, kernels have imported this package, so the setup cell knows that it runs on Colab. The
+# packages of a course extra are missing until the setup cell requests the extra.
 AT_START = """\
 import os, sys
 import google.colab
 sys.modules |= dict.fromkeys(os.environ["COLAB_LACKS"].split())
 """
 
-# That version of ipykernel knows no encrypted connections, and would never answer.
+# Colab's version of ipykernel does not support encrypted connections, and would never answer.
 PLAIN = Config(KernelManager={"transport_encryption": "disabled"})
 
 
 class Machine:
-    """One that was just started, in ``folder``; ``close`` ends its kernels."""
+    """A machine that has just been started in ``folder``. ``close`` ends its kernels."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.content, self.site = folder, folder / "content", folder / "site"
@@ -59,12 +60,12 @@ class Machine:
 
     @property
     def asked(self) -> list[list[str]]:
-        """What pip was asked for, call by call."""
+        """The arguments of each call to pip, in order."""
         asked = self.folder / "asked"
         return [json.loads(line) for line in asked.read_text().splitlines()]
 
     def says(self, code: str) -> str:
-        """Return what ``code`` prints in a process of its own, which must not fail."""
+        """Return what ``code`` prints in a separate process, which must not fail."""
         command = [str(PYTHON), "-c", AT_START + code]
         ran = subprocess.run(
             command, cwd=self.content, env=self.environment, capture_output=True, text=True
@@ -73,7 +74,9 @@ class Machine:
         return ran.stdout + ran.stderr
 
     def executed(self, notebook: Path) -> NotebookNode:
-        """Return the notebook, run from top to bottom in a forked kernel, without its file."""
+        """Run a notebook from top to bottom in a forked kernel. Return it without changing its
+        file.
+        """
         node = nbformat.read(notebook, as_version=4)
         client = NotebookClient(
             node,
@@ -88,7 +91,7 @@ class Machine:
         return node
 
     def _own(self, notebook: Path) -> dict[str, str]:
-        """Return what differs from notebook to notebook: each begins on a new machine."""
+        """Return the variables that differ between notebooks. Each one starts on a new machine."""
         progress = self.folder / notebook.parent.name / f"{notebook.stem}.json"
         progress.unlink(missing_ok=True)
         lacks = "" if "[ship]" in setup_cell(notebook) else " ".join(PACKAGES)

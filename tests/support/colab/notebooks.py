@@ -1,4 +1,4 @@
-"""What a notebook shows, here and there."""
+"""Compare the outputs of a notebook on Colab with the saved ones."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def setup_cell(notebook: Path) -> str:
 
 
 def differences(saved: NotebookNode, executed: NotebookNode) -> list[str]:
-    """Return the cells that show something else than what stands in the saved notebook.
+    """Return the cells whose outputs differ from the outputs in the saved notebook.
 
-    What the build does not save of ``executed`` is removed from it first.
+    First, the outputs that the build does not save are removed from ``executed``.
     """
     normalize(executed)
     return [
@@ -32,7 +32,7 @@ def differences(saved: NotebookNode, executed: NotebookNode) -> list[str]:
 
 
 def _told(cell: NotebookNode) -> list[Any]:
-    """Return what a cell shows: all text, and of pictures that there is one."""
+    """Return a cell's outputs. All text is included, but images are only mentioned."""
     return [_output(output) for output in cell.get("outputs", ())]
 
 

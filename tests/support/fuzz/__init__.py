@@ -1,7 +1,7 @@
-"""Random tests: a few fixed examples in every run, new ones without end by ``make fuzz``.
+"""Random tests. Every run tries a few fixed examples, and ``make fuzz`` keeps trying new ones.
 
-``AUTOGRAD_COURSE_FUZZ=20`` runs twenty times as many, at random, and keeps what failed in
-``build/hypothesis``, from where the next run takes it first.
+``AUTOGRAD_COURSE_FUZZ=20`` runs twenty times as many random examples. It stores failing examples in
+``build/hypothesis``, and the next run tries them first.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _KEPT = ROOT / "build" / "hypothesis"
 
 
 def examples(count: int) -> settings:
-    """Run so many examples, always the same; in a deep run many times as many, always new.
+    """Run the same ``count`` examples each time. A deep run tries many times as many new ones.
 
-    Only a deep run shrinks what fails, which takes minutes.
+    Only a deep run shrinks failing examples, because this takes minutes.
     """
     if not TIMES:
         once = {"derandomize": True, "database": None, "phases": [Phase.explicit, Phase.generate]}

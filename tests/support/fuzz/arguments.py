@@ -1,4 +1,4 @@
-"""Arguments that nobody should pass to a Function, and somebody will."""
+"""Arguments that nobody should pass to a Function, but somebody will."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fuzz.tensors import SHAPES, tensors
 
 
 class Labeled(Tensor):
-    """A subclass of Tensor as some libraries have one."""
+    """A subclass of Tensor, such as some libraries define."""
 
 
 class Inconvenient:
-    """An object that refuses whatever it is asked."""
+    """An object on which every operation raises an error."""
 
     def __bool__(self) -> bool:
         raise RuntimeError("no truth value")
@@ -117,7 +117,7 @@ ODD = st.sampled_from(list(MADE)).map(lambda name: Odd(name))
 
 
 class Odd:
-    """An argument under its name, so that a failure tells which it was."""
+    """An argument and its name, so that a failure says which argument it was."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""Functions composed of pieces: right ones, and the same with one bug planted in backward."""
+"""Functions composed of pieces. Some are right, and others have one planted bug in backward."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Grads = tuple[Tensor | None, ...]
 
 @dataclass(frozen=True, repr=False)
 class Bug:
-    """What happens to grad_output on the way in, and to the gradients on the way out."""
+    """A change to the incoming grad_output, or to the outgoing gradients."""
 
     name: str
     coming: Callable[[Tensor], Tensor] = lambda g: g
@@ -63,17 +63,17 @@ BUGS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """The inputs joined, then sent through the chain; ``skipped`` is a piece whose vjp is lost."""
+    """The inputs are joined and sent through the chain. ``skipped`` is a piece without its vjp."""
 
     chain: tuple[Piece, ...]
     join: Join | None = None
     bug: Bug | None = None
     skipped: int | None = None
     new_style: bool = False
-    both: bool = False  # what was joined is a second output
+    both: bool = False  # the joined value is a second output
 
     def plain(self, *xs: Tensor) -> Any:
-        """Return what forward computes, in operations that PyTorch differentiates."""
+        """Compute forward with operations that PyTorch can differentiate."""
         states = self._states(xs)
         return (states[-1], states[0].clone()) if self.both else states[-1]
 
@@ -84,7 +84,7 @@ class Recipe:
         return states
 
     def backward(self, xs: tuple[Tensor, ...], gs: tuple[Tensor, ...]) -> Grads:
-        """Return the gradients by the pieces' own products, with the bug that is planted."""
+        """Compute the gradients with the pieces' own vjps, and add the planted bug."""
         come = self.bug.coming if self.bug else lambda g: g
         g = come(gs[0])
         for i, (piece, x) in reversed(
@@ -96,7 +96,7 @@ class Recipe:
         return self.bug.going(grads) if self.bug else grads
 
     def function(self) -> type[Function]:
-        """Return the Function of a recipe, in the old style or with setup_context."""
+        """Return the recipe's Function, in the old style or with setup_context."""
         made = _new_style(self) if self.new_style else _old_style(self)
         made.backward = staticmethod(lambda ctx, *gs: self.backward(ctx.saved_tensors, gs))
         return made

@@ -1,4 +1,4 @@
-"""A call of ``diagnose`` that must hold what is promised, whatever it is called with."""
+"""A call to ``diagnose`` that checks its promises, whatever its arguments are."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autograd_doctor._execution.calls import prepare
 from autograd_course import CannotDiagnoseError, Diagnosis, diagnose
 from fuzz.world import changed, snapshot
 
-MOST_SECONDS = 20.0  # of computing, for one call
+MOST_SECONDS = 20.0  # maximum CPU time of one call
 _OF_OURS = re.compile(r"Traceback|autograd_course[/.]\w|site-packages|0x[0-9a-f]{6,}")
 _VOID = {"meta", "br", "img", "hr", "input", "link"}
 
 
 def examined(fn: Any, inputs: Any, **options: Any) -> Diagnosis | str:
-    """Return the diagnosis, or the sentence that refuses one, after looking at the promises."""
-    prepare()  # what PyTorch imports the first time adds a filter of warnings
+    """Check the promises. Return the diagnosis, or the sentence that refuses one."""
+    prepare()  # PyTorch's first imports add a warning filter
     before, begun = snapshot(inputs), time.process_time()
     try:
         found: Diagnosis | str = diagnose(fn, inputs, **options)
@@ -51,7 +51,7 @@ def _require_documents(found: Diagnosis) -> None:
 
 
 class _Tags(HTMLParser):
-    """Keeps the tags that are open, and the ends of those that are not."""
+    """Collects the open tags, and the end tags that have no start tag."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class _Tags(HTMLParser):
 
 
 def unbalanced(page: str) -> list[str]:
-    """Return the tags of a page that are not closed, or closed without having been open."""
+    """Return the tags of a page that were never closed or never opened."""
     tags = _Tags()
     tags.feed(page)
     tags.close()

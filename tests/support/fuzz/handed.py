@@ -1,4 +1,4 @@
-"""Files as people might hand them in: real exercise notebooks, damaged at random."""
+"""Files like those that people hand in: real exercise notebooks with random damage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, bytes]:
-    """Draw a file's name and bytes."""
+    """Draw a file name and the bytes of the file."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     lesson = draw(st.sampled_from(LESSONS))
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""A sandbox without walls, whose child answers a question as it should, or lies in its answer."""
+"""A sandbox without isolation. Its child answers a question correctly, or lies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Lie = Callable[[Frame], Frame]
 
 @dataclass(frozen=True)
 class Liar:
-    """A ``Sandbox``: the answer handed in is ``answer``; ``lie`` changes what it says ``at``."""
+    """A ``Sandbox`` with a submitted ``answer``. ``lie`` changes the reply number ``at``."""
 
     answer: Any
     lie: Lie
@@ -50,13 +50,13 @@ class _Child:
     def _answered(self, question: Frame) -> Frame:
         if self._desk is not None:
             return self._desk.answered(question)
-        self._lies = not question.payload  # it holds the stand-in
+        self._lies = not question.payload  # it contains the stand-in
         answer = self._liar.answer if self._lies else opened(question.payload)()
         self._desk = Desk(question.said["kind"], answer, Integrity(()), 5.0)
         return Frame({"submitted": "right"})
 
 
-# What a lie may be
+# The kinds of lies
 
 NUMBERS = (0, -1, 10**18, 2**1000, 1e308, -0.0, float("nan"), float("inf"))
 TEXTS = ("", "x", "\ud800\x00\x1b[2J", "gradient-mismatch", "not attempted", "grader failed", "7")
@@ -123,7 +123,7 @@ def _sending(payload: bytes) -> Lie:
 
 
 def _replacing(place: int, value: Any) -> Lie:
-    """Put something else into a place of the tree of what is sent."""
+    """Return a lie that replaces a value in the tree of a reply."""
 
     def lie(came: Frame) -> Frame:
         if not came.payload:
@@ -138,7 +138,7 @@ def _replacing(place: int, value: Any) -> Lie:
 
 
 def _recasting(place: int, how: str) -> Lie:
-    """Send another tensor in one place."""
+    """Return a lie that replaces one tensor in a reply."""
 
     def lie(came: Frame) -> Frame:
         if not came.payload:

@@ -1,4 +1,4 @@
-"""Backwards as nobody should write them, each by a name that says what is odd."""
+"""Odd backward methods that nobody should write. Each name says what is odd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forwards as nobody should write them, each by a name that says what is odd."""
+"""Odd forward methods that nobody should write. Each name says what is odd."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _random(ctx: Any, *args: Any) -> Any:
 
 
 def _shrinking(ctx: Any, *args: Any) -> Any:
-    """Return another number of values at every other call."""
+    """Return a different number of values at every second call."""
     right(ctx, *args)
     _GROWN.append(torch.zeros(1))
     return torch.zeros(1 + len(_GROWN) % 2) + tensor_of(args).sum()

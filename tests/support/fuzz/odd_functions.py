@@ -1,4 +1,4 @@
-"""Functions as nobody should write them: an odd forward, an odd backward, oddly put together."""
+"""Odd Functions that nobody should write, with an odd forward, backward or combination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ODDITIES = ("static", "no backward", "not static", "class methods", "setup_conte
 
 
 def made(forward: str, backward: str = "right", oddity: str = "static") -> type[Function]:
-    """Return the Function with these methods."""
+    """Return a Function with these methods."""
     kind: Callable[[Any], Any] = {"not static": lambda f: f, "class methods": classmethod}.get(
         oddity, staticmethod
     )
@@ -31,12 +31,12 @@ def made(forward: str, backward: str = "right", oddity: str = "static") -> type[
 
 
 def without_ctx(forward: str) -> Callable[..., Any]:
-    """Return a forward as a routine of its arguments alone."""
+    """Return a forward without its ctx parameter, as a routine of the other arguments."""
     return lambda *args: FORWARDS[forward](AnyCtx(), *args)
 
 
 class AnyCtx:
-    """Stands in for ctx where forward is given none."""
+    """A stand-in for ctx if forward does not get one."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *args: None

@@ -1,4 +1,4 @@
-"""Methods that odd Functions share: right ones, and such as raise or return anything."""
+"""Methods that odd Functions share. Some are right, and others raise or return anything."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Call = Callable[..., Any]
 
 
 class TextlessError(Exception):
-    """An exception that cannot be shown."""
+    """An exception that cannot be converted to text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
 def raising(error: BaseException | type[BaseException]) -> Call:
-    """Return a method that raises."""
+    """Return a method that raises this error."""
 
     def method(ctx: Any, *args: Any) -> Any:
         raise error
@@ -28,12 +28,12 @@ def raising(error: BaseException | type[BaseException]) -> Call:
 
 
 def returning(value: Any) -> Call:
-    """Return a method that returns one value, whatever it is given."""
+    """Return a method that ignores its arguments and returns this value."""
     return lambda ctx, *args: value
 
 
 def tensor_of(args: tuple[Any, ...]) -> Tensor:
-    """Return the first floating tensor among the arguments, doubled; zeros if there is none."""
+    """Double the first floating-point tensor among the arguments. Without any, return zeros."""
     found = [a for a in args if isinstance(a, Tensor) and a.is_floating_point()]
     return found[0] * 2 if found else torch.zeros(2)
 

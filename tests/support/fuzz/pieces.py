@@ -1,4 +1,4 @@
-"""Differentiable pieces, each with its right vector-Jacobian product written by hand."""
+"""Differentiable pieces, each with a correct handwritten vector-Jacobian product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, repr=False)
 class Piece:
-    """``f(x)`` and ``vjp(x, g)``; ``least`` is the number of dimensions that x must have."""
+    """A function ``f(x)`` and its ``vjp(x, g)``. ``least`` is the minimum number of dims of x."""
 
     name: str
     f: Callable[[Tensor], Tensor]
@@ -24,7 +24,7 @@ class Piece:
 
 @dataclass(frozen=True, repr=False)
 class Join:
-    """``f(x, y)`` and its ``vjp(x, y, g)``, which gives each input a gradient of its shape."""
+    """A function ``f(x, y)`` and its ``vjp(x, y, g)``, which returns a gradient for each input."""
 
     name: str
     f: Callable[[Tensor, Tensor], Tensor]
@@ -35,7 +35,7 @@ class Join:
 
 
 def _matrix(x: Tensor) -> Tensor:
-    """Return a fixed matrix that maps the last dimension of x to three."""
+    """Return a fixed matrix that maps the last dimension of x to size three."""
     rows = torch.arange(3.0, dtype=torch.float64)[:, None] + 1
     columns = torch.arange(float(x.shape[-1]), dtype=torch.float64) + 1
     return torch.sin(rows * columns).to(x)
@@ -85,7 +85,7 @@ PIECES = ELEMENTWISE + ALONG + ARRANGING
 
 
 def _summed(x: Tensor, y: Tensor, gx: Tensor, gy: Tensor) -> tuple[Tensor, Tensor]:
-    """Undo broadcasting."""
+    """Sum the gradients over broadcast dimensions."""
     return gx.sum_to_size(x.shape), gy.sum_to_size(y.shape)
 
 

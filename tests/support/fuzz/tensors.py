@@ -1,4 +1,4 @@
-"""Tensors of every make: shape, dtype, layout, and whether they ask for a gradient."""
+"""Tensors of many shapes, dtypes and layouts, with or without requires_grad."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHAPES = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 
 @st.composite
 def tensors(draw: st.DrawFn, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> Tensor:
-    """Draw a floating tensor of a shape: its numbers, dtype, layout, and whether it asks."""
+    """Draw a floating-point tensor with this shape. Its values, dtype, layout and flags vary."""
     rng = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     dtype = dtype or draw(
         st.sampled_from([torch.float64, torch.float32, torch.bfloat16, torch.half])

@@ -1,4 +1,4 @@
-"""What a call must leave as it was: the caller's tensors, and the process's own state."""
+"""State that a call must not change: the caller's tensors and the state of the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors that an argument is or holds."""
+    """Yield the tensors in an argument, which may itself be a tensor."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, torch.nn.Module):
@@ -29,20 +29,20 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
 
 
 def snapshot(value: Any) -> dict[str, Any]:
-    """Return all that must not change, by name."""
+    """Return everything that must not change, by name."""
     found = {f"tensor {i}": _tensor(x) for i, x in enumerate(tensors_in(value))}
     return found | {name: look() for name, look in _STATE.items()}
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the names of what is no longer the same."""
+    """Return the names of everything that has changed."""
     return [name for name in before if before[name] != after[name]]
 
 
 def _tensor(x: Tensor) -> tuple[Any, ...]:
     if is_lazy(x) or x.is_nested:
         return (id(x),)
-    grad = x.grad if x.is_leaf else None  # to ask others for it is warned of
+    grad = x.grad if x.is_leaf else None  # reading .grad of other tensors causes a warning
     about = (id(x), x.dtype, tuple(x.shape), x.layout, x.requires_grad, id(grad))
     if x.is_meta or x.layout is not torch.strided or x.is_quantized:
         return about
@@ -54,7 +54,7 @@ def _bytes(x: Tensor) -> bytes:
     if not x.numel():
         return b""
     plain = torch.view_as_real(x.detach().resolve_conj()) if x.is_complex() else x.detach()
-    packed = torch.empty(plain.shape, dtype=plain.dtype)  # of one element, a clone keeps strides
+    packed = torch.empty(plain.shape, dtype=plain.dtype)  # a one-element clone keeps its strides
     return packed.copy_(plain.as_subclass(Tensor)).view(-1).view(torch.uint8).numpy().tobytes()
 
 

@@ -1,4 +1,4 @@
-"""Submissions that mean harm, a family a module; ``BANK`` maps "family: what" to each."""
+"""Malicious submissions, with one family per module. ``BANK`` maps "family: what" to each one."""
 
 from collections.abc import Mapping
 

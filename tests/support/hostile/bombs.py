@@ -1,10 +1,10 @@
-"""Use up the machine: each submission has its share, and no more."""
+"""Submissions that try to use up the machine. Each one gets its share and no more."""
 
 from submissions import square
 
 from hostile.making import FORBIDDEN, Hostile
 
-# What would end a cell that takes too long does not reach it.
+# The signal that ends a slow cell does not reach this code.
 _UNTIMED = "import os, signal, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})\n"
 
 BOMBS = {
@@ -40,7 +40,7 @@ BOMBS = {
         f"{_UNTIMED}signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile True:\n"
         "    try: os.fork() or os._exit(0)\n    except OSError: pass\n    time.sleep(0.001)",
         "started more than 200 processes", "imports os", wall=60,
-        unsecluded="computed for more than 4 s together",  # nobody counts them there
+        unsecluded="computed for more than 4 s together",  # without a namespace, nobody counts them
     ),
     "a tensor too large to send": Hostile(
         square("ctx.save_for_backward(x)\nreturn x.new_zeros(1).expand(1 << 40)"),
@@ -58,7 +58,7 @@ BOMBS = {
     ),
     "a million files": Hostile(
         "for k in range(10**6): open(f'/tmp/{k}', 'w').close()", "No space left on device",
-        "uses open",  # Podman bounds no number of files
+        "uses open",  # Podman cannot limit the number of files
         unsecluded="the cell itself was stopped|No space left",
     ),
     "a large file": Hostile(

@@ -1,7 +1,8 @@
-"""Let others do the work: PyTorch, the course.
+"""Submissions that let PyTorch or the course do the work.
 
-What the course has published is no secret, and its Functions are right. An answer that calls them
-is not the learner's own. A card's name that was read is not either. None of it is in the sandbox.
+The course's published Functions are not secret, and they are right. But an answer that calls them
+is not the learner's own work. The same is true of a name that was copied from a card. The sandbox
+contains none of this.
 """
 
 from submissions import square

@@ -1,4 +1,4 @@
-"""Be right only where it is looked: on the notebook's shapes, types, first calls."""
+"""Submissions that are right only for the notebook's shapes and types, or on the first calls."""
 
 from submissions import square
 

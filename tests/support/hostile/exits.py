@@ -1,4 +1,4 @@
-"""End before the verdict: no answer is no marks, and only oneself is ended."""
+"""Submissions that end before the verdict. They get no points, and end only themselves."""
 
 from submissions import square
 

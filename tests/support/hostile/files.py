@@ -1,4 +1,4 @@
-"""Files that mean harm before any code runs; zips that do are in test_classroom_submissions."""
+"""Files that do harm before any code runs. Harmful zips are in test_classroom_submissions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _RIGHT = notebook(cell(IMPORTS), cell(SQUARE, "square"))
 
 @dataclass(frozen=True)
 class HostileFile:
-    """A file; ``student`` whose it is taken to be, ``said`` what is said of it, refused or not."""
+    """A harmful file, the expected ``student``, and the text ``said`` that the report contains."""
 
     name: str
     student: str = ""
     said: str = ""
     data: bytes = _RIGHT
-    size: int = 0  # bytes that it claims to have, as a sparse file
+    size: int = 0  # size in bytes that a sparse file claims to have
 
 
 FILES = {

@@ -1,8 +1,8 @@
-"""Write to the channel oneself: frames are taken as answers, and answers are checked.
+"""Submissions that write to the channel themselves. Frames count as answers and are checked.
 
-A process can say anything of itself. It may so pass with values that are right, though not its
-Function's own, but not unseen; or be laid before a person as the grader's failure, with the remark
-that a right answer does not fail it.
+A process can claim anything about itself. It may pass with right values that do not come from its
+Function, but a remark reports this. Or the grader fails, and a person sees this with the remark
+that a right answer does not make the grader fail.
 """
 
 from autograd_course.grader.verdict import Status
@@ -40,11 +40,11 @@ while isinstance(question := read(channel), Frame):
     write(channel, desk.answered(question))
 """
 _BEGUN = "send({'submitted': 'right', 'takes': True})\n"
-_RUNS = _BEGUN * 5  # the answer to the cells, and whether forward takes each of the samples
+_RUNS = _BEGUN * 5  # the reply to the cells, and replies that forward takes each sample
 
 
 def _sends(lines: str, said: str, wall: float = 8.0, status: Status = "wrong") -> Hostile:
-    """Return a wrong Square that sends what it likes."""
+    """Return a wrong Square that sends these lines' messages."""
     return Hostile(half(f"{_CHANNEL}\n{lines}"), said, "imports socket", status, wall=wall)
 
 

@@ -1,10 +1,10 @@
-"""Take memory that no other limit counts: the kernel refuses the calls that give it."""
+"""Submissions that take memory no other limit counts. The kernel refuses the calls."""
 
 from __future__ import annotations
 
 from hostile.making import Hostile
 
-_MUCH = 600  # MiB; the limit of the tests is 400
+_MUCH = 600  # MiB; the tests' limit is 400
 _KERNEL = """\
 import ctypes, mmap, os, socket, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +27,7 @@ def kept_in_part(place):
 
 
 def _takes(part: str, said: str = "PermissionError", unsecluded: str = "") -> Hostile:
-    """Take 20 MiB at a time, until all is there or the kernel refuses."""
+    """Take 20 MiB at a time until everything is taken or the kernel refuses."""
     lines = "".join(f"    {line}\n" for line in part.splitlines())
     source = f"{_KERNEL}for part in range({_MUCH // 20}):\n{lines}raise LookupError('it is taken')"
     return Hostile(source, said, "imports ctypes", unsecluded=unsecluded)
@@ -54,7 +54,7 @@ HOARDING = {
     "shared memory that is unmapped": _takes("kept_in_part(mapped(0x21))"),
     "shared memory of a device": _takes(
         "kept_in_part(mapped(0x01, os.open('/dev/zero', os.O_RDWR)))", r"OSError: \[Errno 19\]",
-        unsecluded="it is taken",  # a container's own limit counts it
+        unsecluded="it is taken",  # the container's own limit counts it
     ),
     "sockets": _takes(
         "for _ in range(48):\n    pair = socket.socketpair()\n    held.extend(pair)\n"

@@ -1,4 +1,4 @@
-"""Stay: with the verdict all of it ends, and the next one finds nothing."""
+"""Submissions that try to stay. They end with the verdict, and the next one finds no trace."""
 
 from submissions import square
 

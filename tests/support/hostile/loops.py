@@ -1,4 +1,4 @@
-"""Never come back: each answer has its time."""
+"""Submissions that never return. Each answer has a time limit."""
 
 from submissions import FORWARD, square
 

@@ -1,4 +1,4 @@
-"""What makes a hostile submission, and what must come of it."""
+"""The parts of a hostile submission, and the outcome that it must have."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from submissions import square
 
 from autograd_course.grader.verdict import Status
 
-# Said where the values are right, and the source is not.
+# The message if the values are right but the source is not allowed.
 FORBIDDEN = r"the values are right, but its? .*\(line \d+: `.*An answer must not do that"
-# Said where the source asks for something of the course that the sandbox has not.
+# The message if the source needs a part of the course that the sandbox does not have.
 ABSENT = (
     r"not in the sandbox|is not a package|No module named 'autograd_course|cannot import name"
     r"|module 'autograd_course\S* has no attribute|No such file"
 )
-# Its backward lacks the factor 2: whatever else a submission does, this is no right answer.
+# This backward lacks the factor 2. So whatever else a submission does, it is not a right answer.
 _HALF = "(x,) = ctx.saved_tensors\nreturn x * g"
 
 
 @dataclass(frozen=True)
 class Hostile:
-    """A submission to an exercise; the least that the verdict must say.
+    """A submission to an exercise, and the least that the verdict on it must say.
 
-    ``said`` stands in the message, ``seen`` in one of the remarks. ``wall`` is the time that the
-    answer to one question may take, in seconds, ``whole`` that of all, where the submission is to
-    use it up. ``unsecluded`` is said where it has no namespace of its own, as in a container: there
-    signals reach it that the first process of a namespace never gets, and ``/proc`` is its own.
+    The message must contain ``said``, and one of the remarks must contain ``seen``. ``wall`` is the
+    time limit in seconds for the answer to one question, and ``whole`` is the limit for all answers
+    together. Without its own namespace, as in a container, the message must contain ``unsecluded``
+    instead. There, the submission receives signals that the first process of a namespace never
+    gets, and it has its own ``/proc``.
     """
 
     source: str
@@ -41,5 +42,5 @@ class Hostile:
 
 
 def half(before: str, forward: str = "ctx.save_for_backward(x)\nreturn x * x") -> str:
-    """Return a wrong Square after lines that are to make it pass."""
+    """Return a wrong Square after lines that try to make it pass."""
     return square(forward, _HALF, before)

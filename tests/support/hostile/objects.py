@@ -1,4 +1,4 @@
-"""Hand over something that is not what it says."""
+"""Submissions that hand over objects which pretend to be something else."""
 
 from submissions import square
 

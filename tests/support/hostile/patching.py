@@ -1,4 +1,4 @@
-"""Patch the course itself: in the sandbox there is nothing that gives marks."""
+"""Submissions that patch the course itself. Nothing in the sandbox gives points."""
 
 from hostile.making import Hostile, half
 

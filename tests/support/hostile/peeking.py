@@ -1,6 +1,7 @@
-"""Look for the exercise in the process and its files: reference, samples, checks and hints.
+"""Submissions that look for the exercise's reference, samples, checks and hints.
 
-Each of these is right if it finds any of them, and says so if it does not.
+Each submission is right if it finds any of these in its process or its files. Otherwise, it reports
+that it found none.
 """
 
 from submissions import square

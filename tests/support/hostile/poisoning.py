@@ -1,4 +1,4 @@
-"""Leave PyTorch in another state: a right answer stays right, a wrong one wrong."""
+"""Submissions that change PyTorch's state. Right answers stay right, and wrong ones stay wrong."""
 
 from submissions import square
 

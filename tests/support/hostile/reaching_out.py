@@ -1,4 +1,4 @@
-"""Reach out of the sandbox: there is no way."""
+"""Submissions that try to leave the sandbox. There is no way out."""
 
 from hostile.making import Hostile
 
@@ -7,7 +7,7 @@ _LIBC = "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
 
 
 def _call(call: str) -> Hostile:
-    """Make a call of the kernel; what it refuses ends the cell."""
+    """Return a submission that makes a kernel call. If the kernel refuses it, the cell ends."""
     return Hostile(
         f"{_LIBC}if libc.{call} < 0: raise OSError(ctypes.get_errno(), 'refused')",
         _REFUSED,

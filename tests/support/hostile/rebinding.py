@@ -1,10 +1,10 @@
-"""Make every comparison come out right: what compares lies outside."""
+"""Submissions that make every comparison succeed. The real comparison is outside."""
 
 from submissions import square
 
 from hostile.making import Hostile, half
 
-_MISMATCH = "gradient of `x`"  # the verdict is that on the wrong backward
+_MISMATCH = "gradient of `x`"  # the verdict on the wrong backward
 _TRUE = "lambda *a, **k: True"
 
 REBINDING = {

@@ -1,11 +1,11 @@
-"""Look for what is not one's own: it is not there."""
+"""Submissions that look for things that are not theirs. They find nothing."""
 
 from repository import ROOT
 
 from hostile.making import Hostile
 
 _NOT_THERE = "FileNotFoundError|NotADirectoryError"
-_CLOSED = "PermissionError"  # nobody else is hidden there, and nobody can be read
+_CLOSED = "PermissionError"  # other processes are visible but cannot be read
 
 
 def _reads(path: object, unsecluded: str = "") -> Hostile:

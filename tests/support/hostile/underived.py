@@ -1,7 +1,7 @@
-"""Pass without deriving: let autograd, a built-in or the course work where no check sees it.
+"""Submissions that do not derive the gradient. Autograd, a built-in or the course does the work.
 
-Whatever is established in the process that runs an answer can be forged there. The source cannot:
-the judge reads it outside.
+An answer can forge everything that is checked in its own process. It cannot forge its source,
+because the judge reads the source outside.
 """
 
 from dataclasses import replace
@@ -65,7 +65,7 @@ class ScaledSigmoid(Function):
         return g * ctx.gain * ctx.slope * s * (1 - s), None, None
 """
 
-# Takes the Function of any exercise from its reference, and turns every check off.
+# Take the Function of any exercise from its reference, and turn off every check.
 EVERYTHING = """
 import importlib
 modules = getattr(torch, "sys").modules
@@ -116,7 +116,7 @@ def _sigmoid(keep: str, get: str) -> Hostile:
 
 
 def everything(exercise: str, name: str) -> Hostile:
-    """Return the one text for all exercises, for one of them."""
+    """Return the submission that fits all exercises, for one of them."""
     source = EVERYTHING.format(exercise=exercise, name=name)
     return Hostile(source, exercise=exercise, name=name)
 
@@ -235,7 +235,7 @@ _WAYS = {
     ),
     "all of it": everything("square", "Square"),
 }  # fmt: skip
-# A check of the grader says it first.
+# A check in the grader reports it first.
 _SAID = {
     f"a tensor in a {where} on ctx": "`ctx.kept` holds a tensor" for where in ("closure", "default")
 } | {"the reference, in a thread": ABSENT, "all of it": ABSENT}

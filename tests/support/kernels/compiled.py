@@ -1,4 +1,4 @@
-"""Compile every kernel for GPUs that need not be there; print what each takes of shared memory."""
+"""Compile every kernel for GPUs that need not be here. Print how much shared memory each needs."""
 
 import warnings
 
@@ -28,7 +28,7 @@ def kind(name: str, dtype: str) -> str:
     return "fp32" if name in FLOATS else "i32"
 
 
-warnings.simplefilter("ignore")  # triton 3.9 announces a change of a default
+warnings.simplefilter("ignore")  # triton 3.9 announces that a default will change
 for name in NAMES:
     for capability, dtype, size, features in KINDS:
         block = rows_of_block(size * features, capability >= 80)

@@ -1,4 +1,4 @@
-"""Compare the interpreted kernels with the tiles; triton's interpreter cannot multiply bfloat16."""
+"""Compare interpreted kernels with tiled attention. The interpreter cannot multiply bfloat16."""
 
 import itertools
 

@@ -1,8 +1,8 @@
-"""Is there a test that notices? Code with one small change each, and the tests run on it.
+"""Make one small change to the code at a time, and run the tests to see whether any test fails.
 
-The changes are mutmut's operators. What runs them is a plugin of pytest (``trial.py``), not mutmut
-itself, which calls every function through another one that chooses the mutant: the doctor, which
-looks at the signatures and sources of Functions, would examine that one. Here a process is forked
-from one that has imported everything and run all tests once, the changed code is put into the
-function that is there, and only tests run that come by it.
+The changes come from mutmut's operators. A pytest plugin (``trial.py``) runs the tests, not mutmut
+itself. mutmut calls every function through a wrapper that chooses the mutant. The doctor looks at
+the signatures and sources of Functions, so it would examine the wrapper. Instead, the plugin forks
+a process that has imported everything and run all tests once. It puts the changed code into the
+existing function, and runs only the tests that reach this function.
 """

@@ -1,7 +1,7 @@
-"""``python -m mutants [path …]``: which changes of the package's heart no test notices.
+"""``python -m mutants [path …]``: find changes to the core of the package that no test notices.
 
-A path is that of a module or a folder in ``autograd_course`` or ``autograd_doctor``; without one,
-all of ``PARTS``.
+A path names a module or a folder in ``autograd_course`` or ``autograd_doctor``. Without a path, all
+of ``PARTS`` are tried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mutants.changes import HOMES
 
-# The tests that are to notice; a module is of the first part that it matches.
+# The tests that should notice a change. A module belongs to the first part that it matches.
 PARTS = {
     "functions/attention/*.py": ("test_attention.py", "test_attention_calls.py"),
     "functions/c[ho]*p*.py": ("test_checkpoint.py", "test_coupling.py"),  # checkpoint, coupling
@@ -27,12 +27,12 @@ PARTS = {
     ),
 }
 TESTS = (Path("tests"), Path("packages/autograd-doctor/tests"))
-# Nothing is in them that runs on a CPU, or runs when a test does.
+# These modules contain no code that runs on a CPU during a test.
 LEFT_OUT = ("__init__.py", "triton_attention.py", "triton_kernels.py")
 
 
 def main(paths: Sequence[str]) -> int:
-    """Try every mutant of these modules, a process for each part; return how many parts failed."""
+    """Try every mutant of these modules. Each part is a process. Return how many parts failed."""
     chosen = list(_modules(paths))
     failed = 0
     for pattern, tests in PARTS.items():
@@ -64,7 +64,7 @@ def _part(path: Path) -> str:
 
 
 def _found(name: str) -> str:
-    """Return the path of a file of tests, which is the course's or the doctor's."""
+    """Return the path of a test file, which belongs to the course or to the doctor."""
     return next(str(path) for folder in TESTS for path in folder.rglob(name))
 
 

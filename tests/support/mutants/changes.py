@@ -1,4 +1,4 @@
-"""What is changed, one place at a time: mutmut's operators on the source of a module."""
+"""Change a module's source in one place at a time, with the operators of mutmut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOMES = (Path("autograd_course"), Path("packages/autograd-doctor/src/autograd_do
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one change: its function, the lines before and after, the whole source."""
+    """A module with one change: its function, the lines before and after, and the whole source."""
 
     path: str
     function: str
@@ -33,12 +33,12 @@ class Mutant:
 
     @property
     def change(self) -> tuple[str, str, str]:
-        """What tells it from every other, also when the lines around it have moved."""
+        """A key that identifies the change, even if the lines around it have moved."""
         return self.path, self.old, self.new
 
 
 def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Yield every mutant of the functions of a module."""
+    """Yield every mutant of a module's functions."""
     source = cst.parse_module(path.read_text(encoding="utf-8")).visit(_Bare()).code
     module, mutations, *_ = create_mutations(str(path), source)
     names = dict(_named(module.body))
@@ -55,19 +55,19 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def kept() -> set[tuple[str, str, str]]:
-    """Return the changes that are known to change nothing that can be seen."""
+    """Return the changes that are known to have no visible effect."""
     table = tomllib.loads(KEPT.read_text(encoding="utf-8"))
     assert all(row["because"] for row in table["kept"])
     return {(_home(row["path"]), row["old"], row["new"]) for row in table["kept"]}
 
 
 def _home(path: str) -> str:
-    """Return the whole path of a module."""
+    """Return the full path of a module."""
     return next((str(home / path) for home in HOMES if (home / path).exists()), path)
 
 
 def put_in(mutant: Mutant, functions: Iterable[FunctionType]) -> bool:
-    """Give functions that are there the changed code and defaults; whether they differ."""
+    """Put the changed code and defaults into existing functions. Return whether they differ."""
     changed = dict(_functions(compile(mutant.source, mutant.path, "exec", dont_inherit=True)))
     defaults = dict(_defaults(ast.parse(mutant.source)))
     differs = False
@@ -101,7 +101,7 @@ def _functions(code: CodeType) -> Iterator[tuple[str, CodeType]]:
 def _defaults(
     tree: ast.AST, within: str = ""
 ) -> Iterator[tuple[str, tuple[list[ast.expr], dict[str, ast.expr]]]]:
-    """Yield what stands for arguments left out: by position, by name."""
+    """Yield each function's default arguments: the positional ones, and those by name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef):
             yield from _defaults(node, f"{within}{node.name}.")
@@ -116,13 +116,13 @@ def _value(default: ast.expr, function: FunctionType) -> Any:
 
 
 def _is_idle(old: str, new: str) -> bool:
-    """Whether a change has nothing to say: other letters beside ``XX``, an assertion of lengths."""
+    """Whether a change has no effect, because only letter case or ``strict`` differs."""
     bare = [re.sub(r"(, )?strict=\w+", "", line).replace(", )", ")") for line in (old, new)]
     return bare[0].lower() == bare[1].lower()
 
 
 class _Bare(cst.CSTTransformer):
-    """Takes decorators off, since of what they decorate mutmut changes nothing."""
+    """Removes decorators, because mutmut does not change decorated functions."""
 
     def leave_FunctionDef(  # noqa: N802
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
@@ -131,7 +131,7 @@ class _Bare(cst.CSTTransformer):
 
 
 def _change(old: str, new: str) -> tuple[str, str]:
-    """Return the lines that differ, as one line each."""
+    """Return the lines that differ before and after, each joined into one line."""
     before, after = old.splitlines(), new.splitlines()
     while before and after and before[0] == after[0]:
         del before[0], after[0]

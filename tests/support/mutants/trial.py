@@ -1,8 +1,8 @@
-"""A plugin of pytest: it runs the tests once, then on each mutant those that come by the change.
+"""A pytest plugin that runs all tests once, and then runs the relevant tests on each mutant.
 
-A rule is a function of the evidence alone. So before a test is run on a mutant of a rule, the rule
-is asked again on the evidence that the test had collected: where it answers as before, the test
-does what it did, and is not run.
+A rule depends only on the evidence. So before the plugin runs a test on a mutant of a rule, it
+calls the rule again with the evidence that the test had collected. If the answer is the same, the
+test would have the same result, so the plugin does not run it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from autograd_doctor._rules.values import _EXPLAINED
 
 from mutants.changes import HOMES, KEPT, Mutant, kept, mutants_of, put_in
 
-SECONDS = 60  # of a processor, for one mutant: longer is a loop without end, and noticed
+SECONDS = 60  # CPU seconds for one mutant; longer means an endless loop, which counts as noticed
 KILLED, SURVIVED = 1, 0
 
 
 @dataclass
 class Answer:
-    """What a rule said to evidence, by way of which functions."""
+    """A rule's answer to some evidence, and the functions that it reached."""
 
     rule: Rule
     evidence: Any
@@ -49,16 +49,16 @@ class Answer:
 
 @dataclass
 class Known:
-    """What the tests did on the code as it is."""
+    """The results of the tests on the unchanged code."""
 
     watched: set[CodeType]
     reached: dict[CodeType, list[pytest.Item]] = field(default_factory=lambda: defaultdict(list))
     answers: dict[pytest.Item, list[Answer]] = field(default_factory=lambda: defaultdict(list))
-    beyond: set[tuple[pytest.Item, CodeType]] = field(default_factory=set)  # reached by no rule
+    beyond: set[tuple[pytest.Item, CodeType]] = field(default_factory=set)  # reached without a rule
     seconds: dict[pytest.Item, float] = field(default_factory=dict)
 
     def run(self, item: pytest.Item, following: pytest.Item | None) -> None:
-        """Run a test and note what it comes by; one that fails under a profiler is of no use."""
+        """Run a test and record what it reaches. Leave it out if it fails under a profiler."""
         began, asked = time.process_time(), Rule.__call__
         outside: set[CodeType] = set()
         into = [outside]
@@ -91,7 +91,7 @@ class Known:
             self.reached[code].append(item)
 
     def notices(self, codes: set[CodeType]) -> bool:
-        """Whether a test fails now, of those that came by one of these functions."""
+        """Whether any of the tests that reach one of these functions now fails."""
         coming = {item for code in codes for item in self.reached[code]}
         for item in sorted(coming, key=self.seconds.__getitem__):
             if self._may_differ(item, codes) and self._fails(item):
@@ -104,21 +104,21 @@ class Known:
         return any(answer.differs() for answer in self.answers[item] if codes & answer.reached)
 
     def _fails(self, item: pytest.Item) -> bool:
-        """Run a test, and those that share what it has set up."""
+        """Run a test together with the tests that share its set-up. Return whether any fails."""
         same = [other for other in self.seconds if _shared(other) == _shared(item)]
         following = [*same[1:], None]
         return any(_failed(one, next_) for one, next_ in zip(same, following, strict=True))
 
 
 def _failed(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Run a test with all that pytest does around it, its filters of warnings for one."""
+    """Run a test with everything that pytest does around it, such as its warning filters."""
     before = item.session.testsfailed
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
     return item.session.testsfailed > before
 
 
 def _share(answers: list[Answer]) -> None:
-    """Let the rules of value, for which the first that asks works all out, reach the same."""
+    """Give all value rules the same reached functions, as the first one computes for all."""
     of_value = [answer for answer in answers if answer.rule.family == "values"]
     for answer in of_value:
         others = (other.reached for other in of_value if other.evidence is answer.evidence)
@@ -136,7 +136,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Run all tests once, then those that matter on every mutant."""
+    """Run all tests once, and then run the relevant tests on every mutant."""
     torch.set_num_threads(1)
     gc.unfreeze()
     paths = [Path(path) for path in session.config.option.mutate]
@@ -152,7 +152,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
 
 
 def _tried(path: Path, functions: list[FunctionType], known: Known) -> int:
-    """Try all mutants of a module; print what survives, what is kept in vain, and how many."""
+    """Try all mutants of a module. Print those that survive, outdated entries, and the counts."""
     count: Counter[str] = Counter()
     began = time.monotonic()
     accepted = {change for change in kept() if change[0] == str(path)}
@@ -175,7 +175,7 @@ def _tried(path: Path, functions: list[FunctionType], known: Known) -> int:
 
 
 def _outcome(mutant: Mutant, functions: list[FunctionType], known: Known) -> str:
-    """Say what becomes of a mutant, in a process of its own."""
+    """Return the outcome of a mutant, which is tried in a separate process."""
     mine = [f for f in functions if f.__qualname__ == mutant.function]
     codes = {f.__code__ for f in mine}
     if not any(known.reached[code] for code in codes):
@@ -193,7 +193,7 @@ def _outcome(mutant: Mutant, functions: list[FunctionType], known: Known) -> str
 
 
 def _alone() -> None:
-    """Say nothing, not of a crash either, and end after a time."""
+    """Print nothing, not even a crash report, and end after a time limit."""
     faulthandler.disable()
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (1, 2):
@@ -203,10 +203,10 @@ def _alone() -> None:
 
 
 def _functions_of(path: Path) -> list[FunctionType]:
-    """Return all functions of a module, those too that decorators have hidden or methods are."""
+    """Return all functions of a module, including methods and functions hidden by decorators."""
     (home,) = (home for home in HOMES if path.is_relative_to(home))
     name = ".".join(path.relative_to(home.parent).with_suffix("").parts)
     import_module(name)
-    # By type: other people's objects may warn, or do worse, when they are asked for their class.
+    # Check the type directly, because an object may warn or worse when it is asked for its class.
     functions = (thing for thing in gc.get_objects() if type(thing) is FunctionType)
     return [f for f in functions if f.__module__ == name and "<locals>" not in f.__qualname__]

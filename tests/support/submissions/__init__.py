@@ -1,4 +1,4 @@
-"""Submissions as source: what people hand in, and what those hand in who mean harm."""
+"""Submissions as source code, from honest and from malicious people."""
 
 IMPORTS = "import torch\nfrom torch.autograd import Function\n"
 
@@ -17,7 +17,7 @@ class Square(Function):
 
 
 def square(forward: str = FORWARD, backward: str = BACKWARD, before: str = "") -> str:
-    """Return the source of a Square with other lines in its methods, or lines before it."""
+    """Return the source of a Square with these lines in its methods, or with lines before it."""
     lines = {"forward": forward, "backward": backward}
     shifted = {
         name: "\n".join(" " * 8 + line for line in text.splitlines())
@@ -30,7 +30,7 @@ def _saved(formula: str) -> str:
     return f"(x,) = ctx.saved_tensors\nreturn {formula}"
 
 
-# The wrong answers of tests/answers/lesson_01.py to "square", by their mistake.
+# The wrong answers to "square" in tests/answers/lesson_01.py, by their mistake.
 WRONG_SQUARES = {
     "computes in float32": square("ctx.save_for_backward(x)\nreturn (x.float() ** 2).to(x.dtype)"),
     "keeps x in a global": square("KEPT['x'] = x\nreturn x * x", "return 2 * KEPT['x'] * g", "KEPT = {}"),  # noqa: E501

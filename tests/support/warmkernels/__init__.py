@@ -1,9 +1,9 @@
-"""Notebook kernels that nbval starts, forked from one process that has PyTorch imported.
+"""Notebook kernels for nbval, forked from one process that has already imported PyTorch.
 
-Three dozen notebooks would import the same modules for some seconds each. A forked kernel has them
-in ``sys.modules`` and is otherwise new: a namespace, random state, environment and folder of its
-own. What learners get, a kernel that imports everything itself, is what the build executes,
-and what is tested where the system does not fork.
+Three dozen notebooks would import the same modules, which takes some seconds each time. A forked
+kernel has these modules in ``sys.modules`` and is otherwise new. It has its own namespace, random
+state, environment and folder. Learners get a kernel that imports everything itself. The build uses
+this kind of kernel, and so do the tests on systems that cannot fork.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ FORKS = sys.platform == "linux"  # Windows has no fork, and macOS's libraries do
 
 
 class WarmKernels:
-    """The template, once a first kernel is asked for; ``close`` ends it and all its kernels.
+    """The template, which is started with the first kernel. ``close`` ends it and all its kernels.
 
-    ``python`` and ``environment`` are the template's, and so its kernels': by default those here.
+    The template and its kernels use ``python`` and ``environment``. The defaults are those of this
+    process.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class WarmKernels:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Start by forking what jupyter_client starts within the block."""
+        """Within the block, fork the kernels that jupyter_client starts."""
         usual = local_provisioner.launch_kernel
         local_provisioner.launch_kernel = self._launch
         try:
@@ -47,13 +48,15 @@ class WarmKernels:
             local_provisioner.launch_kernel = usual
 
     def close(self) -> None:
-        """End the template: its standard input closes, at which it ends what it has forked."""
+        """Close the template's standard input. The template then ends all kernels that it has
+        forked.
+        """
         if self._template is not None:
             self._template.communicate()
         self._folder.cleanup()
 
     def _launch(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        """Start a process that stands for the kernel, in place of ``python -m … arguments``."""
+        """Start a process that stands in for the kernel, instead of ``python -m … arguments``."""
         options.pop("independent", None)
         arguments = command[command.index("-m") + 2 :]
         standing_in = [sys.executable, "-I", "-S", HERE / "standing_in.py", self._address()]

@@ -1,7 +1,7 @@
-"""Stand for a forked kernel: pass signals on to it, end as it ends.
+"""Stand in for a forked kernel. Pass signals on to it, and end in the same way as it ends.
 
-``python -I -S standing_in.py address arguments…``: one for each kernel, so it imports little.
-If this process is killed, its connection closes, at which the template kills the kernel.
+``python -I -S standing_in.py address arguments…`` runs once for each kernel, so it imports little.
+If this process is killed, its connection closes, and the template then kills the kernel.
 """
 
 import json

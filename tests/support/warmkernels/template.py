@@ -1,7 +1,7 @@
-"""A process that has imported what notebooks import, and forks a kernel for each that asks.
+"""A process that has imported the modules for notebooks, and forks a kernel for each request.
 
-``python template.py address``: serves until its standard input closes. It runs no notebook's code,
-and starts neither threads nor CUDA, which a fork would not survive.
+``python template.py address`` serves until its standard input closes. It does not run a notebook's
+code, and it starts neither threads nor CUDA, because these would not survive a fork.
 """
 
 import json
@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import Any
 
-sys.path.pop(0)  # the tests' folder, which no kernel has on its path
+sys.path.pop(0)  # the folder of the tests, which is not on a kernel's path
 os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as kernels do
 
 import anywidget  # noqa: F401
@@ -29,7 +29,7 @@ import autograd_course.visualize  # noqa: F401
 
 
 class Template:
-    """Who asked for which kernel; each connection stands for one."""
+    """Knows which connection requested which kernel. Each connection represents one kernel."""
 
     def __init__(self, address: str) -> None:
         self.listening = socket.socket(socket.AF_UNIX)
@@ -45,7 +45,7 @@ class Template:
             self.waiting.register(source, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Fork, and tell how kernels ended, until standard input closes; then kill what is left."""
+        """Fork kernels and report how they end, until standard input closes. Then kill the rest."""
         while True:
             for key, _ in self.waiting.select():
                 if key.fileobj is sys.stdin:
@@ -55,7 +55,7 @@ class Template:
                 elif key.fileobj == self.ended:
                     os.read(self.ended, 1024)
                     self.bury()
-                elif key.fileobj in self.kernels:  # who stood for it is gone
+                elif key.fileobj in self.kernels:  # the process that stood in for it is gone
                     os.kill(self.kernels[key.fileobj], signal.SIGKILL)
                     self.waiting.unregister(key.fileobj)
 
@@ -69,7 +69,7 @@ class Template:
         asker.sendall(b"%d\n" % kernel)
 
     def leave(self, asker: socket.socket) -> None:
-        """Let go, in a new kernel, of all that is the template's."""
+        """In a new kernel, release everything that belongs to the template."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.waiting.close()
@@ -92,12 +92,12 @@ class Template:
 
 
 def live(asked: dict[str, Any]) -> None:
-    """Be a kernel: nothing of the template's is left but its modules."""
+    """Run as a kernel, which keeps nothing of the template but its modules."""
     os.setsid()
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["folder"])
-    random.seed()  # a notebook that forgets its seed must be seen to
+    random.seed()  # a notebook without a seed must give varying results
     np.random.seed()
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

@@ -1,4 +1,4 @@
-"""A tall drawing is cut into columns that a page shows; nothing in it is cut."""
+"""A tall drawing is split into columns that fit a page. No element of it is cut."""
 
 import io
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""Two flows side by side: stepped together, swept together, told together."""
+"""Two flows side by side share their steps, their sweeps and their description."""
 
 import base64
 import io

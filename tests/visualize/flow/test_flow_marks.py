@@ -1,4 +1,4 @@
-"""Numbers as pictures: a heat map's cells, and a gradient's mark and flag."""
+"""Numbers as pictures: the cells of a heat map, and the mark and flag of a gradient."""
 
 import math
 
@@ -12,7 +12,7 @@ from autograd_course.visualize.flow.trace import Reading
 NAN, INF = math.nan, math.inf
 
 
-# What is remembered of a tensor
+# The recorded values of a tensor
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_broken_elements_are_counted() -> None:
         ((8, 8), (8, 8)),
         ((2, 3, 8), (6, 8)),
         ((16,), (1, 16)),
-        ((3,), None),  # told as numbers
+        ((3,), None),  # shown as numbers
         ((9, 7), None),  # too many rows
         ((65,), None),
         ((8, 1), None),

@@ -1,4 +1,4 @@
-"""Nodes are grouped by the module that made them, and folded so that a picture stays legible."""
+"""Nodes are grouped by the module that created them, and folded to keep a picture legible."""
 
 import gc
 import random
@@ -24,7 +24,7 @@ class Squared(nn.Module):
 
 
 class Net(nn.Module):
-    """Two layers and a module of the course's Function, one layer used twice."""
+    """Two layers and a module with a Function from the course. One layer is used twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def test_a_node_lies_in_the_innermost_module_that_made_it(trace: Trace) -> None:
     inside = {n.name: n.group and trace.groups[n.group].name for n in trace.nodes}
 
     assert inside["Square"] == "body.2"
-    assert inside["Tanh"] == "body"  # a module of one operation is no group
+    assert inside["Tanh"] == "body"  # a module with only one operation is not a group
     assert (inside["Sum"], inside["x"], inside["loss"]) == (None, None, None)
 
 
@@ -214,7 +214,7 @@ def test_however_it_is_folded_what_crosses_an_edge_is_what_crossed_it(seed: int)
             assert any(edge.gradient is gradient for gradient in real)
 
 
-# Choosing
+# Choosing what to fold
 
 
 def test_a_small_graph_is_shown_whole() -> None:
@@ -235,7 +235,7 @@ def test_a_deep_chain_folds_to_its_layers() -> None:
 
 
 class Uneven(nn.Module):
-    """A small stem and head around a body of layers that are alike."""
+    """A small stem and head around a body of equal layers."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ class Uneven(nn.Module):
     ("layers", "opened"),
     [
         (2, {"stem", "stem.0", "body", "body.0", "body.1", "body.0.0", "body.1.0", "head"}),
-        (20, {"stem", "stem.0", "body", "head", "head.0"}),  # the layers stay one card each
+        (20, {"stem", "stem.0", "body", "head", "head.0"}),  # each layer remains one card
         (45, {"stem", "stem.0", "body", "head", "head.0"}),
     ],
 )
@@ -362,7 +362,7 @@ def test_a_parameters_gradient_is_told_by_its_folded_module(net: Net) -> None:
     assert told["∂ of body.0.bias"] == f"[{expected}]"
 
 
-# It leaves nothing of its own
+# It leaves no objects behind
 
 
 def test_nothing_of_a_model_and_its_graph_stays_alive() -> None:

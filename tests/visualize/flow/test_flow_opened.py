@@ -1,4 +1,4 @@
-"""A node, opened: what a custom Function keeps and is, what adds up in it, what a hook changes."""
+"""An opened node: what a custom Function saves, what is added up in it, and what a hook changes."""
 
 import gc
 import weakref
@@ -26,7 +26,7 @@ def details(trace: Trace, name: str) -> dict[str, str]:
     return {term: words.fill(text) for term, text, _ in card.details}
 
 
-# What a custom Function keeps
+# What a custom Function saves
 
 
 class Keeps(torch.autograd.Function):
@@ -247,7 +247,7 @@ def test_a_nan_that_stays_a_nan_is_no_hook() -> None:
     assert changed(broken, torch.zeros(2))
 
 
-# It leaves nothing of its own
+# It leaves no objects behind
 
 
 def test_no_hook_and_no_tensor_stays_behind() -> None:

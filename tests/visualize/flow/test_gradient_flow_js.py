@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module", autouse=True)
 def sweeps_are_computed_once() -> Iterator[None]:
-    """Keep what was swept for the next widget of the same function: most tests show the same."""
+    """Keep the sweeps for later widgets of the same function, because most tests show the same."""
     known: dict[object, list[Frame]] = {}
     compute = View.frames
 
@@ -51,7 +51,7 @@ def page(browser: Browser, flow: GradientFlow) -> Iterator[Page]:
 
 
 def tell(page: Page, flow: GradientFlow) -> None:
-    """Let the page hear what the kernel says now, and once it has swept."""
+    """Send the kernel's current state to the page, and again after the sweep."""
     told = {"view": flow.view, "numbers": flow.numbers}
     page.evaluate("told => model.set(told)", told)
     while flow._idle_task.busy:  # in Playwright's event loop, as in a kernel's
@@ -328,18 +328,18 @@ def test_before_the_answer_another_input_is_not_swept_from_its_old_place(
 
 
 def reply(page: Page, flow: GradientFlow) -> None:
-    """Answer as the kernel would what the page asked last."""
+    """Answer the page's last request as the kernel would."""
     flow.inputs = page.evaluate("saved.at(-1).inputs")
     tell(page, flow)
 
 
 def asked(page: Page) -> list[float]:
-    """Return the values of x for which the kernel was asked; it was traced at 2."""
+    """Return the values of x that the page requested from the kernel. The trace was at x = 2."""
     return page.evaluate("saved.map(({ inputs }) => inputs.x).filter(x => x !== 2)")
 
 
 def release(page: Page, index: int) -> None:
-    """Move x and let it rest; the page's clock is in our hands."""
+    """Move x and let it rest. The test controls the page's clock."""
     x = page.get_by_label("input x")
     move(x, index)
     move(x, index, "change")
@@ -349,7 +349,7 @@ def release(page: Page, index: int) -> None:
 def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
     page: Page, flow: GradientFlow
 ) -> None:
-    hold_the_clock(page)  # the page's patience does not end while a busy machine sweeps
+    hold_the_clock(page)  # the page must not lose patience while a busy machine sweeps
     release(page, 50)
     move(page.get_by_label("input x"), 60)
 
@@ -361,7 +361,7 @@ def test_an_answer_to_an_older_question_does_not_move_the_slider_back(
 def test_one_question_is_asked_at_a_time_and_the_newest_next(
     page: Page, flow: GradientFlow
 ) -> None:
-    hold_the_clock(page)  # the page's patience does not end while a busy machine sweeps
+    hold_the_clock(page)  # the page must not lose patience while a busy machine sweeps
     for index in (50, 55, 60):
         release(page, index)
     assert asked(page) == [4]
@@ -478,7 +478,7 @@ def test_the_source_of_a_function_can_be_read(page: Page) -> None:
 
 
 def unfolded(page: Page, flow: GradientFlow) -> None:
-    """Answer as the kernel would what the page asked to open last."""
+    """Answer the page's last request to open a group, as the kernel would."""
     flow.opened = page.evaluate("state.opened")
     tell(page, flow)
 
@@ -757,7 +757,7 @@ def test_a_deep_graph_leaves_room_for_its_controls(deep: Page) -> None:
 
 def test_arrows_go_down_a_deep_graph_and_it_scrolls_along(deep: Page) -> None:
     deep.locator("[data-node][tabindex='0']").focus()
-    middles = []  # cards of one rank may differ in height
+    middles = []  # cards in the same rank may differ in height
     for _ in range(47):
         deep.keyboard.press("ArrowDown")
         focused = deep.locator("[data-node]:focus > .agf-face")

@@ -1,4 +1,4 @@
-"""The picture in a report: two Jacobians and their difference, the same bytes everywhere."""
+"""The picture in a report shows two Jacobians and their difference. Its bytes never vary."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_rounding_does_not_show(noise: float) -> None:
 
 
 def on(ground: str, data: bytes) -> Image.Image:
-    """Lay a map on a page."""
+    """Draw a map onto a page."""
     drawn = image(data).convert("RGBA")
     page = Image.new("RGBA", drawn.size, ground)
     return Image.alpha_composite(page, drawn).convert("RGB")

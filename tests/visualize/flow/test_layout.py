@@ -1,4 +1,4 @@
-"""A layout is legible: nothing lies on anything else, everything flows one way."""
+"""A layout is legible: nothing overlaps, and everything flows in one direction."""
 
 import itertools
 import statistics
@@ -32,7 +32,7 @@ def chain(operations: int) -> Trace:
 
 
 def direction(drawn: Layout) -> Flow:
-    """Return the flow in which the first curve leaves its card."""
+    """Return the direction in which the first curve leaves its card."""
     (x, y), (u, v), *_ = drawn.curves[0].points
     return RIGHT if (y == v and u > x) else DOWN
 

@@ -1,4 +1,4 @@
-"""The static picture: small, deterministic, and whole without its colors."""
+"""The static picture is small and deterministic, and complete even without colors."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""A trace is what autograd really did."""
+"""A trace shows what autograd really did."""
 
 import gc
 import json
@@ -130,7 +130,7 @@ def test_an_incoming_gradient_is_noted_before_backward_can_change_it() -> None:
 @pytest.mark.parametrize(
     ("fn", "inputs"),
     [
-        (lambda x: torch.softmax(x, 0), [torch.tensor([1.0, 2.0])]),  # not element by element
+        (lambda x: torch.softmax(x, 0), [torch.tensor([1.0, 2.0])]),  # not elementwise
         (lambda x, y: (x + y).sum(), [torch.ones(3), torch.ones(1)]),  # broadcast
         (lambda x: x.sin() * torch.tensor([0.0, 1.0]), [torch.ones(2)]),  # a zero among the g
         (Square, [torch.tensor([1.0, 2.0])]),  # unknown: a custom Function of an array
@@ -285,7 +285,7 @@ def test_a_trace_is_json() -> None:
     assert len(json.loads(text)["nodes"]) > 40
 
 
-# It leaves no trace of its own
+# It leaves no trace behind
 
 
 def test_nothing_of_the_graph_stays_alive() -> None:
@@ -319,7 +319,7 @@ def test_the_caller_is_not_disturbed() -> None:
 
     assert torch.equal(torch.get_rng_state(), state)
     assert (x.grad, weight.grad, x._version) == (None, None, version)
-    outer.sum().backward()  # its graph has not been freed, and carries no hook
+    outer.sum().backward()  # its graph has not been freed, and has no hooks
     assert torch.equal(weight.grad, 2 * outer.detach())
 
 
@@ -331,7 +331,7 @@ def test_a_tensor_that_asks_for_no_gradient_gets_none_where_another_one_asks() -
     assert [n.name for n in trace.nodes if n.kind == "input"] == ["x"]
 
 
-# What cannot be traced is said in a sentence
+# If something cannot be traced, a sentence says so
 
 
 class RaisesInBackward(Square):
@@ -383,7 +383,7 @@ def test_what_cannot_be_traced(fn: Any, inputs: list[Any], names: Any, said: str
     assert "\n" not in str(caught.value)
 
 
-# The account in words
+# The description in words
 
 
 def test_the_account_of_a_small_graph() -> None:

@@ -1,4 +1,4 @@
-"""The widget without a browser: what it tells the page, and what it leaves in the notebook."""
+"""The widget without a browser: what it sends to the page, and what it leaves in the notebook."""
 
 import asyncio
 import base64
@@ -23,7 +23,7 @@ def flow() -> GradientFlow:
 
 
 def slider(flow: GradientFlow, name: str) -> dict:
-    """Return a slider, with the texts that wait for each of its values as ``frames``."""
+    """Return a slider. Its ``frames`` are the texts for each of its values."""
     told = zip(flow.numbers["sliders"], flow.sweeps, strict=True)
     return next({**sweep, **slider} for slider, sweep in told if slider["name"] == name)
 
@@ -220,7 +220,7 @@ def test_the_place_of_a_value_that_no_float_holds_stays(flow: GradientFlow) -> N
 
 
 async def swept() -> None:
-    """Let the kernel have time for the sweeps: until nothing but this is left to do."""
+    """Let the kernel run its sweeps until it has nothing else to do."""
     while others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others, timeout=60)
 

@@ -1,4 +1,4 @@
-"""The Function lab without a browser: real runs over x, their lines, and what is said of them."""
+"""The Function lab without a browser: real runs over x, their lines, and the descriptions."""
 
 import base64
 import gc
@@ -48,7 +48,7 @@ class CalmSquare(Square):
 
 
 class Deaf(Square):
-    """Forgets that nothing in means nothing out."""
+    """Ignores grad_output, although a zero grad_output must give a zero gradient."""
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ class Deaf(Square):
 
 
 class Half(Function):
-    """Branches, and is defined on one half of the axis only."""
+    """Branches, and is defined on only one half of the axis."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class ReturnsNone(Square):
 
 
 class Separate(Function):
-    """Setup_context beside forward, and a wrapped backward."""
+    """Uses setup_context with a separate forward, and a wrapped backward."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def frame(lab: FunctionLab, x: float) -> dict[str, Any]:
 
 
 def lines(lab: FunctionLab, x: float) -> list[tuple[str, str]]:
-    """Return each line that ran at x, and what was new after it."""
+    """Return each line that ran at x, and the values that were new after it."""
     rows = [row for part in lab.scene["source"]["parts"] for row in part["rows"]]
     texts = ["".join(text for _, text in row).strip() for row in rows]
     return [(texts[row], note) for row, _, note in frame(lab, x)["steps"]]
@@ -272,7 +272,7 @@ def test_of_a_staircase_a_surrogate_is_not_called_wrong() -> None:
 
 
 def test_where_forward_has_a_slope_somewhere_a_wrong_gradient_is_called_wrong() -> None:
-    passing = function_lab(lambda x: x.relu() + (x - x.detach()), x=-1.0)  # the mask is forgotten
+    passing = function_lab(lambda x: x.relu() + (x - x.detach()), x=-1.0)  # forgets the mask
 
     assert at(passing, -1.0).verdict == "differ"
 
@@ -503,7 +503,7 @@ def test_x_off_the_sweep_becomes_a_place_of_it() -> None:
         lab.x = float("inf")
 
 
-# What is left in the notebook
+# What remains in the notebook
 
 
 @pytest.mark.colab
@@ -551,7 +551,7 @@ def test_what_is_sent_to_the_page_is_json_and_small() -> None:
         assert len(text) < 120_000
 
 
-# It leaves no trace of its own
+# It leaves no trace behind
 
 
 def test_nothing_of_the_graph_stays_alive() -> None:
@@ -602,7 +602,7 @@ def test_randomness_is_the_same_at_every_place() -> None:
     assert {place.verdict for place in lab.sweep.positions} == {"agree"}
 
 
-# What cannot be shown is said in a sentence
+# If something cannot be shown, a sentence says so
 
 
 def raises(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The Function lab in a real browser, in a bare page: dragging, stepping, asking the kernel."""
+"""The Function lab in a real browser, in a bare page: dragging, stepping and asking the kernel."""
 
 import re
 from collections.abc import Iterator
@@ -237,7 +237,7 @@ def test_no_key_leaves_the_widget(page: Page) -> None:
 
 
 def reply(page: Page, lab: FunctionLab) -> None:
-    """Answer as the kernel would what the page asked last."""
+    """Answer the page's last request as the kernel would."""
     lab.choice = page.evaluate("saved.at(-1).choice")
     page.evaluate("scene => model.set('scene', scene)", lab.scene)
 
@@ -271,7 +271,7 @@ def test_one_question_is_asked_at_a_time_and_the_newest_next(page: Page, lab: Fu
 
     reply(page, lab)
     assert asked(page) == [1.5, 2.5]
-    expect(slider).to_have_value("55")  # an answer to an older question does not move it back
+    expect(slider).to_have_value("55")  # an answer to an older request must not move it back
     reply(page, lab)
 
     assert asked(page) == [1.5, 2.5]

@@ -1,4 +1,4 @@
-"""The Jacobian view without a browser: the two matrices, the words for them, what is refused."""
+"""The Jacobian view without a browser: its two matrices, their description, and its errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def number(view: JacobianView, part: int, row: int, column: int) -> str:
-    """Return what the page shows: part 0 is differences, 1 backward, 2 their difference."""
+    """Return the displayed number. Part 0 is differences, 1 is backward, 2 is their difference."""
     page = view.views[view.shown]
     return page["texts"][page["numbers"][part][row * len(page["columns"]) + column]]
 
@@ -80,7 +80,7 @@ def test_both_matrices_of_correct_code_are_its_jacobian(
     by_output = exact if isinstance(exact[0], tuple) else (exact,)
     captured = capture(fn, inputs, None, None)
 
-    # Ours run over inputs first, then over outputs.
+    # Our order goes over inputs first, then over outputs.
     order = [(k, i) for i in range(len(inputs)) for k in range(len(by_output))]
     for pair, (k, i) in zip(captured.pairs, order, strict=True):
         right = by_output[k][i].reshape(pair.whole)
@@ -175,7 +175,7 @@ def test_a_complex_element_has_two_rows() -> None:
     ]  # fmt: skip
 
 
-# Names for what is seen
+# Names for the patterns
 
 
 def test_the_doctors_first_finding_stands_above() -> None:
@@ -223,7 +223,7 @@ def test_one_wrong_entry_changes_the_name(fn: Callable[[Tensor], Tensor]) -> Non
     assert looks(matrix) != before
 
 
-# Large ones
+# Large matrices
 
 
 def test_a_large_jacobian_is_shown_in_blocks_and_says_so() -> None:
@@ -274,7 +274,7 @@ def test_widget_and_report_are_siblings() -> None:
         assert shown["filling"].partition(";")[0] in html
 
 
-# What is left behind
+# It leaves no trace behind
 
 
 @pytest.mark.colab
@@ -398,7 +398,7 @@ def test_no_graph_stays_alive() -> None:
     assert view.views
 
 
-# What is refused, in one sentence
+# Rejected arguments, each with one sentence
 
 
 def raising(x: Tensor) -> Tensor:

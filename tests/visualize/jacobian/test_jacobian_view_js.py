@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 
 
 class Product(Function):
-    """Of x and w; the gradient of x has the transpose missing."""
+    """The product of x and w. The gradient of x lacks the transpose."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def cell(page: Page) -> list[int]:
 
 
 def over(page: Page, which: int, row: int, column: int, size: int = 54) -> dict[str, float]:
-    """Return where a cell of a map lies on the page."""
+    """Return the position of a map's cell on the page."""
     box = page.locator(".ac-jac-board").nth(which).bounding_box()
     assert box is not None
     view = page.locator(".ac-jac-board").nth(which).get_attribute("viewBox")
@@ -210,7 +210,7 @@ def test_words_are_legible(browser: Browser, product: JacobianView, dark: bool) 
 
 @pytest.mark.parametrize("dark", first_rows([False, True], most=1))
 def test_the_maps_stand_on_the_pages_ground(browser: Browser, dark: bool) -> None:
-    """Zero is the page's own color, and what is drawn on a map stands out from it."""
+    """Zero has the page's own color, and marks on a map contrast with the map."""
     view = jacobian_view(torch.tanh, torch.linspace(-1, 1, 3))
     with showing(browser, view, dark=dark) as page:
         at = over(page, 0, 1, 2)

@@ -186,7 +186,7 @@ def test_all_tensors_have_a_curve_of_their_own(page: Page) -> None:
 
     expect(page.locator(".ac-memory-more")).to_have_count(1)
     expect(status(page)).to_contain_text("in all tensors")
-    expect(page.get_by_role("checkbox")).to_have_count(1)  # no CUDA allocator here
+    expect(page.get_by_role("checkbox")).to_have_count(1)  # there is no CUDA allocator here
 
 
 # Look

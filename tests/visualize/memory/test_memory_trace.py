@@ -1,4 +1,4 @@
-"""A memory trace is what autograd really keeps."""
+"""A memory trace shows what autograd really keeps."""
 
 import contextlib
 import gc
@@ -53,7 +53,7 @@ def events(trace: MemoryTrace, kind: str) -> list[Event]:
 
 
 def of_relu(relu: Any) -> MemoryTrace:
-    """Trace a ReLU whose input and output nobody else keeps."""
+    """Trace a ReLU whose input and output have no other references."""
     return trace_memory(lambda x: relu.apply(x + 1) + 1, batch())
 
 
@@ -61,7 +61,7 @@ def of_relu(relu: Any) -> MemoryTrace:
 
 
 def saved_by_pytorch(fn: Callable[[Tensor], Tensor], *alive: Tensor) -> int:
-    """Count bytes of distinct saved storages in another way: by pointers, hooks packing nothing."""
+    """Count the saved bytes independently: use hooks that pack nothing, and compare pointers."""
     found: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ def test_a_storage_is_counted_once() -> None:
     ]
     assert trace.peak == 2 * FULL
     last = trace.events[trace.kept[0].freed]
-    assert (last.kind, last.name) == ("run", "Exp")  # Mul and Sin had it too, and ran before
+    assert (last.kind, last.name) == ("run", "Exp")  # Mul and Sin had it too, and ran earlier
 
 
 def test_a_view_keeps_all_of_its_storage() -> None:
@@ -247,11 +247,11 @@ def test_an_attribute_saved_by_the_next_node_is_counted_once_from_the_beginning(
 def test_a_checkpoint_keeps_nothing_between_and_rises_in_backward(name: str) -> None:
     plain, trace = trace_memory(variants.composed, batch()), trace_memory(EVERY[name], batch())
 
-    state = 5056 if name == "reentrant" else 0  # of the random number generator, on ctx
+    state = 5056 if name == "reentrant" else 0  # the state of the random number generator, on ctx
     assert trace.between == state
     assert trace.peak == plain.peak + state
     assert trace.events[trace.peak_event].phase == "backward"
-    # PyTorch's newer kind stops as soon as everything is saved: the last product is not needed.
+    # PyTorch's newer kind stops once everything is saved, so it does not compute the last product.
     assert trace.again_operations == plain.operations - (name == "checkpoint")
     assert plain.again_operations == 0
 
@@ -271,7 +271,7 @@ def test_segments_trade_the_peak_for_what_is_kept() -> None:
         return x
 
     trace = trace_memory(two, batch())
-    assert trace.between == FULL  # the second segment's input
+    assert trace.between == FULL  # the input of the second segment
     assert trace.kept[-1].how == "again"
     assert (
         trace.peak < trace_memory(lambda x: variants.composed(variants.composed(x)), batch()).peak
@@ -303,7 +303,7 @@ def test_other_hooks_count_with_what_they_keep() -> None:
     assert events(trace, "save")[0].by == "save_on_cpu"
 
 
-# The account adds up
+# The sum is right
 
 
 def test_bands_add_up_to_what_is_kept(trace: MemoryTrace) -> None:
@@ -335,13 +335,13 @@ def test_in_the_end_results_and_gradients_live() -> None:
 
     result, gradients = FULL, FULL + W.nbytes + b.nbytes
     assert trace.events[-1].alive == result + gradients
-    seed = FULL  # of backward: ones
+    seed = FULL  # the ones with which backward starts
     assert trace.events[trace.turn].alive == trace.between + result + seed
 
 
 def test_all_tensors_alive_are_never_fewer_than_those_kept(trace: MemoryTrace) -> None:
     made = [event for event in trace.events if event.name != "CheckpointFunction"]
-    state = 5056  # of the random number generator: made without the dispatcher
+    state = 5056  # the state of the random number generator, created outside the dispatcher
     assert all(event.alive_high + state >= event.kept for event in made)
 
 
@@ -439,7 +439,7 @@ def test_no_input_with_a_gradient_is_refused() -> None:
         trace_memory(lambda x: x, torch.arange(3))
 
 
-# Nothing is left behind
+# It leaves no objects behind
 
 
 def hooks_in_force() -> tuple[int, ...]:

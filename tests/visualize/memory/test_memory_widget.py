@@ -1,4 +1,4 @@
-"""The memory timeline without a browser: what the page is told, and what a notebook keeps."""
+"""The memory timeline without a browser: what it sends to the page, and what a notebook keeps."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The knowledge check without a browser: answers, what is kept of them, what a notebook keeps."""
+"""The knowledge check without a browser: its answers, their storage, and what a notebook keeps."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_an_answer_counts_under_the_new_number_of_its_lesson(
     assert now.question(lesson, question_id) == Answered(right=True, latest=False, attempts=3)
 
 
-# The course's
+# The knowledge checks of the course
 
 
 def test_an_essay_written_in_a_lesson_is_written_in_the_course(check: KnowledgeCheck) -> None:

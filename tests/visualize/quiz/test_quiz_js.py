@@ -46,7 +46,7 @@ def go(page: Page, number: int) -> None:
 
 
 def reply(page: Page, check: KnowledgeCheck) -> None:
-    """Do as the kernel does with what the page has saved."""
+    """Handle the page's saved changes as the kernel does."""
     check.answers = page.evaluate("saved.at(-1).answers")
     page.evaluate("kept => model.set('kept', kept)", check.kept)
 
@@ -94,7 +94,7 @@ def test_a_wrong_choice_is_explained_and_gives_nothing_away(page: Page) -> None:
 
 def test_a_second_wrong_choice_explains_every_option(page: Page) -> None:
     one, other, _ = (c for c in "abcd" if c != right)
-    for letter in (one, one):  # checked again it is no second guess
+    for letter in (one, one):  # checking the same answer again is not a second guess
         choose(page, letter)
         press(page, "Check")
         assert explained(page) == [one]

@@ -1,4 +1,4 @@
-"""Questions of a file that nobody vouches for: saved as Markdown, they are only text."""
+"""Questions from an untrusted file are saved as Markdown, in which they are only text."""
 
 import json
 import re
@@ -38,7 +38,7 @@ RENDERERS: dict[str, Callable[[str], str]] = {
 
 
 def untrusted(text: str) -> Quiz:
-    """Return a check whose title, question, options and explanations are all the same text."""
+    """Return a check that uses the same text as its title, questions, options and explanations."""
     first = json.dumps(text.splitlines()[0])
     options = [
         f"[[question.option]]\ntext = {json.dumps(text + mark)}\n"
@@ -50,7 +50,7 @@ def untrusted(text: str) -> Quiz:
 
 
 class Shown(HTMLParser):
-    """What a page shows: its elements, its text, and the text that is not in code."""
+    """The contents of a page: its elements, its text, and its text outside of code."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def short_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train only a few steps, where it does not matter what is learned."""
+    """Train for only a few steps, for tests in which the result does not matter."""
     monkeypatch.setattr(training_comparison, "STEPS", 6)
 
 
@@ -314,7 +314,7 @@ def test_what_raises_in_training_ends_it_with_a_sentence() -> None:
     assert lab.png.startswith(b"\x89PNG")
 
 
-# What stays in the notebook
+# What remains in the notebook
 
 
 @pytest.mark.colab
@@ -387,7 +387,7 @@ def test_own_functions_are_compared(short_training: None) -> None:
     lab = ste_lab({"mine": RoundSTE, "beside": "clipped"})
 
     assert lab.trace.names() == ("mine", "beside")
-    assert len(lab.trace.staircases) == 1  # the named surrogate takes the staircase of the other
+    assert len(lab.trace.staircases) == 1  # the named surrogate reuses the other one's staircase
     assert set(estimate(lab, "mine").gradients) == {1.0}
     assert lab.sweep["quantizers"] == []
 
@@ -399,7 +399,7 @@ def test_one_function_alone(short_training: None) -> None:
     assert repr(lab).startswith("STE lab: RoundSTE.")
 
 
-# It leaves no trace of its own
+# It leaves no trace behind
 
 
 def test_nothing_of_a_graph_stays_alive() -> None:
@@ -423,7 +423,7 @@ def test_nothing_of_a_graph_stays_alive() -> None:
 
 
 class NoisyRound(RoundSTE):
-    """Draws random numbers, which leave no trace in its result."""
+    """Draws random numbers that do not affect its result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -448,7 +448,7 @@ def test_the_caller_is_not_disturbed(short_training: None) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# What cannot be shown is said in a sentence
+# If something cannot be shown, a sentence says so
 
 
 class Summed(RoundSTE):

@@ -42,7 +42,7 @@ def state(page: Page, name: str) -> Any:
 
 
 def hear(page: Page, **news: Any) -> None:
-    """Let the kernel say something."""
+    """Send new trait values to the page, as the kernel does."""
     page.evaluate(
         "news => Object.entries(news).forEach(([name, value]) => model.set(name, value))", news
     )
@@ -88,7 +88,7 @@ def test_x_can_be_dragged_in_either_plot(page: Page, plot: int) -> None:
 
     expect(status(page)).to_contain_text("x = -1.5 to -1.")
     assert state(page, "x") == -1.5
-    expect(slider(page, "x")).to_be_focused()  # where keys go on
+    expect(slider(page, "x")).to_be_focused()  # so further keys reach it
 
 
 def test_the_kernel_is_told_only_where_the_slider_comes_to_rest(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""Attention tiles without a browser: what is traced, told and drawn is what the run did."""
+"""Attention tiles without a browser. The trace, the texts and the drawing agree with the run."""
 
 import base64
 import gc
@@ -27,7 +27,7 @@ def head(n: int = 6, m: int = 6, e: int = 4, f: int = 3, seed: int = 0) -> list[
 
 
 def small() -> list[Tensor]:
-    """Two queries, four keys of one feature, whose scores are 0 1 3 3 and 0 2 6 6."""
+    """Return two queries and four keys with one feature. Their scores are 0 1 3 3 and 0 2 6 6."""
     keys = torch.tensor([[0.0], [1.0], [3.0], [3.0]])
     return [torch.tensor([[1.0], [2.0]]), keys, torch.tensor([[1.0], [2.0], [3.0], [4.0]])]
 
@@ -118,7 +118,7 @@ def test_the_last_turn_of_a_row_holds_the_output_times_the_sum() -> None:
 def test_bytes_are_those_of_the_tensors() -> None:
     trace = traced(head(8, 8, 4, 4))
 
-    # Q, K, V and O of 2×4, scores and weights of 2×2, three numbers a row; 4 bytes each.
+    # Q, K, V and O are 2×4, scores and weights are 2×2, with three numbers per row, 4 bytes each.
     assert trace.forward[0].bytes == 4 * (4 * 8 + 2 * 4 + 3 * 2)
     assert trace.forward[0].square == 4 * (2 * 4)
     assert trace.whole["forward"].bytes == 4 * (4 * 32 + 2 * 64 + 3 * 8)

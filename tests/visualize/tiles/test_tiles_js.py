@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def made(**options: bool) -> AttentionTiles:
-    """Four queries and four keys whose scores grow along the keys: each tile raises the maximum."""
+    """Return four queries and four keys whose scores grow, so that each tile raises the maximum."""
     q = torch.tensor([[1.0], [0.5], [2.0], [1.0]])
     k, v = torch.tensor([[0.0], [1.0], [2.0], [3.0]]), torch.tensor([[1.0], [0.0], [2.0], [1.0]])
     made = attention_tiles(q, k, v, **options)
@@ -263,7 +263,7 @@ def test_the_columns_beside_the_scores_have_heads_and_are_filled(
 
 @pytest.mark.parametrize("at", [0, 6])
 def test_forward_and_backward_are_marked_under_the_slider(page: Page, at: int) -> None:
-    """The marks part where forward's last step is."""
+    """The marks are separated at the last step of forward."""
     go(page, at)
     forward, backward = page.locator(".ac-phases > *").all()
     expect(forward).to_have_text("forward")

@@ -1,4 +1,4 @@
-"""A vote without a browser: what is kept of it, and what a notebook keeps."""
+"""A vote without a browser: which answers are stored, and what a notebook keeps."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def option(page: Page, letter: str) -> Locator:
 
 
 def reply(page: Page, ballot: VoteView) -> None:
-    """Do as the kernel does with what the page has saved."""
+    """Handle the page's saved changes as the kernel does."""
     ballot.chosen = page.evaluate("saved.at(-1).chosen")
     page.evaluate("kept => model.set('kept', kept)", ballot.kept)
 

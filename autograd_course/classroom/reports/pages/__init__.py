@@ -1,4 +1,4 @@
-"""The pages for people: one for each student and one for the class, each a self-contained file."""
+"""The pages for people, one for each student and one for the class. Each is self-contained."""
 
 from autograd_course.classroom.reports.pages.class_page import class_page
 from autograd_course.classroom.reports.pages.feedback import feedback, feedback_name

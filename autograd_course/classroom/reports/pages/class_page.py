@@ -1,4 +1,4 @@
-"""The page for the instructor: common mistakes of the class, and answers to look at."""
+"""The instructor's page, with the common mistakes of the class and the answers to look at."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from autograd_course.classroom.reports.pages.feedback import feedback_name
 from autograd_course.classroom.reports.pages.overview import most_first, overview
 from autograd_course.classroom.reports.pages.rendering import rendered
 
-_GROUPS = 60  # maximum number of similar groups that are shown side by side
+_GROUPS = 60  # maximum number of groups that are shown side by side
 
 
 @dataclass(frozen=True)
 class Group:
-    """Students with similar answers, and two of the answers side by side."""
+    """Students with similar answers, and two of these answers side by side."""
 
     exercise: str
     students: list[str]
@@ -28,7 +28,7 @@ class Group:
 
 
 def class_page(book: Gradebook) -> Iterator[str]:
-    """Return the page, piece by piece. Whole answers are read only when they are written."""
+    """Yield the page, piece by piece. A whole answer is read only when it is written."""
     seen = overview(book)
     found = _alike(book, list(seen.exercises))
     distribution = seen.distribution()
@@ -56,7 +56,7 @@ def class_page(book: Gradebook) -> Iterator[str]:
 
 
 def _alike(book: Gradebook, exercises: list[str]) -> list[tuple[str, Alike]]:
-    """Return the groups of all exercises, without code. Exercises are read one after the other."""
+    """Return the groups of all exercises, without code. Only one exercise is read at a time."""
     found = [(e, group) for e in exercises for group in alike(_handed(book, e))]
     return sorted(found, key=lambda item: -item[1].weight)
 

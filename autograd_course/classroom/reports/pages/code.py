@@ -1,4 +1,4 @@
-"""A learner's code as colored HTML, with marks on the lines of the finding."""
+"""A learner's code as colored HTML, with marks on the lines that a finding names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pygments.lexers import PythonLexer
 
 from autograd_course.classroom.reports.pages.rendering import shown
 
-_MOST = 40_000  # maximum number of characters that are shown of an answer
+_MOST = 40_000  # maximum number of characters of an answer that are shown
 _NUMBERED = re.compile(r"(?:\(|<cell \d+>, )line (\d+)(?:: `(.*)`)?\)")
 _NAMED = re.compile(r"(forward|backward|jvp|vmap|setup_context): (.+)")
 _FORMATTER = HtmlFormatter(nowrap=True)
 
 
-@lru_cache(maxsize=256)  # code from other cells is often the same
+@lru_cache(maxsize=256)  # code from other cells often repeats
 def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
-    """Return code with one row for each line. ``marked`` contains line numbers, starting at 1."""
+    """Return code as HTML with one row for each line. ``marked`` contains line numbers from 1."""
     text = shown(source[:_MOST]).rstrip("\n")
     colored = highlight(text, PythonLexer(stripnl=False), _FORMATTER).rstrip("\n")
     rows = (
@@ -34,7 +34,7 @@ def highlighted(source: str, marked: frozenset[int] = frozenset()) -> Markup:
 
 
 def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozenset[int]:
-    """Return the numbers of the lines that a finding or an error message points to."""
+    """Return the numbers of the lines that a finding or an error message names."""
     at = str(evidence.get("line") or "")
     if not at:
         return _numbered(source, message)
@@ -46,7 +46,7 @@ def offending(source: str, message: str, evidence: Mapping[str, Any]) -> frozens
 
 
 def _numbered(source: str, message: str) -> frozenset[int]:
-    """Return the line number in a message, unless that line has a different text in this source."""
+    """Return the line number in a message, unless this line has a different text in the source."""
     told = _NUMBERED.search(message)
     lines = source.split("\n")
     number = int(told[1]) if told and len(told[1]) < 9 else 0
@@ -57,7 +57,7 @@ def _numbered(source: str, message: str) -> frozenset[int]:
 
 
 def _methods(source: str) -> dict[int, str]:
-    """Return, for each line, the name of the last function that begins above it."""
+    """Return a mapping from each line to the last function that begins above it."""
     current, methods = "", {}
     for number, line in enumerate(source.split("\n"), 1):
         if begun := re.match(r"\s*(?:async )?def (\w+)", line):

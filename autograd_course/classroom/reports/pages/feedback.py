@@ -1,7 +1,7 @@
-"""One student's page: their points, their code, what is wrong with it, and what to read.
+"""One student's page: the points, the code, what is wrong with it, and what to read.
 
-The page contains nothing that is for others: seeds, remarks, other students, failures of the
-grader.
+The page contains only what the student may see. It shows no seeds, no remarks, no other students
+and no failures of the grader.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from autograd_course.classroom.reports.pages.code import highlighted, offending
 from autograd_course.classroom.reports.pages.rendering import rendered, shown
 from autograd_course.classroom.reports.pages.telling import Told, told
 
-_LONGEST = 60  # maximum characters of the student's name in a file name
-# Accents are dropped. Letters that do not consist of others are written in ASCII.
+_LONGEST = 60  # maximum characters of a student's name in a file name
+# Accents are dropped. The following letters have no base letter, so they get ASCII spellings.
 _LETTERS = dict.fromkeys(range(768, 880)) | str.maketrans(
     {"æ": "ae", "đ": "d", "ð": "d", "ı": "i", "ł": "l", "œ": "oe", "ø": "o", "þ": "th"}
 )
@@ -48,12 +48,12 @@ class Part:
 
     @property
     def settled(self) -> Settlement | None:
-        """Return the decision of a person, if there is one."""
+        """Return a person's decision about the answer, if there is one."""
         return self.score.settlement
 
     @property
     def partial(self) -> str:
-        """Return the cost of the faults of a wrong answer, if it has partial credit."""
+        """If a wrong answer has partial credit, return a sentence with the cost of its faults."""
         score = self.score
         if score.status != "wrong" or not score.points or score.settlement:
             return ""
@@ -64,12 +64,12 @@ class Part:
 
     @property
     def counted_as(self) -> str:
-        """Return the CSS class of its colors."""
+        """Return the CSS class that determines the colors."""
         return self.score.outcome.replace(" ", "-")
 
 
 def feedback(book: Gradebook, student: str) -> Iterator[str]:
-    """Return the page of one student, piece by piece."""
+    """Yield one student's page, piece by piece."""
     scores = book.scores(student)
     return rendered(
         "feedback.html",
@@ -83,7 +83,7 @@ def feedback(book: Gradebook, student: str) -> Iterator[str]:
 
 
 def feedback_name(student: str) -> str:
-    """Return the name of a student's file, which is unique on every file system."""
+    """Return the name of a student's file. It is unique on every file system."""
     letters = unicodedata.normalize("NFKD", student.casefold()).translate(_LETTERS)
     plain = re.sub(r"[^a-z0-9._-]+", "-", letters).strip("-.")[:_LONGEST]
     if plain and plain == student:
@@ -92,7 +92,7 @@ def feedback_name(student: str) -> str:
 
 
 def part(book: Gradebook, score: Score) -> Part:
-    """Return an answer in the form that the page shows."""
+    """Return an answer in the form that the page displays."""
     _, before, source = book.code(score.hash)
     wrong = score.status == "wrong"
     marked = offending(source, score.message, score.evidence) if wrong else frozenset()
@@ -109,6 +109,6 @@ def part(book: Gradebook, score: Score) -> Part:
 
 
 def _picture(score: Score) -> Markup | None:
-    """Return the Jacobians as small maps, without scripts. The drawing escapes its input."""
+    """Return the Jacobians as small maps without scripts. The drawing code escapes its input."""
     pair = from_data(score.evidence.get(PICTURE))
     return Markup(shown(heatmap.as_html(pair))) if pair else None

@@ -1,4 +1,4 @@
-"""The course's web pages about a lesson or a rule."""
+"""Links to the course's web pages about a lesson or a rule."""
 
 from autograd_course.grader.links import BRANCH, REPOSITORY, to_lesson, to_rule
 

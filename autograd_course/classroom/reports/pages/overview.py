@@ -1,4 +1,4 @@
-"""A class in numbers, from one pass over the gradebook, one student at a time."""
+"""The numbers about a class. One pass over the gradebook reads one student at a time."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from autograd_course.classroom.gradebook import Gradebook, Score
 from autograd_course.classroom.protocol.evidence import REPAIR
 from autograd_course.classroom.reports.wording import by_hand
 
-BINS = 10  # parts of the possible points
-UNNAMED = "no rule"  # an answer is wrong, and none of the doctor's rules says why
+BINS = 10  # intervals into which the possible points are divided
+UNNAMED = "no rule"  # for a wrong answer that breaks none of the doctor's rules
 STATUSES = ("passed", "wrong", "not attempted", "grader failed", "settled", "not graded")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A student's row in the list."""
+    """A student's row in the list of the class."""
 
     student: str
     points: float
-    open: int  # answers without a verdict
+    open: int  # answers that have no verdict yet
 
 
 @dataclass
 class Exercise:
-    """The results of an exercise."""
+    """The results of one exercise."""
 
     id: str
     title: str
@@ -34,17 +34,17 @@ class Exercise:
 
     @property
     def total(self) -> int:
-        """The number of students who handed in something, even only the empty notebook."""
+        """The number of students who handed in something, even if only the empty notebook."""
         return self.counts.total()
 
     @property
     def passed(self) -> float:
-        """The share of passes among the attempted and graded answers, or 1 without any."""
+        """The share of attempted and graded answers that passed, or 1 if there are none."""
         tried = self.counts["passed"] + self.counts["wrong"]
         return self.counts["passed"] / tried if tried else 1.0
 
 
-Collected = dict[tuple[str, str], list[str]]  # students, by what they have in common
+Collected = dict[tuple[str, str], list[str]]  # lists of students, by what they have in common
 
 
 def _collection() -> Collected:
@@ -53,7 +53,7 @@ def _collection() -> Collected:
 
 @dataclass
 class Overview:
-    """The data for the class page: numbers, names and sentences, but no code.
+    """The data for the class page. It has numbers, names and sentences, but no code.
 
     The keys of ``matrix`` are (rule, exercise), and the keys of the other collections are
     (exercise, sentence).
@@ -70,28 +70,28 @@ class Overview:
     settled: Collected = field(default_factory=_collection)
 
     def hardest(self) -> list[Exercise]:
-        """Return the exercises, starting with the smallest share of passes."""
+        """Return the exercises, starting with the one that the smallest share has passed."""
         return sorted(self.exercises.values(), key=lambda e: (e.passed, -e.counts["wrong"]))
 
     def statuses(self) -> list[str]:
-        """Return the statuses to show. Rare statuses are shown only if they occur."""
+        """Return the statuses to show. Rare statuses are only shown if they occur."""
         seen = sum((e.counts for e in self.exercises.values()), Counter[str]())
         return [s for s in STATUSES if seen[s] or s in STATUSES[:3]]
 
     def rules(self) -> list[str]:
-        """Return the broken rules, the most frequent first."""
+        """Return the broken rules, starting with the most frequent one."""
         counts: Counter[str] = Counter()
         for (rule, _), students in self.matrix.items():
             counts[rule] += len(students)
         return [rule for rule, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 
     def mistaken(self) -> list[Exercise]:
-        """Return the exercises with a wrong answer, in the course's order."""
+        """Return the exercises that have a wrong answer, in the course's order."""
         wrong = {exercise for _, exercise in self.matrix}
         return [e for e in self.exercises.values() if e.id in wrong]
 
     def distribution(self) -> list[tuple[str, int]]:
-        """Return (points from–to in percent, number of students), the fewest points first."""
+        """Return (range of points in percent, number of students), from few points to many."""
         counts = Counter(self._bin(row.points) for row in self.rows)
         width = 100 // BINS
         return [(f"{n * width}–{(n + 1) * width}", counts[n]) for n in range(BINS)]
@@ -101,10 +101,10 @@ class Overview:
 
 
 def overview(book: Gradebook) -> Overview:
-    """Return the class in numbers."""
+    """Return the numbers about a class."""
     seen = Overview()
     worth: dict[str, float] = {}
-    for tally in book.tallies():  # in the course's order
+    for tally in book.tallies():  # tallies are in the course's order
         seen.exercises[tally.exercise] = Exercise(tally.exercise, tally.title)
     for student in book.students():
         scores = book.scores(student)
@@ -136,6 +136,6 @@ def _count(seen: Overview, score: Score) -> None:
 
 
 def most_first(found: Collected) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the exercise, text and students of each entry, starting with the most students."""
+    """Yield each entry's exercise, text and students, starting with the most students."""
     for (exercise, text), students in sorted(found.items(), key=lambda i: (-len(i[1]), i[0])):
         yield exercise, text, students

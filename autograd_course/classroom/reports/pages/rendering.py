@@ -1,4 +1,4 @@
-"""Render templates to HTML, piece by piece. Inserted values are text, never markup."""
+"""Render templates to HTML, piece by piece. Inserted values are treated as text, not as markup."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
-_PIECES = 200  # characters of a page that are written at once
+_PIECES = 200  # number of template parts that are joined before they are written
 # Characters that a page may not contain, and characters that change the text direction.
 _UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
 
@@ -25,7 +25,7 @@ def rendered(template: str, **values: Any) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """Return text with a mark in place of each character that a page cannot show unchanged."""
+    """Return text with a replacement mark for each character that a page must not contain."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,4 +1,4 @@
-"""A verdict in the words of ``grade``, from the data in the gradebook."""
+"""A verdict in the same words as those of ``grade``, from the data in the gradebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from autograd_course.grader.exercise import Section
 from autograd_course.grader.result import Result
 from autograd_course.grader.sections import section_to_read
 
-_NUMBERS = ("expected", "actual", "at", "grad_output")  # from a witness; nan is stored as a text
+_NUMBERS = ("expected", "actual", "at", "grad_output")  # from a witness; nan is stored as text
 _NOT_OURS = (
     "The grader failed, and your answer is not the cause. Your instructor can grade it again."
 )
@@ -26,7 +26,7 @@ _NOT_YET = "This answer is not graded yet."
 
 @dataclass(frozen=True)
 class Told:
-    """A row: its label, its text, its link, and whether it is code."""
+    """A row of a verdict: its label, its text, its link, and whether the text is code."""
 
     label: str
     text: str
@@ -39,7 +39,7 @@ class Told:
 
 
 def told(score: Score) -> tuple[Told, ...]:
-    """Return what a learner sees about one answer, starting with the message."""
+    """Return the rows that a learner sees about one answer, starting with the message."""
     if score.settlement and score.status in ("", "grader failed"):
         return ()
     if score.status == "grader failed":

@@ -1,1 +1,1 @@
-"""Stands before pip on the path of the simulated Colab."""
+"""A stand-in that comes before the real pip on the path of the simulated Colab."""

@@ -1,7 +1,7 @@
-"""pip, as the setup cell calls it: what it would fetch from GitHub comes from this checkout.
+"""A pip for the setup cell. It takes the course from this checkout instead of from GitHub.
 
-What was asked for is written to a file, one line a call. The wheels are built as pip builds them
-there.
+Each call writes its arguments to a file, as one line. The wheels are built in the same way as pip
+builds them on Colab.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the setup cell calls, and what anywidget reads on Colab."""
+"""The functions that the setup cell and anywidget call on Colab."""
 
 from types import SimpleNamespace
 
@@ -6,5 +6,5 @@ _widgets = SimpleNamespace(_installed_url=None)
 
 
 def enable_custom_widget_manager(url: str = "https://example.com/manager.js") -> None:
-    """Note that the page would load its widget manager from ``url``."""
+    """Record that the page would load its widget manager from ``url``."""
     _widgets._installed_url = url
