@@ -174,8 +174,8 @@ STATED: dict[str, dict[str, str]] = {
         "the kernel is called once": "a loop over the samples",
     },
     "jvp-smooth-maximum": {
-        "the Hessian, forward over reverse, is right too": "other tensors for each mode",
-        "not as its attributes": "kept on ctx",
+        "the Hessian, computed forward over reverse, is also right": "other tensors for each mode",
+        "not as attributes of `ctx`": "kept on ctx",
     },
     "repair-graph-breaks": {
         "no counter": "the counter stays",

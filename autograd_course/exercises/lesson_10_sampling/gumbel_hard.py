@@ -2,11 +2,11 @@
 
 1. The one-hot vector has no useful gradient. Which smooth vector replaces it in backward, and what
    must be saved so that backward can compute that vector?
-2. backward uses the formula of exercise 1 at the same noise. It needs the soft sample, which is
+2. backward uses the formula from exercise 1 with the same noise. It needs the soft sample, which is
    neither an input nor the output, so recompute it in backward.
-3. In forward: the one-hot vector of the argmax of logits + noise, in the dtype of the logits. In
-   setup_context: save logits and noise, and keep the temperature. In backward: compute
-   soft, the softmax of (logits + noise)/temperature, and use it in the formula of exercise 1.
+3. In forward, return the one-hot vector of the argmax of logits + noise, in the dtype of the
+   logits. In setup_context, save logits and noise, and store the temperature on ctx. In backward,
+   compute the softmax of (logits + noise)/temperature, and use it as y in exercise 1's formula.
 """
 
 from typing import Any

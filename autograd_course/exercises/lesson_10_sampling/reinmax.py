@@ -1,11 +1,12 @@
 """ReinMax
 
-1. backward needs J(q)ᵀg for two different q. How do you get each q: is it an input, the output, or
-   can you compute it from these?
+1. backward needs J(q)ᵀg for two different q. How do you get each q? Is it an input, is it the
+   output, or can you compute it from them?
 2. p = softmax(logits) and m = (p + y)/2. Save logits and the output y, and compute p and m in
    backward. A helper that computes q · (g - (g · q).sum(-1, keepdim=True)) saves you a line.
-3. In setup_context: ctx.save_for_backward(inputs[0], output). In backward: 2 times the helper at m,
-   minus half the helper at p, for the logits; None for the noise.
+3. In setup_context, call ctx.save_for_backward(inputs[0], output). In backward, return two
+   gradients. For the logits, this is 2 times the helper at m, minus half the helper at p. For the
+   noise, it is None.
 """
 
 import torch

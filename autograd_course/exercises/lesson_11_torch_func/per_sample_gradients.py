@@ -1,13 +1,13 @@
 """Per-sample gradients
 
 1. You need a function whose gradient with respect to the parameters is the gradient of one sample.
-   It must take the parameters as an argument, and not read them from the model.
-2. torch.func.functional_call(model, parameters, (x,)) runs the model with other parameters. Under
-   vmap a sample has no batch dim. Add one with x.unsqueeze(0) before you call the model, and do the
-   same for the target.
+   It must take the parameters as an argument instead of reading them from the model.
+2. torch.func.functional_call(model, parameters, (x,)) runs the model with the parameters that you
+   pass. Under vmap, a sample has no batch dim. Add one with x.unsqueeze(0) before you call the
+   model, and do the same for the target.
 3. def of_one(parameters, x, y): return loss(functional_call(model, parameters, (x.unsqueeze(0),)),
-   y.unsqueeze(0)). Then call vmap(grad(of_one), in_dims=(None, 0, 0)) on a dict of the parameters,
-   x and y. It returns a dict. Return its values as a tuple.
+   y.unsqueeze(0)). Then call vmap(grad(of_one), in_dims=(None, 0, 0)) on three arguments: a dict of
+   the parameters, x, and y. The result is a dict. Return its values as a tuple.
 """
 
 from collections.abc import Callable

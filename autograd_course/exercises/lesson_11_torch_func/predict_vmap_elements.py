@@ -2,9 +2,9 @@
 
 1. With a generated rule, forward receives a tensor that reports the shape of one sample. Each vmap
    hides one dim.
-2. in_dims says which dim of the tensor vmap hides. Without it, this is dim 0. What is left of the
+2. in_dims says which dim of the tensor vmap hides. By default, it hides dim 0. What is left of the
    shape (4, 5, 3) in a, b and c?
-3. In d the rule calls apply on the whole tensor, so no dim is hidden. The four numbers are 5 · 3,
+3. In d, the rule calls apply on the whole tensor, so no dim is hidden. The four numbers are 5 · 3,
    4 · 5, 3 and 4 · 5 · 3.
 """
 

@@ -1,10 +1,10 @@
 """A vmap rule for NumPy
 
-1. The rule receives the whole tensors, and in_dims says for each of them where its batch is. Where
-   does the kernel expect the batch? What do you do with a tensor that has none?
-2. Move the batch of each tensor to the front with movedim(dim, 0). If in_dims contains None, all
-   samples share the tensor, so expand it to info.batch_size samples. Then call Solve.apply. The
-   batch of its result is in front.
+1. The rule receives the whole tensors, and in_dims says where the batch of each tensor is. Where
+   does the kernel expect the batch? What do you do with a tensor that has no batch?
+2. Move the batch of each tensor to the front with movedim(dim, 0). If in_dims contains None for a
+   tensor, all samples share this tensor, so expand it to info.batch_size samples. Then call
+   Solve.apply. In its result, the batch is in front.
 3. a = a.expand(info.batch_size, *a.shape) if in_dims[0] is None else a.movedim(in_dims[0], 0). Do
    the same for b, and return Solve.apply(a, b), 0.
 """
