@@ -762,7 +762,7 @@ print("logged norms:", [round(norm, 3) for norm in norms])
 # | clip or perturb it for one experiment | a hook, which you remove with its handle |
 # | clip the gradients of all parameters together | `clip_grad_norm_`, after `backward()` |
 # | stop or scale a gradient inside a model | `detach`, as above |
-# | change it as part of the model, wherever the model goes | a Function |
+# | change it as part of the model, wherever the model is used | a Function |
 # | change it with values that only `forward` knows | a Function |
 
 # %% [markdown]

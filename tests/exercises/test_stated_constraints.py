@@ -265,8 +265,8 @@ REASONS = {
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
     "plain-conv1d": ("call the same built-ins",),
     "conv1d": ("call the same built-ins",),
-    "complex-multiply": ("the engine raises an error",),
-    "gradient-reversal": ("Many published versions", "stops the training with an error"),
+    "complex-multiply": ("the autograd engine raises an error",),
+    "gradient-reversal": ("Many published versions", "training stops with an error"),
     "clipped-sign": ("rule for kinks would give 0", "A surrogate is your choice"),
     "fake-quantize": ("Published recipes", "belongs in the training loop"),
     "binary-digits": (

@@ -1,7 +1,7 @@
 """Convolution with stride, padding and groups
 
-1. Start with the convolution of the previous exercise and add the padding first. If forward pads x,
-   backward cuts off the padding. Then add the stride: padded.unfold(-1, K, stride) has the shape
+1. Start with the convolution from the previous exercise, and add the padding first. If forward pads
+   x, backward cuts off the padding. Then add the stride: padded.unfold(-1, K, stride) has the shape
    (N, C, T, K). Where does window t begin?
 2. Split the channels of the windows and of the weight into (groups, …). Then forward is one einsum
    over the taps and the channels of a group. Two more einsums give the gradients of the weight and

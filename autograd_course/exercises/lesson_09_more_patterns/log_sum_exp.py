@@ -1,6 +1,6 @@
 """Log-sum-exp
 
-1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice,
+1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice
    and add back outside the logarithm? And what is -inf minus -inf?
 2. Subtract the maximum of the slice, or 0 where the maximum is -inf. The derivative with respect to
    x_j is exp(x_j) / Σ exp(x), which is exp(x_j - y). This is the softmax without a division. First
@@ -46,7 +46,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Log-sum-exp and the fully masked row",
-    constraints="no built-in does the log-sum-exp",
+    constraints="no built-in computes the log-sum-exp",
     reference=log_sum_exp,
     samplers={
         "a 3×5 matrix along the last dim": lambda rng: (normal(rng, 3, 5), -1),

@@ -28,7 +28,7 @@ from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise`` for any temperature."""
+    """Return the one-hot vector of the largest ``logits + noise``, whatever the temperature is."""
     return one_hot_sample(logits, noise)
 
 
@@ -41,10 +41,10 @@ def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Findi
         return None
     return found(
         "forward-mismatch",
-        f"for logits {logits.tolist()} without noise the output is {chosen.tolist()}. Two classes "
+        f"for logits {logits.tolist()} without noise, the output is {chosen.tolist()}. Two classes "
         "share the maximum, and the output must choose one of them.",
         {"actual": chosen.tolist()},
-        "argmax returns one index, but a comparison with the maximum marks all of them.",
+        "argmax returns one index, but a comparison with the maximum marks both classes.",
     )
 
 
@@ -54,7 +54,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="Hard",
-    constraints="the output is one-hot, even at a tie, and has the gradient of the soft sample",
+    constraints="the output is one-hot, even in a tie, and has the gradient of the soft sample",
     reference=hard_gumbel_softmax,
     surrogate=gumbel_softmax,
     samplers=GUMBEL_INPUTS,

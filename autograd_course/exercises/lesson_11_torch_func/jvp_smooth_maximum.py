@@ -58,7 +58,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Forward mode",
-    constraints="its Hessian, forward over reverse, is right",
+    constraints="its Hessian, computed forward over reverse, is right",
     reference=smooth_maximum,
     samplers={
         "a 3×5 matrix": lambda rng: heated(rng, 0.7, 3, 5),

@@ -50,8 +50,8 @@ EXERCISE = FunctionExercise(
         "a large eps": lambda rng: normed(rng, 2, 3, eps=0.5),
     },
     gradient_suspects={
-        "A part of this gradient comes through rstd, but no gradient should. Mark rstd as not "
-        "differentiable in setup_context, and ignore its gradient.": (differentiable_rms_norm),
+        "Part of this gradient flows through rstd, but none should. Mark rstd as "
+        "non-differentiable in setup_context, and ignore its gradient.": (differentiable_rms_norm),
     },
     methods=("setup_context", "vmap"),
     double_backward=False,
