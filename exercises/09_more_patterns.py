@@ -3,20 +3,20 @@
 #
 # # 09 · More gradient patterns: exercises
 #
-# Lesson 09 showed how a gradient goes back through a log-sum-exp, a normalization, a convolution and a complex product. Here you write six such Functions. The first five compute a true gradient, and the last one changes it on purpose.
+# Lesson 09 showed how a gradient flows back through a log-sum-exp, a normalization, a convolution and a complex product. Here, you will write six Functions of this kind. The first five compute a true gradient, while the last one changes its gradient on purpose.
 #
-# **Given:** the formula of `forward` and the signatures of all methods. If the gradient is not obvious, the text states it.
+# **Given:** the formula for `forward` and the signatures of all methods. If the gradient is not obvious, the text states it.
 #
-# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`. It receives the tuple of inputs and the output, and saves what `backward` needs.
+# **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. The stubs have a separate `setup_context`, which receives the tuple of inputs and the output. It saves what `backward` needs.
 #
 # **Constraints for every exercise:**
 #
 # - `backward` computes a formula that you derive and write down. It does not call autograd.
-# - `ctx.save_for_backward` saves the tensors that backward needs. Numbers, shapes and flags are attributes of `ctx`.
+# - Save the tensors that `backward` needs with `ctx.save_for_backward`. Store numbers, shapes and flags as attributes of `ctx`.
 # - `backward` returns each gradient with the shape and dtype of its input.
-# - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in under another name.
+# - Some exercises forbid a built-in. The grader records the operations that really run, so it also finds the built-in if you call it by a different name.
 #
-# 16 points, about 111 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives the answer.
+# 16 points, about 111 minutes. Only *Convolution with stride, padding and groups* builds on the exercise before it. If you are stuck, run `hint("log-sum-exp")` in a new cell. The first call gives a small hint, the second one gives the idea, and the third one almost gives away the answer.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -52,8 +52,8 @@ from autograd_course import grade, hint, progress
 # along `dim`, which may be negative. With `keepdim=True`, the output keeps this dim with size 1.
 #
 # - Inputs in the thousands must not overflow to `inf`.
-# - An entry of $-\infty$ adds nothing to the sum and has the gradient 0. Masks contain such entries.
-# - A slice that contains only $-\infty$ gives $-\infty$, and its gradient must be 0. (`torch.logsumexp` returns a `nan` gradient there.)
+# - An entry of $-\infty$ adds nothing to the sum, and its gradient is 0. Masks contain such entries.
+# - A slice that contains only $-\infty$ gives $-\infty$, and its gradient must be 0. (For such a slice, the gradient of `torch.logsumexp` is `nan`.)
 #
 # **Write** the three methods.
 #
@@ -90,7 +90,7 @@ grade("log-sum-exp", LogSumExp)
 #
 # There is no learned scale or shift, and no running average.
 #
-# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ also depend on $x$, so there are three paths from each $x$ to the loss.
+# **Write** the three methods. `eps` is a Python number. $\mu$ and $v$ also depend on $x$, so there are three paths from each element of $x$ to the loss.
 #
 # **Constraint:** no built-in normalization.
 
@@ -129,7 +129,7 @@ grade("batch-norm", BatchNorm)
 # | `weight` | `(O, C, K)` |
 # | `y` | `(N, O, T)`, where `T = L - K + 1` |
 #
-# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest consists of products and one step in `backward`, which adds the gradients of overlapping windows.
+# **Write** the three methods. `x.unfold(-1, K, 1)` cuts `x` into its `T` windows without copying. The rest consists of products, except for one step: `backward` must add the gradients of overlapping windows.
 #
 # **Constraint:** no built-in convolution, either in forward or in backward. `torch.nn.grad` and the transposed convolution call the same built-ins.
 
@@ -199,11 +199,11 @@ grade("conv1d", Conv1d)
 # %% [markdown]
 # ## 5 · Complex product (2 points · medium · 15 minutes)
 #
-# $y = z \, w$, elementwise, for two tensors of the same shape. At least one of them is complex, and both may be.
+# The Function computes the elementwise product $y = z \, w$ of two tensors of the same shape. One or both of them are complex.
 #
-# **Write** the three methods. PyTorch's gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$, the direction in which $L$ grows fastest. $g$ is this gradient for $y$. Derive the gradients for $z$ and $w$.
+# **Write** the three methods. In PyTorch, the gradient of a real loss $L$ with respect to $z = a + b\,i$ is $\partial L/\partial a + i\,\partial L/\partial b$, the direction in which $L$ grows fastest. The incoming gradient $g$ is the same expression for $y$. Derive the gradients for $z$ and $w$.
 #
-# **Constraint:** the gradient of a real input is real. If it is complex, the engine raises an error that does not explain this.
+# **Constraint:** the gradient of a real input is real. If it is complex, the autograd engine raises an error that does not explain the cause.
 
 
 # %% nbgrader={"grade": false, "grade_id": "complex-multiply", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -230,15 +230,15 @@ grade("complex-multiply", ComplexMultiply)
 # %% [markdown]
 # ## 6 · Gradient reversal (2 points · easy · 6 minutes)
 #
-# In domain-adversarial training, a classifier learns to tell two domains apart, and the layers below it learn the opposite. Between them is a Function that changes nothing in the forward pass and reverses the gradient in the backward pass:
+# In domain-adversarial training, a classifier learns to tell two domains apart, while the layers below it learn to make this impossible. Between them is a Function that changes nothing in the forward pass and reverses the gradient in the backward pass:
 #
 # $$y = x, \qquad \frac{\partial L}{\partial x} := -\text{strength} \cdot g$$
 #
-# This gradient is wrong on purpose, so `gradcheck` would fail. The grader compares it with the formula above.
+# This gradient is wrong on purpose, so `gradcheck` would fail. The grader compares your gradient with the formula above.
 #
 # **Write** the three methods. `strength` is a Python number.
 #
-# **Constraint:** forward returns a new tensor. Many published versions return `x` or `x.view_as(x)`. If the next layer has `inplace=True`, it then stops the training with an error.
+# **Constraint:** forward returns a new tensor. Many published versions return `x` or `x.view_as(x)`. With these versions, training stops with an error if the next layer has `inplace=True`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "gradient-reversal", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -3,9 +3,9 @@
 #
 # # 10 · Sampling: exercises
 #
-# In lesson 10, a gradient passed through a random choice. Here you write the lesson's three estimators.
+# In lesson 10, a gradient passed through a random choice. Here, you will write the lesson's three estimators.
 #
-# **Given:** the formula for each Function's `forward`, and what its `backward` returns: the true gradient, the derivative of a *surrogate*, or a formula.
+# **Given:** the formula for each Function's `forward` and a description of the gradient that its `backward` must return. This is the true gradient, the derivative of a *surrogate*, or a given formula.
 #
 # **To write:** where a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it. Each Function has three methods: `forward` computes the output, `setup_context` saves what `backward` needs, and `backward` returns the gradients. (The grader also accepts a combined `forward(ctx, logits, …)` without `setup_context`.)
 #
@@ -55,9 +55,9 @@ from autograd_course import grade, hint, progress
 #
 # $$y = \operatorname{softmax}\!\left(\frac{\text{logits} + \text{noise}}{\tau}\right) \quad\text{over the last dimension}$$
 #
-# The caller draws the noise and passes it to `apply`. At fixed noise, nothing is random, so $y$ is an ordinary function of the logits, and you can test its gradient.
+# The caller draws the noise and passes it to `apply`. For fixed noise, nothing is random, so $y$ is an ordinary function of the logits, and you can test its gradient.
 #
-# **Write** the three methods. There is no surrogate here: `backward` returns the true gradient of the logits. `temperature` is $\tau$, a positive Python number. The noise is not learned, so it gets `None`, and so does the temperature. (The noise has the same gradient as the logits. You may return it instead of `None`.)
+# **Write** the three methods. There is no surrogate here: `backward` returns the true gradient of the logits. `temperature` is $\tau$, a positive Python number. The noise is not learned, so `backward` returns `None` for it, and also for the temperature. (In fact, the noise has the same gradient as the logits. You may return this gradient instead of `None`.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "gumbel-soft", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -84,9 +84,9 @@ grade("gumbel-soft", GumbelSoftmax)
 # %% [markdown]
 # ## 2 · Gumbel-softmax, hard (2 points · easy · 10 minutes)
 #
-# Now `forward` chooses. It returns 1 at the largest entry of $\text{logits} + \text{noise}$ along the last dimension and 0 elsewhere, in the dtype of the logits. At a tie, one of the largest is chosen.
+# Now `forward` chooses. It returns 1 at the largest entry of $\text{logits} + \text{noise}$ along the last dimension and 0 elsewhere, in the dtype of the logits. If there is a tie, one of the largest is chosen.
 #
-# **Surrogate:** the soft sample of exercise 1, at the same noise and temperature.
+# **Surrogate:** the soft sample from exercise 1, with the same noise and temperature.
 #
 # **Write** the three methods. `setup_context` receives the inputs and the output, and the output is one-hot. How does `backward` get the soft sample?
 
@@ -115,7 +115,7 @@ grade("gumbel-hard", HardGumbelSoftmax)
 # %% [markdown]
 # ## 3 · ReinMax (3 points · medium · 15 minutes)
 #
-# `forward` is that of exercise 2: $y$ is one-hot at the largest entry of $\text{logits} + \text{noise}$, in the dtype of the logits. There is no temperature. `backward` averages the slope at two points. With
+# `forward` is the same as in exercise 2: $y$ is one-hot at the largest entry of $\text{logits} + \text{noise}$, in the dtype of the logits. There is no temperature. `backward` averages the slopes at two points. With
 #
 # $$p = \text{softmax}(\text{logits}), \qquad m = \frac{p + y}{2}, \qquad J(q)^\top g = q \odot \Bigl(g - \sum_k g_k\,q_k\Bigr),$$
 #
@@ -123,7 +123,7 @@ grade("gumbel-hard", HardGumbelSoftmax)
 #
 # $$2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
 #
-# **Write** the three methods. The noise only determines which $y$ is drawn, so it gets `None`.
+# **Write** the three methods. The noise only determines which $y$ is drawn, so `backward` returns `None` for it.
 #
 # **Constraint:** the probabilities $p$ do not contain the noise.
 
@@ -152,7 +152,7 @@ grade("reinmax", ReinMax)
 # %% [markdown]
 # ## Where you are
 #
-# The table below comes from your progress file, so it also counts what you solved on another day.
+# The table below comes from your progress file, so it also counts exercises that you solved on another day.
 
 # %% tags=["nbval-ignore-output"]
 progress()
@@ -160,5 +160,5 @@ progress()
 # %% [markdown]
 # ## Where next
 #
-# When you have passed all three, you can train through a random choice. You also know that only the soft sample returns a true gradient.
+# When you have passed all three, you can train through a random choice. You also know that only the soft sample has a true gradient.
 # (If your hard Gumbel-softmax saves the soft sample instead of recomputing it, a penalty on its gradient has no effect, and PyTorch does not warn you. Lesson 06 shows why.)

@@ -3,13 +3,13 @@
 #
 # # 11 · torch.func: exercises
 #
-# You make three Functions work with `torch.func`, and you compute per-sample gradients. At the end you predict what `forward` receives under `vmap`. All three Functions already work in an ordinary `backward()`. You may have solved `vmap-solve` in the lesson already.
+# You will make three Functions work with `torch.func`, and you will compute per-sample gradients. At the end, you will predict what `forward` receives under `vmap`. All three Functions already work with an ordinary `backward()`. You may already have solved `vmap-solve` in the lesson.
 #
 # **Given:** the task, the formulas, and usually a Function that lacks only the methods that you write.
 #
 # **To write:** wherever a cell says `# YOUR CODE HERE`, replace that line and the `raise` below it.
 #
-# **Constraints for every Function:** values and gradients stay right, and each gradient has the shape and the dtype of its input.
+# **Constraints for every Function:** values and gradients stay correct, and each gradient has the shape and the dtype of its input.
 #
 # 11 points, about 54 minutes.
 
@@ -49,7 +49,7 @@ from autograd_course.lesson import show_error
 #
 # $$y = x \, r \, w, \qquad r = \frac{1}{\sqrt{\tfrac{1}{n}\sum_i x_i^2 + \varepsilon}} .$$
 #
-# The Function below has trained well for years. Now a colleague wants per-sample gradients, and `torch.func.grad` raises an error.
+# The Function below has worked well in training for years. But now a colleague wants per-sample gradients, and `torch.func.grad` raises an error.
 
 
 # %%
@@ -93,13 +93,13 @@ grade("split-rms-norm", RMSNorm)
 # %% [markdown]
 # ## 2 · Per-sample gradients (2 points · medium · 10 minutes)
 #
-# Some methods need the gradient of each sample's own loss. They clip each sample, measure how noisy the gradient of a batch is, or find the samples from which a model has learned least.
+# Some methods need the gradient of each sample's own loss. They clip the gradient of each sample, measure how noisy a batch's gradient is, or find the samples from which a model has learned the least.
 #
-# `model` is any module. `x` contains $N$ samples along dim 0, and `y` contains their targets. `loss(prediction, target)` returns one number for a batch, for example `F.mse_loss`. The gradient of sample $i$ is the gradient of `loss(model(x[i : i + 1]), y[i : i + 1])`, a batch of one. (Models expect a batch dim, and `vmap` hides it.)
+# `model` is any module. `x` contains $N$ samples along dim 0, and `y` contains their targets. `loss(prediction, target)` is a function such as `F.mse_loss`, which returns one number for a batch. The gradient of sample $i$ is the gradient of `loss(model(x[i : i + 1]), y[i : i + 1])`, which treats the sample as a batch of one. (Models expect a batch dim, but `vmap` hides it.)
 #
 # **Write** the function. It returns a tuple with one tensor for each parameter, in the order of `model.named_parameters()`. Each tensor has the shape `(N, *parameter.shape)`.
 #
-# **Constraint:** the model is called once for any $N$.
+# **Constraint:** the model is called once, however large $N$ is.
 
 
 # %% nbgrader={"grade": false, "grade_id": "per-sample-gradients", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -114,9 +114,9 @@ grade("per-sample-gradients", per_sample_gradients)
 # %% [markdown]
 # ## 3 · A vmap rule for NumPy (3 points · medium · 10 minutes)
 #
-# NumPy computes the solution $y$ of the linear system $A y = b$. The gradient comes from one more system, with the transpose of $A$: if $\lambda = A^{-\top} g$, then $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and also any leading dims before both. Only the vmap rule is missing.
+# NumPy computes the solution $y$ of the linear system $A y = b$. The gradient comes from one more system, with the transpose of $A$: if $\lambda = A^{-\top} g$, then $\partial L/\partial b = \lambda$ and $\partial L/\partial A = -\lambda y^\top$. The kernel takes a matrix and a vector, and both can have leading batch dims. Only the vmap rule is missing.
 #
-# **Write** `vmap`. Samples may lie along any dim of `a` and of `b`, and all samples may share one of the two.
+# **Write** `vmap`. Samples may lie along any dim of `a` and of `b`, and all samples may share one of the two arguments.
 #
 # **Constraint:** the kernel is called once for the whole batch.
 
@@ -151,7 +151,7 @@ grade("vmap-solve", Solve)
 # %% [markdown]
 # ## 4 · Forward mode for a smooth maximum (3 points · medium · 10 minutes)
 #
-# A temperature $t$ makes the maximum of a row smooth. With $p = \text{softmax}(x/t)$:
+# The temperature $t$ makes the maximum of a row smooth. Let $p = \text{softmax}(x/t)$. Then
 #
 # $$y = t \log \sum_i e^{x_i / t}, \qquad \frac{\partial y}{\partial x_i} = p_i, \qquad
 # \frac{\partial y}{\partial t} = \frac{y - \sum_i p_i x_i}{t} .$$
@@ -160,7 +160,7 @@ grade("vmap-solve", Solve)
 #
 # **Write** `setup_context` and `jvp`. Each tangent has the shape of its input, and the result has the shape of `y`.
 #
-# **Constraints:** the Hessian, forward over reverse, is right too. Save tensors with the two methods of `ctx`, not as its attributes.
+# **Constraints:** the Hessian, computed forward over reverse, is also right. Save tensors with the two `save_for_…` methods of `ctx`, not as attributes of `ctx`.
 
 
 # %% nbgrader={"grade": false, "grade_id": "jvp-smooth-maximum", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -194,14 +194,14 @@ grade("jvp-smooth-maximum", SmoothMaximum)
 # %% [markdown]
 # ## 5 · What forward receives (1 point · easy · 4 minutes)
 #
-# `Half` is a Function with one input and with `generate_vmap_rule = True`. `Whole` is the same Function with a rule by hand, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). In each of these programs, `forward` receives a tensor. How many elements does this tensor report? Predict four numbers before you run anything.
+# `Half` is a Function with one input and a generated rule (`generate_vmap_rule = True`). `Whole` is the same Function with a handwritten rule, `return Whole.apply(x.movedim(in_dims[0], 0)), 0`. `x` has the shape (4, 5, 3). In each of these programs, `forward` receives a tensor. How many elements does this tensor report? Predict four numbers before you run anything.
 #
 # - **a** `vmap(Half.apply)(x)`
 # - **b** `vmap(Half.apply, in_dims=2)(x)`
 # - **c** `vmap(vmap(Half.apply))(x)`
 # - **d** `vmap(Whole.apply)(x)`
 #
-# **Put** the numbers into the list.
+# **Write** the numbers into the list.
 
 # %% nbgrader={"grade": false, "grade_id": "predict-vmap-elements", "locked": false, "schema_version": 3, "solution": true, "task": false}
 prediction = [..., ..., ..., ...]

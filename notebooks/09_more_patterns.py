@@ -3,15 +3,15 @@
 #
 # # 09 · More gradient patterns
 #
-# **You will** write a loss whose gradient is finite wherever its value is, and the backward of a
-# normalization, a convolution and a complex product. At the end you will change a gradient on
-# purpose.
+# **You will** write a loss whose gradient is finite wherever the loss itself is finite. You will
+# also write the backward pass of a normalization, a convolution and a complex product. At the end,
+# you will change a gradient on purpose.
 #
 # **You will learn** why a finite value can have a `nan` gradient, what a symmetry tells you about a
 # gradient, how to test linear functions of any size, and how to test a gradient that you have
 # changed on purpose.
 #
-# **You need** lesson 03: a copy in the forward pass is a sum in the backward pass.
+# **You need** lesson 03: a copy in the forward pass becomes a sum in the backward pass.
 #
 # **It takes** about 60 minutes; the *extra* sections take another 5. The exercises are in the
 # exercise notebook.
@@ -48,11 +48,11 @@ from autograd_course.visualize import knowledge_check
 # %% [markdown]
 # ## A loss of zero, and then nan
 #
-# A model reads four sensors of a machine and predicts whether the machine will fail. It computes a
-# score $z$, and the loss of an example with the label $y$, 0 or 1, is $\log(1 + e^z) - y\,z$.
+# A model reads four sensors on a machine and predicts whether the machine will fail. It computes a
+# score $z$. For an example with the label $y$ (0 or 1), the loss is $\log(1 + e^z) - y\,z$.
 #
-# The author knows that $e^z$ overflows. For large $z$, the logarithm is $z$ itself, so the code
-# returns $z$ there. The value is right everywhere.
+# The author knows that $e^z$ overflows for large $z$. There, the logarithm equals $z$ up to
+# rounding, so the code returns $z$. The value is right everywhere.
 
 
 # %%
@@ -65,10 +65,11 @@ print("guarded: ", guarded(z).tolist())
 print("built in:", softplus(z).tolist())
 
 # %% [markdown]
-# The data are 2,000 readings. One of them was recorded in millivolts instead of volts. Its numbers
-# are a thousand times too large, but they point in the right direction. The score says that the
-# machine will fail, and it did fail. Training reads this example in step 50. Before some cells of
-# this lesson, you vote for what you expect. Some of the beliefs are true.
+# The data set has 2,000 readings. One of them was recorded in millivolts instead of volts. Its
+# numbers are a thousand times too large, but they point in the right direction. The score says that
+# the machine will fail, and it did fail. Training reaches this example in step 50. Before some
+# cells in this lesson, you will vote on what you expect. Each vote tests a common belief, and some
+# of these beliefs are true.
 
 # %%
 vote("09", "where-protects-the-gradient")
@@ -102,16 +103,16 @@ for k in range(step - 1, step + 3):
 print("weights:", weight.tolist())
 
 # %% [markdown]
-# The loss of step 50 is finite and right. The odd example even has a loss of exactly 0, because the
-# model is right and certain. So its gradient should be 0 as well. But the next loss is `nan`, and
-# the weights never recover.
+# The loss in step 50 is finite and right. The odd example even has a loss of exactly 0, because the
+# model is right and certain. So the gradient of this example should also be 0. But the next loss is
+# `nan`, and the weights never recover.
 
 # %% [markdown]
 # ## The whole thing, working
 #
 # The derivative of $\log(1 + e^x)$ is the sigmoid $\sigma(x)$, which is between 0 and 1 for every
-# $x$. A Function can return exactly this gradient. Its `forward` uses only $e^{-\lvert x\rvert}$,
-# which cannot overflow.
+# $x$. A Function can return exactly this gradient. The `forward` below uses only
+# $e^{-\lvert x\rvert}$, which cannot overflow.
 
 
 # %%
@@ -157,7 +158,8 @@ with figure(width=6.6, height=3.0) as (axes,):
 # %% [markdown]
 # ## log1pexp: zero times infinity
 #
-# Where does the `nan` come from? The next cell removes the guard and shows three inputs:
+# Where does the `nan` come from? The next cell compares three versions at three inputs. The first
+# version, `naive`, has no guard:
 
 
 # %%
@@ -181,16 +183,16 @@ for name, f in (("naive", naive), ("guarded", guarded), ("Log1pExp", Log1pExp.ap
 # the first factor is 0 and the second is infinite, so the product is `nan`. (In float32, $e^x$
 # overflows at about 89.)
 #
-# `torch.where` does not protect the gradient. It selects values. Its backward sends 0 into the
-# branch that was not selected, and autograd still multiplies this 0 by $e^x = \infty$. You can
-# protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`. Or you can write a
-# Function and simplify the product on paper before the computer multiplies. (In your own code, call
-# `torch.nn.functional.softplus`. It does the same.)
+# `torch.where` does not protect the gradient. It only selects values. Its backward sends a gradient
+# of 0 into the branch that was not selected, and autograd still multiplies this 0 by
+# $e^x = \infty$. You can protect the *argument* of the branch, as in `torch.exp(x.clamp(max=20))`.
+# Alternatively, you can simplify the product on paper and write a Function that computes the
+# result. (In your own code, call `torch.nn.functional.softplus`, which does the same.)
 #
 # ### Checkpoint 1
 #
-# The difference $\log(1 + e^x) - \log(1 + e^{-x})$ is always $x$. What is the gradient that
-# `Log1pExp` gives at $x = 200$?
+# The difference $\log(1 + e^x) - \log(1 + e^{-x})$ is always $x$. If you compute it with
+# `Log1pExp`, what is its gradient at $x = 200$?
 
 # %%
 x = torch.tensor(200.0, requires_grad=True)
@@ -209,11 +211,12 @@ predict(..., x.grad)
 # %% [markdown]
 # ## Log-sum-exp and the fully masked row
 #
-# $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ adds numbers that are given by their logarithms.
-# Cross entropy, attention and most sequence models contain a log-sum-exp. If you compute the
-# formula literally, it overflows. So people subtract the maximum $m$ first:
-# $m + \log\sum_j e^{x_j - m}$. This is stable for large numbers. But the last row below is fully
-# masked: padding has turned all of its entries into $-\infty$.
+# The log-sum-exp $\operatorname{lse}(x) = \log\sum_j e^{x_j}$ takes the logarithms of some numbers
+# and returns the logarithm of their sum. Cross entropy, attention and most sequence models contain
+# a log-sum-exp. If you compute the formula literally, it overflows for large inputs. The usual
+# remedy is to subtract the maximum $m$ first: $m + \log\sum_j e^{x_j - m}$. This version is stable
+# for large inputs. But the last row below is fully masked: padding has turned all of its entries
+# into $-\infty$.
 
 
 # %%
@@ -234,7 +237,7 @@ print("built in: ", rounded(torch.logsumexp(x, -1)))
 
 # %% [markdown]
 # $-\infty - (-\infty)$ is `nan`. The built-in returns $-\infty$, the logarithm of an empty sum. So
-# use the built-in, and leave the fully masked row out of the loss. What is the gradient?
+# use the built-in, and leave the fully masked row out of the loss. What gradient does this row get?
 
 # %%
 vote("09", "row-outside-the-loss")
@@ -248,14 +251,15 @@ for row in gradient:
     print("gradient of a row:", rounded(row))
 
 # %% [markdown]
-# The loss is finite, and the masked row is not part of it. Still, its gradient is `nan`, because
-# autograd multiplies the upstream 0 by $e^{-\infty - (-\infty)}$. Attention often *adds* the mask
-# to the scores. Then this `nan` reaches the weights that the scores were computed from, and they
-# are `nan` after the next step. (If you mask the scores with `masked_fill` or `torch.where`, you
-# are safe. Their backward writes zeros at the masked positions.)
+# The loss is finite, and the masked row is not part of it. Still, the gradient of this row is
+# `nan`, because autograd multiplies the upstream gradient 0 by $e^{-\infty - (-\infty)}$. Attention
+# often *adds* the mask to the scores. In that case, this `nan` reaches the weights from which the
+# scores were computed, and the next step makes them `nan`. (If you mask the scores with
+# `masked_fill` or `torch.where`, you are safe, because their backward writes zeros at the masked
+# positions.)
 #
-# This is a good reason to write a Function. It has the same value as the built-in, but the gradient
-# that you want.
+# This is a good reason to write a Function. The next one returns the same values as the built-in,
+# but it has the gradient that you want.
 
 
 # %%
@@ -288,8 +292,8 @@ print("gradcheck:", gradcheck(LogSumExp.apply, sample(2, 4)))
 
 # %% [markdown]
 # $e^{x - y}$ is the softmax, recomputed from the input and the output. The next Function computes
-# it in `forward` and saves it. `gradcheck` passes. But look at the second derivatives (the
-# *Hessian*):
+# the softmax in `forward` instead and saves it. It passes `gradcheck`. But look at its second
+# derivatives (the *Hessian*):
 
 
 # %%
@@ -320,9 +324,9 @@ for function in (LogSumExp, SavedSoftmax):
 # %% [markdown]
 # ## Normalization is a projection
 #
-# Batch normalization without its parameters is $y = (x - \mu)/s$ over the batch, where $s^2$ is the
-# variance. The obvious backward, $g/s$, treats $\mu$ and $s$ as constants. But both depend on every
-# $x_j$. If you count all paths, you get
+# Without its parameters, batch normalization is $y = (x - \mu)/s$, where $\mu$ is the mean of the
+# batch and $s^2$ is its variance. The obvious backward, $g/s$, treats $\mu$ and $s$ as constants.
+# But both depend on every $x_j$. If you take all paths into account, you get
 #
 # $$\frac{\partial L}{\partial x} = \frac1s\Bigl(g - \operatorname{mean}(g)
 # - y\,\operatorname{mean}(g \odot y)\Bigr).$$
@@ -351,9 +355,9 @@ x = sample(6)
 print("gradcheck:", gradcheck(Standardize.apply, x))
 
 # %% [markdown]
-# The expression in parentheses is linear in $g$, so it is the product of a matrix $P$ and $g$. The
-# next cell applies $P$ to its own results, to a vector of ones, and to $y$. It prints the largest
-# difference between the two sides.
+# The expression in parentheses is linear in $g$, so it is the product of a matrix $P$ and the
+# vector $g$. The next cell tests three equations. It applies $P$ to its own results, to a vector of
+# ones, and to $y$. For each equation, it prints the largest difference between the two sides.
 
 # %%
 P = torch.autograd.functional.jacobian(Standardize.apply, x.detach()) * x.std(correction=0)
@@ -366,12 +370,12 @@ for name, left, right in (
     print(f"{name}  difference {(left - right).abs().max():.6f}")
 
 # %% [markdown]
-# $P$ is a *projection*: if you apply it twice, the result is the same as if you apply it once. It
-# removes the two directions in which $x$ can move without changing $y$. The first one is a shift of
-# the whole batch (the ones), and the second one is a stretch (along $y$). So for every
-# normalization, you know which components its gradient must not have. (In practice, there is an
-# $\varepsilon$ under the square root. Then a stretch changes $y$ a little, and this component is
-# only nearly zero.) If you leave out the two terms, `diagnose` finds that they are missing:
+# $P$ is a *projection*: applying it twice gives the same result as applying it once. It removes the
+# components in the two directions in which $x$ can move without changing $y$. The first direction
+# is a shift of the whole batch (along the ones), and the second is a stretch (along $y$). So for
+# every normalization, you know which components its gradient must not have. (In practice, there is
+# an $\varepsilon$ under the square root. Then a stretch changes $y$ a little, so this component is
+# not exactly zero.) If you leave out the two terms, `diagnose` finds that they are missing:
 
 
 # %%
@@ -387,9 +391,9 @@ diagnose(MeanAndStdFixed, (torch.arange(6.0, dtype=torch.float64) ** 2,))
 # %% [markdown]
 # ### Checkpoint 2
 #
-# Now finish a `backward` yourself. $y = x/\lVert x\rVert$ has the norm 1 for every $x$. Only a
-# stretch of $x$ leaves $y$ unchanged. So the gradient of $x$ has no component along $y$. What does
-# `backward` return?
+# Now finish a `backward` yourself. The vector $y = x/\lVert x\rVert$ has norm 1 for every $x$. Only
+# a stretch of $x$ leaves $y$ unchanged. So the gradient of $x$ has no component along $y$. What
+# must `backward` return?
 
 
 # %%
@@ -417,8 +421,8 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 # return (grad_output - y * (grad_output * y).sum()) / x.norm()
 # ```
 #
-# $y$ has the norm 1, so $\sum_i g_i y_i$ is the component of $g$ along $y$, and the numerator has
-# no component along $y$.
+# Because $y$ has norm 1, $\sum_i g_i y_i$ is the component of $g$ along $y$. The code subtracts
+# this component from $g$ and divides the rest by the norm of $x$.
 #
 # </details>
 
@@ -427,16 +431,16 @@ diagnose(Unit, (torch.tensor([3.0, -1.0, 2.0], dtype=torch.float64),))
 #
 # A kernel slides over a signal, and every output depends on one window of the signal. The windows
 # overlap, so several windows read the same sample of the signal. All windows use the same kernel.
-# So forward copies both the samples and the kernel, and both gradients are sums.
+# So the forward pass copies both the samples and the kernel, and both gradients are sums.
 #
 # Write all $T$ windows of $K$ samples as the rows of a matrix. Then the convolution is a
-# matrix-vector product. `forward` reads the windows at indices that repeat. So `backward` adds the
-# gradient of each window at the position of the window.
+# matrix-vector product. Because the windows overlap, `forward` reads some samples more than once.
+# So `backward` adds the gradient of each window at the window's position.
 
 
 # %%
 def positions(length, size, stride):
-    """Return the indices of each window, (T, K): row t is t·stride, t·stride + 1, …"""
+    """Return the indices of all windows, shape (T, K): row t is t·stride, t·stride + 1, …"""
     starts = torch.arange(0, length - size + 1, stride)
     return starts[:, None] + torch.arange(size)
 
@@ -471,11 +475,11 @@ print("stride 2, padding 1: ", gradcheck(Convolve.apply, (sample(7), sample(3), 
 print("stride 3, gaps:      ", gradcheck(Convolve.apply, (sample(8), sample(2), 3, 0)))
 
 # %% [markdown]
-# If forward pads the signal, backward cuts off the padding. If the stride is longer than the
-# kernel, some samples are in no window, and their gradient is zero.
+# If forward pads the signal, backward cuts off the padding. If the stride is larger than the kernel
+# size, some samples are in no window, and their gradient is zero.
 #
 # Channels add an ordinary matrix product over the channels, and *groups* divide this product into
-# blocks. The course's `Conv1d` has both. For a function that is linear in $x$, backward is the
+# blocks. The course's `Conv1d` supports both. If a function is linear in $x$, its backward is its
 # transpose. So for all $x$ and $g$, the numbers $\langle f(x), g\rangle$ and
 # $\langle x, \text{backward}(g)\rangle$ are equal. Can you turn this into a test?
 
@@ -493,9 +497,9 @@ print(f"w: the two numbers differ by {((y * g).sum() - (w * grad_w).sum()).abs()
 
 # %% [markdown]
 # This *adjoint test*, also called the dot-product test, costs one forward and one backward pass,
-# whatever the size. `gradcheck` would need two forward passes for each element of `x`. The adjoint
-# test works for every linear function: convolution, resampling, padding, gathering, the FFT, or a
-# projector in tomography.
+# however large the input is. `gradcheck` would need two forward passes for each element of `x`. The
+# adjoint test works for every linear function, such as a convolution, resampling, padding,
+# gathering, the FFT, or a projector in tomography.
 #
 # ### Checkpoint 3
 #
@@ -512,22 +516,23 @@ predict(..., x.grad[1])
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# Two windows read the second sample. In the first window, it is the second sample and is multiplied
-# by 2. In the second window, it is the first sample and is multiplied by 1. So the gradient is 3.
+# Two windows read the second sample. It is the second sample of the first window, where it is
+# multiplied by 2. It is also the first sample of the second window, where it is multiplied by 1. So
+# the gradient is 3.
 #
 # </details>
 
 # %% [markdown]
 # ## Complex numbers and the conjugate
 #
-# All patterns also work for complex tensors, with one addition. For PyTorch, the gradient of a real
+# All patterns also work for complex tensors, with one addition. In PyTorch, the gradient of a real
 # loss is $\partial L/\partial \operatorname{Re} z + i\,\partial L/\partial \operatorname{Im} z$.
-# This is the direction of steepest ascent, so `z - lr * z.grad` descends. (It is twice the
-# *Wirtinger derivative* with respect to $\bar z$.)
+# This is the direction of steepest ascent, so the step `z - lr * z.grad` decreases the loss. (It is
+# twice the *Wirtinger derivative* with respect to $\bar z$.)
 #
-# So is the gradient of the product $y = a\,b$ with respect to $a$ the same as for real numbers,
-# $g\,b$? The next cell uses gradient descent to find the complex $a$ for which $a\,b = 1$, first
-# with $g\,b$ and then with the conjugate, $g\,\bar b$.
+# Is $g\,b$ also the gradient of the product $y = a\,b$ with respect to $a$, as it is for real
+# numbers? The next cell uses gradient descent to search for the complex $a$ for which $a\,b = 1$.
+# It tries $g\,b$ first and then $g\,\bar b$, with the conjugate.
 
 # %%
 vote("09", "complex-product-rule")
@@ -570,22 +575,23 @@ for function in (WithoutConjugate, WithConjugate):
 #
 # $$\frac{\partial L}{\partial a} = g\,\bar b .$$
 #
-# The transpose of the real case becomes the conjugate transpose. For real inputs, both formulas
+# The transpose in the real case becomes the conjugate transpose. For real inputs, both formulas
 # give the same result, so a test with real inputs cannot find the mistake. Test complex code with
 # complex numbers. `diagnose` calls this mistake `missing-conjugate`.
 
 # %% [markdown]
 # ## A gradient of your own
 #
-# Until now, backward had to be the derivative of forward. Sometimes you want a different gradient:
-# for a target that must not move, a layer that should learn more slowly, or a feature that should
-# *unlearn* something. Often you do not need a Function for this. `x.detach()` has the value of `x`
-# and no gradient (other libraries call it *stop-gradient*). The rest is arithmetic:
+# Until now, `backward` had to compute the derivative of `forward`. Sometimes you want a different
+# gradient: for a target that must not move, for a layer that should learn more slowly, or for a
+# feature that should *unlearn* something. Often, you do not need a Function for this. `x.detach()`
+# has the value of `x` but passes no gradient (other libraries call it *stop-gradient*). The rest is
+# arithmetic:
 
 
 # %%
 def gradient_scaled(x, factor):
-    """x, with its gradient multiplied by factor."""
+    """Return x, with its gradient multiplied by factor."""
     return factor * x + (1 - factor) * x.detach()
 
 
@@ -596,13 +602,15 @@ for factor in (1.0, 0.25, 0.0, -1.0):
     print(f"factor {factor:5}: value {y.tolist()}, gradient {gradient[0]:.2f}")
 
 # %% [markdown]
-# A factor of 0 stops the gradient. A negative factor is a *gradient reversal*: the layers after it
-# learn to make a loss small, and the layers before it learn to make it large. Put a classifier of
-# the *camera* after a reversal, and the features before it forget which camera took the picture.
+# A factor of 0 stops the gradient. A negative factor makes a *gradient reversal*: the layers after
+# it learn to make a loss small, while the layers before it learn to make the same loss large. For
+# example, suppose that a classifier after the reversal predicts which camera took a picture. Then
+# the layers before the reversal learn to hide the camera.
 #
 # ### A reversal as a Function
 #
-# A reversal that is written as a Function has no rounding errors, because it adds no products:
+# If you write the reversal as a Function, it has no rounding errors, because `forward` does no
+# arithmetic:
 
 
 # %%
@@ -634,8 +642,8 @@ print("declared: ", [finding.rule for finding in declared.findings])
 # Function. `intentional=` declares the one difference that you want, and `diagnose` checks
 # everything else as before.
 #
-# `forward` returns `x.clone()`, although the values do not change. The next Function returns `x`
-# itself, and an in-place activation follows it:
+# `forward` returns `x.clone()`, although the values do not change. The next cell shows why. Its
+# Function returns `x` itself, and an in-place activation follows:
 
 
 # %%
@@ -651,22 +659,24 @@ with show_error():
     y.relu_()
 
 # %% [markdown]
-# Autograd returns a view of the input, and the next in-place operation raises an error. A copy, or
-# `x * 1`, is safe. A view of a tensor that `forward` created has the same problem. If `forward`
-# returns `y.squeeze(dim)`, a `relu_()` after it raises an error.
+# If `forward` returns its input, autograd returns a view of it, and the next in-place operation
+# raises an error. A copy, or `x * 1`, is safe. You have the same problem if `forward` creates a
+# tensor and returns a view of it. For example, if `forward` returns `y.squeeze(dim)`, a `relu_()`
+# after it raises an error.
 #
 # ### A bound that can be crossed back
 #
-# *Extra: for a parameter that must stay within a bound.*
+# *Extra: for a parameter that must stay above a bound.*
 #
-# A standard deviation must stay above 0.1, so it goes through `clamp(min=0.1)`. If the parameter
-# falls below 0.1, its gradient is 0, and it can never come back. The usual remedy passes the
-# gradient on if descent would move the parameter *up*. This is the case where $g$ is negative:
+# Suppose that a standard deviation must stay above 0.1, so it goes through `clamp(min=0.1)`. If the
+# parameter falls below 0.1, its gradient is 0, and it can never come back. The usual remedy also
+# passes the gradient on if a descent step would move the parameter *up*, that is, if $g$ is
+# negative:
 
 
 # %%
 class LowerBound(Function):
-    """y = max(x, bound); g passes where x is above the bound, or would be moved up to it."""
+    """y = max(x, bound); g passes where x is above the bound, or where descent would raise x."""
 
     @staticmethod
     def forward(x, bound):
@@ -695,12 +705,12 @@ print("gradcheck:", gradcheck(LowerBound.apply, (x, 0.1)))
 diagnose(LowerBound, (x, 0.1))
 
 # %% [markdown]
-# The parameter trains, and `gradcheck` passes. But this `backward` is not the backward of *any*
-# function. A vector-Jacobian product is linear in $g$, and this one depends on the sign of $g$.
-# (`gradcheck` passes only zeros and ones to `backward`, never a negative number.) The same is true
-# for a clipped gradient, `grad_output.clamp(-1, 1)`. If you want such a gradient, declare it with
-# `intentional=("nonlinear-in-grad-output",)`. And remember that the loss $-L$ no longer has the
-# negative gradient of $L$.
+# The parameter learns, and `LowerBound` passes `gradcheck`. But its `backward` is not the backward
+# of *any* function. A vector-Jacobian product is linear in $g$, but the result of this `backward`
+# depends on the sign of $g$. (`gradcheck` passes only zeros and ones to `backward`, never a
+# negative number.) A clipped gradient, `grad_output.clamp(-1, 1)`, is not linear in $g$ either. If
+# you want such a gradient, declare it with `intentional=("nonlinear-in-grad-output",)`. And
+# remember that the gradient of $-L$ is no longer the negative of the gradient of $L$.
 
 # %% [markdown]
 # ## Hooks instead of a Function
@@ -708,8 +718,8 @@ diagnose(LowerBound, (x, 0.1))
 # *Reference: look here when you want to log or clip a gradient without a Function.*
 #
 # Sometimes you only want to look at a gradient, or change it for one experiment. In that case,
-# register a *hook* on a tensor. A hook is a function that receives the complete gradient and may
-# return another one.
+# register a *hook* on the tensor. A hook is a function that receives the complete gradient and can
+# return a different one.
 
 
 # %%
@@ -740,24 +750,25 @@ print("none  ", rounded(gradient))
 print("logged norms:", [round(norm, 3) for norm in norms])
 
 # %% [markdown]
-# The loss uses $x$ twice, but the log has one entry. The hook of a tensor runs once, on the *sum*
-# over all uses. Return a new tensor, and do not change $g$ in place, because other code may also
-# use it. Save the handle. A hook stays until you remove it, and a second run of the cell would add
-# a second hook.
+# The loss uses $x$ twice, but the log has one entry. A tensor's hook runs once, on the *sum* of the
+# gradients from all uses. Return a new tensor from the hook. Do not change $g$ in place, because
+# other code may also use it. Save the handle that `register_hook` returns. A hook stays active
+# until you remove it, so if you ran the cell again without removing it, you would add a second
+# hook.
 #
 # | you want to | use |
 # | --- | --- |
-# | look at a gradient, log its norm | a hook on the tensor |
-# | clip or perturb it for one experiment | a hook, and its handle to remove it |
+# | look at a gradient or log its norm | a hook on the tensor |
+# | clip or perturb it for one experiment | a hook, which you remove with its handle |
 # | clip the gradients of all parameters together | `clip_grad_norm_`, after `backward()` |
 # | stop or scale a gradient inside a model | `detach`, as above |
-# | change it as part of the model, wherever the model goes | a Function |
-# | change it by something that only `forward` knows | a Function |
+# | change it as part of the model, wherever the model is used | a Function |
+# | change it with values that only `forward` knows | a Function |
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer six questions. If an answer is wrong, you see why and can try again.
+# Answer six questions. If an answer is wrong, you will see why, and you can try again.
 
 # %%
 knowledge_check("09")
@@ -776,7 +787,7 @@ knowledge_check("09")
 #
 # | | |
 # | --- | --- |
-# | `nan` | a finite value may have a `nan` gradient; `torch.where` does not protect it |
+# | `nan` | a finite value can have a `nan` gradient; `torch.where` does not protect it |
 # | couplings | count every path; a symmetry shows which components are zero |
 # | linear maps | $\langle f(x), g\rangle = \langle x, \text{backward}(g)\rangle$, at any size |
 # | complex inputs | conjugate the local derivative; test with complex numbers |
@@ -786,6 +797,6 @@ knowledge_check("09")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/09_more_patterns.ipynb) you write six of these
-# Functions, from log-sum-exp to gradient reversal. [Lesson 10](10_sampling.ipynb) is about
+# In [the exercises of this lesson](../exercises/09_more_patterns.ipynb), you will write six of
+# these Functions, from log-sum-exp to gradient reversal. [Lesson 10](10_sampling.ipynb) is about
 # sampling.

@@ -7,7 +7,7 @@
 # choice has no gradient.
 #
 # **You will learn** how to test a Function that samples, when its gradient is the true one and when
-# it is a surrogate, and what ReinMax corrects.
+# it is a surrogate, and which bias ReinMax corrects.
 #
 # **You need** surrogates and `diagnose(…, surrogate=…)` from lesson 05, and the gradient of a
 # softmax from lesson 03.
@@ -49,9 +49,10 @@ from autograd_course.visualize import compare_flows, knowledge_check
 # We want to store an image of a digit in four bits. An encoder reads the 64 pixels and computes
 # sixteen *logits* $\ell$. Then we draw one of sixteen codes with the probabilities
 # $\text{softmax}(\ell)$. The decoder is a table of sixteen images. It returns the image that
-# belongs to the code. We train both so that the decoded image is similar to the original.
+# belongs to the code. We train the encoder and the decoder so that the decoded image is similar to
+# the original.
 #
-# The data are the digits of lesson 05. We hold out one image in five to test the result.
+# The data are the digits from lesson 05. We hold out one image in five to test the result.
 
 # %%
 images, _ = load_digits()
@@ -78,8 +79,8 @@ def compress(choose, steps=100):
 
 
 # %% [markdown]
-# `torch.multinomial` draws from a distribution. We divide the error by that of a decoder that
-# always returns the mean image, and round the result to the nearest 5%.
+# `torch.multinomial` draws from a distribution. We divide the error by the error of a decoder that
+# always returns the mean image, and we round the result to the nearest 5%.
 
 # %%
 vote("10", "multinomial-raises")
@@ -108,9 +109,9 @@ print("gradient of the encoder:", encoder.grad)
 #
 # ## The whole thing, working
 #
-# Here is a Function that makes the same random choice and passes a gradient. It takes the random
-# numbers as an argument, and the next section explains why. As in lesson 05, `backward` uses a
-# surrogate. It returns the vector-Jacobian product of a softmax.
+# Here is a Function that makes the same random choice and also passes a gradient. It takes the
+# random numbers as an argument, and the next section explains why. As in lesson 05, `backward` uses
+# a surrogate: it returns the vector-Jacobian product of a softmax.
 
 
 # %%
@@ -154,11 +155,12 @@ with figure(columns=2, width=8.0, height=2.4) as panels:
 # %% [markdown]
 # The left panel shows the sixteen images that the decoder learned with `multinomial`. All of them
 # are the same blur. The right panel shows the images that it learned with `Choose`. Most of them
-# are digits, because now the encoder learns which images should get the same code. (The noisy
-# images belong to codes that the encoder hardly uses.)
+# look like digits, because the encoder now learns which images should get the same code. (The noisy
+# images belong to codes that the encoder rarely uses.)
 #
-# The next picture shows the gradient on a small example. `Choose` chooses one of three numbers, and
-# the loss is $(y - 2)^2$, where $y$ is the chosen number. Step with → and ←.
+# The next figure shows how the gradient flows in a small example. `Choose` chooses one of three
+# numbers, and the loss is $(y - 2)^2$, where $y$ is the chosen number. Use the → and ← keys to step
+# through it.
 
 # %%
 fixed_noise = torch.tensor([0.2, -0.1, 0.4], dtype=torch.float64)
@@ -178,16 +180,16 @@ numbers = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
 compare_flows({"argmax": plain, "Choose": straight}, small_logits, numbers)
 
 # %% [markdown]
-# Both versions compute the same loss, and in both versions, the numbers get a gradient. With
-# `argmax`, the logits are not even in the graph. `Choose` is in the graph and passes a gradient to
-# the logits.
+# Both versions compute the same loss, and in both of them, the numbers get a gradient. With
+# `argmax`, the logits are not even in the graph. `Choose` adds them to the graph and passes a
+# gradient to them.
 #
 # ## Noise is an input
 #
 # A random choice has no gradient for two reasons: it is discrete, and it is random. The *Gumbel-max
-# trick* separates the two. Draw independent noise $n_k = -\log(-\log u_k)$, with $u_k$ uniform
-# between 0 and 1. Add it to the logits and choose the largest sum. The choice has exactly the
-# probabilities of the softmax:
+# trick* separates the two. Draw independent noise $n_k = -\log(-\log u_k)$, where $u_k$ is uniform
+# between 0 and 1. Add it to the logits and choose the largest sum. Then each choice has exactly the
+# probability that the softmax gives it:
 
 # %%
 logits = torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
@@ -197,7 +199,7 @@ print("softmax:", *(f"{p:.2f}" for p in logits.softmax(-1).tolist()))
 print("drawn:  ", *(f"{(draws == k).double().mean():.2f}" for k in range(3)))
 
 # %% [markdown]
-# The noise does not depend on the logits, so it can be an *input*. At fixed noise, the choice is a
+# The noise does not depend on the logits, so it can be an *input*. For fixed noise, the choice is a
 # deterministic function of the logits, so you can test it. The next Function draws its noise inside
 # `forward` instead. Its `backward` is right.
 
@@ -228,14 +230,15 @@ print("noise drawn inside:", gradcheck(DrawsInside.apply, logits, raise_exceptio
 print("noise as an input: ", gradcheck(GumbelSoftmax.apply, (logits, noise), raise_exception=False))
 
 # %% [markdown]
-# Both Functions have the same `backward`. But `DrawsInside` returns a new sample at each call, so a
-# finite difference compares two different draws. Therefore a Function that samples should take its
+# Both Functions have the same `backward`. But `DrawsInside` returns a new sample on each call, so a
+# finite difference compares two different draws. Therefore, a Function that samples should take its
 # noise as an argument. Then you can repeat a draw and test its gradient.
 #
 # ### Checkpoint 1
 #
-# `Choose` gives each logit a gradient. What is the sum of the gradients of one row of logits, for
-# any `grad_output`? (Hint: what happens to a softmax if you add the same number to all logits?)
+# `Choose` gives each logit a gradient. If you add up the gradients of one row of logits, the sum is
+# the same for every `grad_output`. What is this sum? (Hint: what happens to a softmax if you add
+# the same number to all logits?)
 
 # %%
 row = logits[:1]
@@ -247,19 +250,19 @@ predict(..., gradient.sum())
 # <details><summary>Why</summary>
 #
 # It is zero. If you add the same number to all logits, the softmax does not change. So the gradient
-# has no component in this direction, and its sum is zero. You can use this as a quick test of every
-# estimator that differentiates a softmax.
+# has no component in this direction, and its entries add up to zero. You can use this as a quick
+# test for every estimator that differentiates a softmax.
 #
 # </details>
 
 # %% [markdown]
 # ## Soft
 #
-# `forward` can also return the surrogate of `Choose` itself. This *soft* sample is a softmax with
-# the temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. If $\tau$ is small, $p$ is close to
-# one-hot and the slope is nearly zero almost everywhere, as with the steep tanh in lesson 05. If
-# $\tau$ is large, $p$ mixes several choices. For every $\tau$, the soft sample is smooth, so it has
-# a true gradient and needs no surrogate:
+# Instead of a choice, `forward` can also return the surrogate itself. This *soft* sample is a
+# softmax with a temperature $\tau$: $p = \text{softmax}((\ell + n)/\tau)$. If $\tau$ is small, $p$
+# is close to one-hot and the slope is nearly zero almost everywhere, as with the steep tanh in
+# lesson 05. If $\tau$ is large, $p$ mixes several choices. For every $\tau$, the soft sample is
+# smooth, so it has a true gradient and needs no surrogate:
 #
 # $$\frac{\partial L}{\partial \ell} = \frac{1}{\tau}\,
 # p \odot \bigl(g - \textstyle\sum_k g_k p_k\bigr).$$
@@ -293,14 +296,15 @@ for f in (PassesGrad, GumbelSoftmax):
         gradcheck(f.apply, (logits, noise, 0.5))
 
 # %% [markdown]
-# `return grad_output` is wrong for the soft sample, because its derivative is that of a softmax.
+# `return grad_output` is wrong here, because the derivative of the soft sample is that of a
+# softmax.
 #
 # ## Hard
 #
 # A soft sample is not a choice but a mixture. If `forward` must choose, it returns the one-hot
 # vector of the largest entry, and `backward` uses the soft sample as its surrogate. `Choose` does
-# this with $\tau = 1$. The formula needs the soft $p$. With the one-hot $y$ instead of $p$, it
-# always gives $y \odot (g - g \cdot y) = 0$.
+# this with $\tau = 1$. The formula needs the soft $p$. If you use the one-hot $y$ instead, you
+# always get $y \odot (g - g \cdot y) = 0$.
 
 # %%
 hard = GumbelSoftmax.apply(logits, noise, 0.5, True)
@@ -316,12 +320,13 @@ diagnose(GumbelSoftmax, (logits, noise, 0.5, True), surrogate=soft_sample)
 # %% [markdown]
 # Does it matter which gradient you choose? We train the sixteen codes in three ways:
 #
-# - with soft samples,
-# - with hard samples and the soft surrogate,
-# - with hard samples and the identity $h(\ell) = \ell$ as the surrogate, so that `backward` returns
-#   `grad_output`.
+# - *soft*: `forward` returns the soft sample, and `backward` returns its true gradient.
+# - *hard, soft surrogate*: `forward` returns the hard sample, and `backward` uses the soft sample
+#   as the surrogate.
+# - *hard, identity*: `forward` returns the hard sample, and the surrogate is the identity
+#   $h(\ell) = \ell$, so `backward` returns `grad_output`.
 #
-# In use, there is no noise and no mixture, and the encoder takes the most likely code.
+# In use, there is no noise and no mixture: the encoder takes the most likely code.
 
 
 # %%
@@ -344,12 +349,13 @@ for name, sample in ways.items():
     print(f"{name:22}{percent(trained):>11}{percent(used):>9}")
 
 # %% [markdown]
-# With soft samples, the error in use is larger than in training, because the decoder was trained
-# with mixtures, but there are no mixtures in use. With hard samples, the two errors are close.
+# With soft samples, the error in use is larger than in training, because the decoder was trained on
+# mixtures, which do not occur in use. With hard samples, the two errors are close.
 #
 # The identity is wrong as the gradient of a soft sample. But it is a legitimate surrogate for a
-# hard one, and here it does no worse. No formula could have told you that in advance. Say which
-# surrogate you use, so that you can test it and compare it with others.
+# hard sample, and here, it performs at least as well as the soft surrogate. No formula could have
+# told you that in advance. Say which surrogate you use, so that you can test it and compare it with
+# others.
 #
 # ## ReinMax
 #
@@ -358,7 +364,7 @@ for name, sample in ways.items():
 # mean of an estimator over all draws. The difference between the two is the estimator's bias.
 #
 # The straight-through estimator with the surrogate $p = \text{softmax}(\ell)$ is right on average
-# if the loss is linear in $y$. *ReinMax* averages the slope at two points, like the trapezoidal
+# if the loss is linear in $y$. *ReinMax* averages the slopes at two points, like the trapezoidal
 # rule. With $m = (p + y)/2$ and $J(q)^\top g = q \odot (g - g \cdot q)$, it returns
 #
 # $$\frac{\partial L}{\partial \ell} := 2\,J(m)^\top g - \tfrac12\,J(p)^\top g .$$
@@ -397,14 +403,14 @@ for power in (1, 2, 3):
 
 # %% [markdown]
 # For degree 1, all three agree. For degree 2, ReinMax is exact, but the straight-through estimator
-# is not. For degree 3, neither is exact, and the error of ReinMax is even larger. ReinMax is only
-# guaranteed to be exact if the loss is at most quadratic in $y$. It costs one more vector-Jacobian
-# product. Try it if there are few choices and each of them has a large effect.
+# is not. For degree 3, neither is exact, and ReinMax even has the larger error. ReinMax is
+# guaranteed to be exact on average only if the loss is at most quadratic in $y$. It costs one more
+# vector-Jacobian product. Try it if there are few choices and each of them has a large effect.
 #
 # ### Checkpoint 2
 #
-# The coin of lesson 05 shows heads, $b = 1$, with the probability $p$, and the loss is
-# $(b - 0.49)^2$. Here the coin is a choice between tails and heads, at $p = 0.25$. What is the
+# The coin from lesson 05 shows heads ($b = 1$) with probability $p$, and the loss is
+# $(b - 0.49)^2$. Here, the coin is a choice between tails and heads, with $p = 0.25$. What is the
 # second component of ReinMax's mean gradient? (The true slope is $dL/dp = 0.02$, and
 # $dp/d\ell_2 = p\,(1 - p)$.)
 
@@ -418,8 +424,8 @@ predict(..., mean[1])
 # <details><summary>Why</summary>
 #
 # The loss is quadratic, so the mean of ReinMax is the true gradient,
-# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. With the straight-through estimator, the training stopped
-# at 49% heads. With ReinMax, it reaches the optimum: the coin always shows tails.
+# $0.02 \cdot 0.25 \cdot 0.75 = 0.00375$. In lesson 05, training with the straight-through estimator
+# stopped at 49% heads. With ReinMax, it reaches the optimum: the coin always shows tails.
 #
 # </details>
 
@@ -460,12 +466,12 @@ knowledge_check("10")
 # %% [markdown] tags=["cheat-sheet"]
 # | | |
 # | --- | --- |
-# | `multinomial`, `argmax` | return integers, so what comes before them never trains |
+# | `multinomial`, `argmax` | return integers, so nothing before them is trained |
 # | noise | is an input, so that a draw can be repeated and its gradient tested |
 # | soft sample | has a true gradient, with the factor $1/\tau$; but it is a mixture |
 # | hard sample | has a surrogate: the soft sample at the same noise |
 # | ReinMax | also uses the slope at $(p + y)/2$: exact on average for a quadratic loss |
-# | trust | the loss in use, without noise and without mixtures |
+# | trust | the loss in use, without noise or mixtures |
 
 # %% [markdown]
 # ## Where next

@@ -4,15 +4,15 @@
 # # 11 · torch.func: vmap and forward mode
 #
 # **You will** change a Function so that `torch.func` can use it, and compute the gradient of every
-# sample of a batch in one pass.
+# sample in a batch in one pass.
 #
-# **You will learn** why `torch.func` needs a separate `setup_context`, how `vmap` treats your
-# Function with a generated rule and with a rule of your own, and how to add forward mode.
+# **You will learn** why `torch.func` needs a separate `setup_context`, how `vmap` runs your
+# Function with a generated rule or with a rule of your own, and how to add forward mode.
 #
 # **You need** lessons 01 and 02: vector-Jacobian products, `setup_context`, `diagnose`.
 #
-# **It takes** about 55 minutes; the *extra* sections take another 5. You solve one exercise here.
-# The others are in the exercise notebook.
+# **It takes** about 55 minutes; the *extra* sections take another 5. You will solve one exercise
+# here. The others are in the exercise notebook.
 
 # %% tags=["setup"] jupyter={"source_hidden": true}
 # Install the course on Colab.
@@ -49,10 +49,10 @@ from autograd_course.visualize import function_lab, knowledge_check
 # %% [markdown]
 # ## One bad reading
 #
-# A tide gauge reports the level of the sea every eighteen minutes. Five of its 120 readings are
-# wrong: the transmission failed, and the log says 30 meters. A small network should learn the tide
-# in spite of them. Its activation is the *snake*, which suits periodic data because it learns a
-# frequency $a$ (Ziyin et al. 2020):
+# A tide gauge reports the sea level every eighteen minutes. Five of its 120 readings are wrong: the
+# transmission failed, and the log says 30 meters. A small network should still learn the tide. Its
+# activation is the *snake*, which suits periodic data because it learns a frequency $a$ (Ziyin et
+# al. 2020):
 #
 # $$y = x + \frac{\sin^2(a x)}{a}$$
 #
@@ -151,17 +151,18 @@ def typical_error(prediction):
 
 
 # %% [markdown]
-# The squared error of a wrong reading is about 900, so these five readings outweigh all others. The
-# usual remedy is to *clip* the gradient: if its norm is larger than a limit, you scale it down to
-# the limit. There are two ways to do this.
+# The squared error of a wrong reading is about 900, so these five readings outweigh all the others.
+# The usual remedy is to *clip* the gradient: if its norm is larger than a limit, you scale it down
+# to the limit. There are two ways to do this.
 #
 # - `clip_batch` computes the gradient of the whole batch and clips it.
-# - `clip_samples` clips the gradient of each *sample* and then averages, so no reading counts much
-#   more than another. Training with differential privacy does the same.
+# - `clip_samples` clips the gradient of each *sample* and then averages the results, so no reading
+#   counts much more than another. Training with differential privacy does the same.
 #
-# `clip_samples` needs 120 gradients in every step. It does not run 120 backward passes. It calls
-# `torch.func`, where `grad` turns a function into its gradient function, and `vmap` runs this
-# function over a batch. The hidden cells define both ways, and `fit`, which trains the network.
+# `clip_samples` needs 120 gradients in every step, but it does not run 120 backward passes.
+# Instead, it uses `torch.func`: `grad` turns a function into its gradient function, and `vmap` runs
+# this function over a batch. The hidden cells define both functions and `fit`, which trains the
+# network.
 
 # %%
 by_batch = fit(OldSnake.apply, clip_batch)
@@ -171,13 +172,13 @@ with show_error():
     by_sample = fit(OldSnake.apply, clip_samples)
 
 # %% [markdown]
-# With `clip_batch` the network is wrong by meters. The five readings dominate the sum before it is
+# With `clip_batch`, the network is off by meters. The five readings dominate the sum before it is
 # clipped. Clipping makes the gradient shorter, but its direction is already wrong. With
 # `clip_samples`, PyTorch raises an error. The Function is right, but `torch.func` cannot use it.
 #
 # **Your turn.** The next cell contains the snake in the form that `torch.func` needs, with a
-# separate `setup_context` as in lesson 02. Two things are missing. Make the two changes one after
-# the other, and run the cell before and after each of them.
+# separate `setup_context` as in lesson 02. It still needs two changes. Make them one at a time, and
+# run the cell before and after each change.
 
 
 # %%
@@ -208,13 +209,13 @@ with show_error():
 # ## The whole thing, working
 #
 # Here is the Function with both changes. `forward` has no `ctx`. Everything that it did with `ctx`
-# is now in `setup_context`. The line `generate_vmap_rule = True` lets `vmap` derive its own rule
-# from your methods. `backward` has not changed.
+# is now in `setup_context`. The line `generate_vmap_rule = True` tells PyTorch to derive the rule
+# for `vmap` from your methods. `backward` has not changed.
 
 
 # %%
 class Snake(Function):
-    """The same values and gradients as OldSnake, with a separate setup_context."""
+    """Has the same values and gradients as OldSnake, but a separate setup_context."""
 
     generate_vmap_rule = True
 
@@ -271,10 +272,10 @@ with figure(columns=2, width=9.0, height=3.5) as (learned, sizes):
 # %% [markdown]
 # ## Two forms of one Function
 #
-# Why can `forward` not keep its `ctx`? `ctx` is the node of one graph. `vmap(grad(f))` contains two
+# Why can `forward` not keep its `ctx`? `ctx` is a node in one graph. `vmap(grad(f))` contains two
 # transforms, one inside the other, and each of them handles the call: `vmap` runs `forward` for the
-# whole batch, and `grad` creates a node for the gradient. So PyTorch must be able to request the
-# two jobs of `forward` separately: compute the output, and save what `backward` needs.
+# whole batch, and `grad` creates a node for the gradient. So PyTorch must be able to run the two
+# jobs of a combined `forward` separately: computing the output and saving what `backward` needs.
 #
 # | | combined `forward` | separate `forward` and `setup_context` |
 # | --- | --- | --- |
@@ -292,7 +293,7 @@ function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, n
 # %% [markdown]
 # ### setup_context in full
 #
-# PyTorch calls `setup_context` after each call of `forward`, even if no input requires grad.
+# PyTorch calls `setup_context` after each call to `forward`, even if no input requires grad.
 #
 # | | |
 # | --- | --- |
@@ -302,10 +303,10 @@ function_lab({"Snake": Snake, "OldSnake": OldSnake}, torch.tensor(1.5), x=0.6, n
 # | numbers, shapes, flags | attributes, such as `ctx.keep = keep` |
 # | grad mode | off, so a tensor that you compute here is a constant in `backward` |
 #
-# `setup_context` sees the inputs and the output of `forward`, but no intermediate. Suppose that
-# $\sin(ax)$ is expensive and that `backward` should reuse it. The usual way is to return it as a
-# second output. If callers should not differentiate this output, mark it, and give them a plain
-# function that drops it.
+# `setup_context` sees the inputs and the output of `forward`, but no intermediate results. Suppose
+# that $\sin(ax)$ is expensive and that `backward` should reuse it. The usual way is to return
+# $\sin(ax)$ as a second output. If callers should not differentiate this output, mark it as
+# non-differentiable, and give them a plain function that drops it.
 
 
 # %%
@@ -349,10 +350,10 @@ print("KeepingSine:", grad(lambda x: snake(x, a).sum())(x).numpy().round(3))
 # | in `forward`, returned and marked | silently wrong (lesson 06) | an extra output |
 # | in `setup_context`, saved there | silently wrong | computed twice |
 # | in `backward` | right | computed twice, nothing saved |
-# | before `.apply`, passed as an argument | right | autograd saves its own graph too |
+# | before `.apply`, passed as an argument | right | autograd also saves its own graph |
 #
-# If you pass the intermediate as an argument, `backward` returns `None` for it. Do not store it on
-# the class or in a global variable: the next call overwrites it, as lesson 02 has shown.
+# If you pass the intermediate as an argument, `backward` must return `None` for it. Do not store it
+# on the class or in a global variable: the next call overwrites it, as lesson 02 showed.
 
 # %% [markdown]
 # ## vmap, generated
@@ -361,9 +362,9 @@ print("KeepingSine:", grad(lambda x: snake(x, a).sum())(x).numpy().round(3))
 #
 # $$\operatorname{vmap}(f)\,(x_1, \dots, x_N) \;=\; \bigl(f(x_1), \dots, f(x_N)\bigr)$$
 #
-# The next cell computes the gradient of a shared $a$ for 120 samples of three numbers. It prints
-# each call of `forward` and `backward`. Vote before you run it. Some of the beliefs in this lesson
-# are true.
+# The next cell computes the gradient with respect to a shared $a$ for each of 120 samples of three
+# numbers. It prints each call to `forward` and `backward`. Vote before you run it. Some of the
+# beliefs in this lesson are true.
 
 # %%
 vote("11", "one-call")
@@ -391,14 +392,14 @@ print(*calls, sep="\n")
 print("gradients of a:", tuple(per_sample.shape))
 
 # %% [markdown]
-# `vmap` calls each method once. `forward` receives a tensor that *reports* three elements, the
-# shape of one sample. The tensor contains all 120 samples, and each operation works on all of them
-# at once. So you write `forward` and `backward` for one sample: `sum()` adds up one sample and not
-# the batch.
+# `vmap` calls each method once. `forward` receives a tensor that *reports* the shape of one sample,
+# with three elements. In fact, the tensor contains all 120 samples, and each operation works on all
+# of them at once. So you write `forward` and `backward` for one sample: `sum()` adds up one sample,
+# not the batch.
 #
 # `in_dims=(None, 0)` says that all samples share `a`, and that the samples of `x` are along dim 0.
 # The gradient of the *shared* `a` has a batch dim: it contains one number for each sample. These
-# 120 numbers are the same as those of a loop, and they add up to the ordinary gradient.
+# 120 numbers are the same as those from a loop, and they add up to the ordinary gradient.
 
 
 # %%
@@ -446,8 +447,9 @@ predict(..., seen[0])
 # %% [markdown]
 # ### What breaks a generated rule
 #
-# With `generate_vmap_rule = True` you promise something: `forward`, `backward` and `jvp` consist of
-# PyTorch operations that do the same for every sample. Here are four Functions with this line.
+# With `generate_vmap_rule = True`, you promise that `forward`, `backward` and `jvp` consist of
+# PyTorch operations that do the same for every sample. Here are four Functions with a generated
+# rule.
 
 # %%
 vote("11", "rule-for-all")
@@ -487,26 +489,27 @@ for function in (Branching, CallingNumPy, IntoZeros, Random):
 
 # %% [markdown]
 # All four break the promise. For example, `x.max() > 1` has 20 answers, one for each sample, but
-# Python can take only one branch. You can repair each of them:
+# Python can take only one branch. You can repair all four Functions:
 #
 # | instead of | write |
 # | --- | --- |
 # | `if x.max() > 1` | `torch.where`, `clamp` |
-# | `x.item()`, `x.numpy()` | PyTorch operations, or a rule by hand (next section) |
+# | `x.item()`, `x.numpy()` | PyTorch operations, or your own rule (next section) |
 # | `torch.zeros(3)`, then `+=` | `x.new_zeros(3)`, which is batched like `x`; or `y = y + x` |
 # | random numbers | the caller passes `randomness="same"` or `"different"` to `vmap` |
 
 # %% [markdown]
 # ## vmap, by hand
 #
-# Some code cannot work on a batched tensor. Here is exponential smoothing, a recurrence that a loop
-# in NumPy computes:
+# Some code cannot work on a batched tensor. An example is exponential smoothing, a recurrence
+# computed by a NumPy loop:
 #
 # $$y_t = k\, y_{t-1} + (1-k)\, x_t$$
 #
-# The loop represents any code that PyTorch cannot look into: C, Fortran, a vendor's library. The
-# transpose of this recurrence is the same recurrence, run from the end. So `backward` calls the
-# Function again, and you can differentiate it as often as you like.
+# The loop represents any code that PyTorch cannot look into, such as C, Fortran, or a vendor's
+# library. The transpose of this recurrence is the same recurrence, run from the last step to the
+# first. So `backward` calls the Function again, and you can differentiate the Function as often as
+# you like.
 
 
 # %%
@@ -541,16 +544,16 @@ class Smooth(Function):
 
 
 # %% [markdown]
-# The fourth method is the rule. `vmap` passes it the *whole* tensors, including the batch dim, and
+# The fourth method is the rule. PyTorch passes it the *whole* tensors, including the batch dim, and
 # the rule calls the Function on them:
 #
-# - `in_dims` says for each argument where the batch is: the position of a dim, or `None` if the
+# - `in_dims` says where the batch of each argument is: the position of a dim, or `None` if the
 #   argument has no batch;
-# - `info.batch_size` and `info.randomness` describe the call of `vmap`;
-# - the rule returns the outputs, and for each output the position of its batch (`out_dims`).
+# - `info.batch_size` and `info.randomness` describe the call to `vmap`;
+# - the rule returns the outputs, and also the position of the batch in each output (`out_dims`).
 #
-# The recurrence runs along the *last* dim, where the batch may be. So the rule moves the batch to
-# the front first. The next cell has the samples in rows and then in columns:
+# The recurrence runs along the *last* dim, but the batch may be there. So the rule first moves the
+# batch to the front. The next cell tries samples in rows and samples in columns:
 
 # %%
 series = torch.randn(4, 7, generator=rng, dtype=torch.float64)
@@ -564,9 +567,9 @@ slopes = vmap(grad(lambda x: Smooth.apply(x, 0.8)[-1]))(series)
 print("per-sample slopes: ", slopes[0].numpy().round(3))
 
 # %% [markdown]
-# `diagnose` compares a rule with a loop. It puts the batch in several places and shares some
-# arguments, in forward and in backward. The next rule assumes that the batch is in front. A test
-# with rows would pass.
+# `diagnose` compares a rule with a loop. It puts the batch in several places and lets the samples
+# share some arguments, in the forward and in the backward pass. The next rule assumes that the
+# batch is always in front. A test with samples in rows would not find this mistake.
 
 
 # %%
@@ -583,17 +586,17 @@ class Hasty(Smooth):
 diagnose(Hasty, (torch.randn(5, dtype=torch.float64), 0.8))
 
 # %% [markdown]
-# Now suppose that a kernel has two arguments, and all samples share one of them. Most kernels want
-# a batch in both. For the shared argument, `in_dims` contains `None`, and the rule gives it a batch
-# with `t.expand(info.batch_size, *t.shape)`. `expand` copies nothing, and its own backward sums the
-# gradient of the shared tensor over the samples.
+# Now suppose that a kernel has two arguments, and all samples share one of them. Most kernels
+# expect a batch in both. For the shared argument, `in_dims` contains `None`, and the rule gives it
+# a batch with `t.expand(info.batch_size, *t.shape)`. `expand` copies nothing, and its own backward
+# sums the gradient of the shared tensor over the samples.
 #
 # ### Exercise 1: vmap-solve
 #
-# NumPy solves the linear system $A y = b$. The kernel takes a matrix and a vector, and also any
-# leading dims before both. Write the rule. It must accept every `in_dims`, including `None` for one
-# of the two arguments, and it must call the kernel once. If you are stuck, run `hint("vmap-solve")`
-# in a new cell.
+# NumPy solves the linear system $A y = b$. The kernel takes a matrix and a vector, and both can
+# have leading batch dims. Write the rule. It must accept every `in_dims`, including `None` for one
+# of the two arguments, and it must call the kernel only once. If you are stuck, run
+# `hint("vmap-solve")` in a new cell.
 
 
 # %%
@@ -627,19 +630,20 @@ grade("vmap-solve", Solve)
 # ## Forward mode
 #
 # `backward` multiplies a vector by the Jacobian from the left: $g^\top J$. *Forward mode*
-# multiplies from the right. It takes a change of the inputs, the *tangents* $(\dot x, \dot a)$, and
-# computes the change of the output:
+# multiplies from the right. It takes a change in the inputs, the *tangents* $(\dot x, \dot a)$, and
+# computes the resulting change in the output:
 #
 # $$\dot y = \frac{\partial y}{\partial x}\,\dot x + \frac{\partial y}{\partial a}\,\dot a$$
 #
-# The method is `jvp`, the *Jacobian-vector product*. It receives one tangent for each input. In
-# `jvp`, `ctx.saved_tensors` contains what you passed to `save_for_forward`. Pass it the same
-# tensors as to `save_for_backward`, in the same order. (A generated vmap rule keeps one list of
-# batch dims for both. If the tensors differ, backward through `vmap` raises an error.)
+# The method is called `jvp`, for *Jacobian-vector product*. It receives one tangent for each input.
+# In `jvp`, `ctx.saved_tensors` contains what you passed to `save_for_forward`. Pass the same
+# tensors to `save_for_forward` and `save_for_backward`, in the same order. (A generated vmap rule
+# keeps one list of batch dims for both. If the tensors differ, backward through `vmap` raises an
+# error.)
 #
 # Treat a tangent like `grad_output`. Do not change it in place, because other operations on the
-# same input read it. Do not call `.item()` on it either: `jacfwd` runs `jvp` under `vmap`, so one
-# tangent represents many directions.
+# same input also read it. Do not call `.item()` on it either: `jacfwd` runs `jvp` under `vmap`, so
+# one tangent represents many directions.
 
 
 # %%
@@ -662,11 +666,11 @@ print("gradcheck:", gradcheck(FullSnake.apply, inputs, check_forward_ad=True))
 
 # %% [markdown]
 # With `check_forward_ad=True`, `gradcheck` also compares `jvp` with finite differences. `jvp` and
-# `backward` use the same Jacobian, from its two sides. (JAX needs only the first one: you write a
-# `custom_jvp`, and JAX *transposes* it into a backward pass. This works because both are linear. In
-# PyTorch you write both.)
+# `backward` multiply by the same Jacobian, but from different sides. (JAX needs only the forward
+# rule: you write a `custom_jvp`, and JAX *transposes* it into a backward pass. This works because a
+# `jvp` is linear in its tangents. In PyTorch, you write both methods.)
 #
-# The next cell computes the derivative of five outputs with respect to the single input $a$, once
+# The next cell computes the derivatives of five outputs with respect to the single input $a$, once
 # in forward mode and once with a backward pass for each output.
 
 # %%
@@ -698,12 +702,13 @@ print(f"reverse mode, {calls.count('backward')} passes:", torch.stack(by_reverse
 
 # %% [markdown]
 # To choose a mode, count the passes. Reverse mode costs one pass for each *output*, and forward
-# mode one pass for each *input*. A loss has one output and a million inputs, so use reverse mode.
-# The sensitivity of a whole curve to one frequency has one input, so use forward mode. For a full
-# Jacobian, `jacrev` and `jacfwd` run these passes under `vmap`, so your Function needs a vmap rule.
+# mode costs one pass for each *input*. A loss has one output and a million inputs, so use reverse
+# mode. A curve that depends on one frequency has many outputs and one input, so use forward mode.
+# For a full Jacobian, `jacrev` and `jacfwd` run these passes under `vmap`, so your Function needs a
+# vmap rule.
 #
 # `hessian` combines the modes: it runs forward mode over reverse mode (lesson 06). `FullSnake` has
-# everything that this needs, and `Snake` has no `jvp`:
+# everything that `hessian` needs, but `Snake` has no `jvp`:
 
 
 # %%
@@ -724,13 +729,13 @@ with show_error():
 # %% [markdown]
 # ### The graph of a tangent
 #
-# *Extra: for readers who differentiate a forward-mode derivative, as in score matching, or in a
+# *Extra: for readers who differentiate a forward-mode derivative, as in score matching or in a
 # network that must satisfy a differential equation.*
 #
 # Reverse mode over forward mode differentiates the tangent. It does not call your `backward`.
-# Autograd records the operations of `jvp` and differentiates them. So lesson 06's rules for
-# `backward` also apply to `jvp`. The next Function computes its slope once, in `setup_context`, and
-# uses it in `jvp`. Its values, its gradients and its tangents are right.
+# Instead, autograd records the operations in `jvp` and differentiates them. So lesson 06's rules
+# for `backward` also apply to `jvp`. The next Function computes its slope once, in `setup_context`,
+# and uses it in `jvp`. Its values, its gradients and its tangents are right.
 
 # %%
 vote("11", "tangent-graph")
@@ -764,14 +769,14 @@ print("Cached:   ", curvature(Cached.apply).numpy().round(3))
 diagnose(Cached, (x, a))
 
 # %% [markdown]
-# `Cached` gives zeros and no error. `setup_context` runs without a graph, so `jvp` sees its
-# intermediate as a constant. Only saved inputs and outputs lead back to the inputs. Let `jvp`
-# compute everything else from them.
+# `Cached` returns zeros, and PyTorch raises no error. `setup_context` runs without a graph, so the
+# slope that it computes is a constant in `jvp`. In the graph, only saved inputs and outputs lead
+# back to the inputs. Compute everything else from them in `jvp`.
 
 # %% [markdown]
 # ## Per-sample gradients
 #
-# You can now read the central lines of `clip_samples`:
+# You can now understand the central lines of `clip_samples`:
 #
 # ```python
 # def loss(parameters, x, y):
@@ -783,13 +788,14 @@ diagnose(Cached, (x, a))
 # ```
 #
 # - `functional_call(net, parameters, (x,))` runs the network with the parameters in the dict. So
-#   the loss is a function of its parameters, and `grad` can differentiate it.
+#   the loss is a function of the parameters, and `grad` can differentiate it.
 # - `grad` differentiates with respect to the first argument, the dict, and returns a dict.
-# - `in_dims=(None, 0, 0)`: all samples share the parameters, and the data has one row per sample.
+# - `in_dims=(None, 0, 0)` says that all samples share the parameters, and that the data has one row
+#   per sample.
 #
-# Inside `vmap` a sample has no batch dim. Our network accepts that, but a layer such as `nn.Conv2d`
-# may expect a batch dim. Then pass it a batch of one, as below with `unsqueeze`. Two layers need
-# more:
+# Inside `vmap`, a sample has no batch dim. Our network accepts that, but a layer such as
+# `nn.Conv2d` may expect a batch dim. In that case, use `unsqueeze` to pass it a batch of one. For
+# these two layers, even that is not enough:
 
 # %%
 layers = {"dropout": nn.Dropout(), "batch norm": nn.BatchNorm1d(3)}
@@ -799,14 +805,14 @@ for name, layer in layers.items():
         vmap(layer)(batch.float().unsqueeze(1))  # each sample has the shape (1, 3)
 
 # %% [markdown]
-# For dropout, pass `randomness="different"` to `vmap`. Batch norm has no repair: it mixes the
-# samples of a batch, so the gradient of one sample does not exist. Use group norm instead.
+# For dropout, pass `randomness="different"` to `vmap`. Batch norm cannot be repaired: it mixes the
+# samples in a batch, so a single sample has no gradient of its own. Use group norm instead.
 
 # %% [markdown]
 # ### Checkpoint 2
 #
 # `clip_batch` computes the gradient of the *mean* loss. Now add up the 120 per-sample gradients. By
-# which factor is the sum larger than the gradient of the mean loss?
+# what factor is the sum larger than the gradient of the mean loss?
 
 # %%
 net = Net(Snake.apply).to(device)
@@ -818,15 +824,15 @@ predict(..., summed / net.last.bias.grad)
 # %% [markdown]
 # <details><summary>Why</summary>
 #
-# 120 times. The mean divides the sum of the losses by 120, so it also divides the sum of their
-# gradients. `clip_samples` divides by `len(when)` for the same reason.
+# By a factor of 120. The mean divides the sum of the losses by 120, so it also divides the sum of
+# their gradients. `clip_samples` divides by `len(when)` for the same reason.
 #
 # </details>
 
 # %% [markdown]
 # ## Do you know it?
 #
-# Answer six questions. If an answer is wrong, you see why and can try again.
+# Answer six questions. If an answer is wrong, you will see why, and you can try again.
 
 # %%
 knowledge_check("11")
@@ -871,8 +877,9 @@ knowledge_check("11")
 # %% [markdown]
 # ## Where next
 #
-# In [the exercises of this lesson](../exercises/11_torch_func.ipynb) you separate `setup_context`
-# from an old `forward`, compute per-sample gradients, and write a vmap rule and a `jvp`.
+# In [the exercises of this lesson](../exercises/11_torch_func.ipynb), you will separate
+# `setup_context` from an old `forward`, compute per-sample gradients, and write a vmap rule and a
+# `jvp`.
 #
-# [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile`, and turns a loop
-# in NumPy into one operation of the compiled graph.
+# [Lesson 12](12_compile_and_operators.ipynb) passes Functions to `torch.compile` and turns a NumPy
+# loop into a single operation in the compiled graph.

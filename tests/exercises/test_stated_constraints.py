@@ -174,8 +174,8 @@ STATED: dict[str, dict[str, str]] = {
         "the kernel is called once": "a loop over the samples",
     },
     "jvp-smooth-maximum": {
-        "the Hessian, forward over reverse, is right too": "other tensors for each mode",
-        "not as its attributes": "kept on ctx",
+        "the Hessian, computed forward over reverse, is also right": "other tensors for each mode",
+        "not as attributes of `ctx`": "kept on ctx",
     },
     "repair-graph-breaks": {
         "no counter": "the counter stays",
@@ -265,8 +265,8 @@ REASONS = {
     "broadcast-multiply": ("you would not notice the difference", "The grader looks at"),
     "plain-conv1d": ("call the same built-ins",),
     "conv1d": ("call the same built-ins",),
-    "complex-multiply": ("the engine raises an error",),
-    "gradient-reversal": ("Many published versions", "stops the training with an error"),
+    "complex-multiply": ("the autograd engine raises an error",),
+    "gradient-reversal": ("Many published versions", "training stops with an error"),
     "clipped-sign": ("rule for kinks would give 0", "A surrogate is your choice"),
     "fake-quantize": ("Published recipes", "belongs in the training loop"),
     "binary-digits": (

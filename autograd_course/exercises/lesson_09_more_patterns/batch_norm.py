@@ -1,12 +1,13 @@
 """Batch normalization
 
-1. Change one x a little. The mean of its channel changes, and so does the variance, so all outputs
-   of the channel change. How many paths lead from x to the loss?
-2. The numerator gives g/√(v+eps). The path through the mean subtracts the mean of g. The path
-   through the variance subtracts the component along y, which is y times the mean of g·y. All means
-   are per channel, over every dim but 1.
-3. ∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + eps), with the means over all dims but 1 and
-   keepdim=True, and v the biased variance. Save x and y, and recompute v. Return None for eps.
+1. Change one element of x a little. The mean of its channel changes, and so does the variance, so
+   all outputs of the channel change. How many paths lead from this element to the loss?
+2. The path through the numerator gives g/√(v + eps). The path through the mean subtracts the mean
+   of g. The path through the variance subtracts the component along y, which is y times the mean of
+   g·y. All means are per channel, that is, over every dim except 1.
+3. ∂L/∂x = (g - mean(g) - y · mean(g · y)) / √(v + eps), where v is the biased variance. Take the
+   means over all dims except 1, with keepdim=True. Save x and y, and recompute v. Return None for
+   eps.
 """
 
 from torch import Tensor
@@ -18,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def batch_norm(x: Tensor, eps: float) -> Tensor:
-    """Return ``(x - μ) / √(v + eps)``, with mean and biased variance of each channel (dim 1)."""
+    """Return ``(x - μ) / √(v + eps)``, with each channel's mean and biased variance (dim 1)."""
     return functional.batch_norm(x, None, None, training=True, eps=eps)
 
 

@@ -1,11 +1,11 @@
 """Complex product
 
-1. Take w = i. Then forward turns z by 90° to the left. The product should move along g. In which
-   direction must z move: along g turned to the left, or along g turned to the right?
+1. Take w = i. Then forward turns z by 90° to the left. Suppose that the product should move along
+   g. In which direction must z move: along g turned to the left, or along g turned to the right?
 2. To the right. The gradient of z is g times the conjugate of ∂y/∂z. For a real input, only the
    real part counts.
-3. Return g · w.conj() for z and g · z.conj() for w. If an input is not complex (Tensor.is_complex),
-   return the .real of its gradient.
+3. Return g · w.conj() for z and g · z.conj() for w. If an input is not complex (see
+   Tensor.is_complex), return only the real part of its gradient, .real.
 """
 
 import torch

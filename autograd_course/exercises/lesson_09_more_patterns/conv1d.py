@@ -1,17 +1,17 @@
 """Convolution with stride, padding and groups
 
-1. Start with the convolution of the previous exercise and add the padding first. If forward pads x,
-   backward cuts off the padding. Then add the stride: padded.unfold(-1, K, stride) has the shape
+1. Start with the convolution from the previous exercise, and add the padding first. If forward pads
+   x, backward cuts off the padding. Then add the stride: padded.unfold(-1, K, stride) has the shape
    (N, C, T, K). Where does window t begin?
-2. Split the channels of windows and weight into (groups, …). Then forward is one einsum over the
-   channels of a group and the taps. Two more einsums give the gradients of the weight and of the
-   windows. Add the gradient of the windows to a tensor of zeros with the padded shape, and cut off
-   the padding.
-3. With windows of shape (N, G, C/G, T, K) and the weight as (G, O/G, C/G, K), forward is
-   einsum("ngctk,gock->ngot"), the gradient of the weight is einsum("ngctk,ngot->gock"), and that of
-   the windows is einsum("ngot,gock->ngctk"). For each tap k, add its slice to padded_grad[..., k :
-   k + stride · (T - 1) + 1 : stride]. Return padded_grad[..., padding : padding + L], and None for
-   the three numbers.
+2. Split the channels of the windows and of the weight into (groups, …). Then forward is one einsum
+   over the taps and the channels of a group. Two more einsums give the gradients of the weight and
+   of the windows. Add the gradient of the windows to a tensor of zeros with the padded shape, and
+   cut off the padding.
+3. Give the windows the shape (N, G, C/G, T, K) and the weight the shape (G, O/G, C/G, K). Then
+   forward is einsum("ngctk,gock->ngot"). The gradient of the weight is einsum("ngctk,ngot->gock"),
+   and the gradient of the windows is einsum("ngot,gock->ngctk"). For each tap k, add element k of
+   the windows' gradient to padded_grad[..., k : k + stride · (T - 1) + 1 : stride]. Return
+   padded_grad[..., padding : padding + L], and None for the three numbers.
 """
 
 from torch import Tensor

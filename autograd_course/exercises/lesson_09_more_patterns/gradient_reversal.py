@@ -1,7 +1,7 @@
 """Gradient reversal
 
 1. forward computes nothing, and the statement gives the formula for backward. What must forward
-   return, so that the next layer may write into its input?
+   return so that the next layer can overwrite its input?
 2. Return a new tensor with the same values. The strength is a number, so make it an attribute of
    ctx. backward multiplies grad_output by the negative strength.
 3. forward returns x.clone(), and setup_context sets ctx.strength. backward returns -ctx.strength ·
@@ -27,12 +27,12 @@ def unchanged(x: Tensor, strength: float) -> Tensor:
 
 
 def reversed_gradient(x: Tensor, strength: float) -> Tensor:
-    """Return ``-strength · x``, whose derivative is the gradient of a gradient reversal."""
+    """Return ``-strength · x``, whose derivative is what a gradient reversal returns."""
     return -strength * x
 
 
 def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that a layer with ``inplace=True`` may follow."""
+    """Check that a layer with ``inplace=True`` can follow."""
     (output,) = applied(function, inputs)[1]
     try:
         output.mul_(2)
@@ -41,7 +41,7 @@ def may_be_changed(function: type[Function], inputs: tuple[Any, ...]) -> Finding
             "returns-view",
             f"right, but an in-place layer after it raises: {first_line(error)}",
             {},
-            "A view of a copy is a view, too. Return the copy itself.",
+            "A view of a copy is also a view. Return the copy itself.",
         )
     return None
 

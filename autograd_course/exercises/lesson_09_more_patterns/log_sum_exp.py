@@ -1,14 +1,14 @@
 """Log-sum-exp
 
-1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice,
-   and add again outside the logarithm? And what is -inf minus -inf?
+1. exp overflows above 709 in float64. Which number can you subtract from every entry of a slice
+   and add back outside the logarithm? And what is -inf minus -inf?
 2. Subtract the maximum of the slice, or 0 where the maximum is -inf. The derivative with respect to
    x_j is exp(x_j) / Σ exp(x), which is exp(x_j - y). This is the softmax without a division. First
    add the missing dim to grad_output.
-3. In forward, m = x.amax(dim, keepdim=True), with 0 where it is -inf, and y = m + log of the sum of
-   exp(x - m). Save x and y. In backward, call unsqueeze(dim) on y and grad_output, except with
-   keepdim=True. Return grad_output · exp(x - y'), where y' is y with 0 in place of -inf, and None
-   for dim and keepdim.
+3. In forward, compute m = x.amax(dim, keepdim=True) and replace -inf in m by 0. Then y is m plus
+   the logarithm of the sum of exp(x - m). Save x and y. In backward, call unsqueeze(dim) on y and
+   grad_output, unless keepdim is True. Return grad_output · exp(x - y'), where y' is y with 0 in
+   place of -inf, and None for dim and keepdim.
 """
 
 import torch
@@ -46,7 +46,7 @@ EXERCISE = FunctionExercise(
     difficulty="hard",
     minutes=25,
     section="Log-sum-exp and the fully masked row",
-    constraints="no built-in does the log-sum-exp",
+    constraints="no built-in computes the log-sum-exp",
     reference=log_sum_exp,
     samplers={
         "a 3×5 matrix along the last dim": lambda rng: (normal(rng, 3, 5), -1),

@@ -1,14 +1,14 @@
 """One-dimensional convolution
 
 1. Cut x into windows, one for each output position: x.unfold(-1, K, 1) has the shape (N, C, T, K).
-   Then forward is a product of windows and weight, summed over channels and taps. Which elements of
-   x are in several windows?
+   Then forward is a product of the windows and the weight, summed over channels and taps. Which
+   elements of x are in several windows?
 2. Two more products give the gradients of the weight and of the windows. Forward copies each sample
    into several windows, so backward adds their gradients. Start with zeros that have the same shape
    as x, and add the gradient of each window at the position of the window.
-3. forward is einsum("nctk,ock->not"), the gradient of the weight is einsum("nctk,not->ock"), and
-   that of the windows is einsum("not,ock->nctk"). For each tap k, add its slice to
-   grad_x[..., k : k + T].
+3. forward is einsum("nctk,ock->not"). The gradient of the weight is einsum("nctk,not->ock"), and
+   the gradient of the windows is einsum("not,ock->nctk"). For each tap k, add element k of the
+   windows' gradient to grad_x[..., k : k + T].
 """
 
 from torch import Tensor

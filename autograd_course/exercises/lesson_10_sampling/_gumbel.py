@@ -1,4 +1,4 @@
-"""References, checks and inputs that the exercises on a sampled choice share."""
+"""References, checks and inputs that the exercises on sampling share."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,11 +2,11 @@
 
 1. The one-hot vector has no useful gradient. Which smooth vector replaces it in backward, and what
    must be saved so that backward can compute that vector?
-2. backward uses the formula of exercise 1 at the same noise. It needs the soft sample, which is
+2. backward uses the formula from exercise 1 with the same noise. It needs the soft sample, which is
    neither an input nor the output, so recompute it in backward.
-3. In forward: the one-hot vector of the argmax of logits + noise, in the dtype of the logits. In
-   setup_context: save logits and noise, and keep the temperature. In backward: compute
-   soft, the softmax of (logits + noise)/temperature, and use it in the formula of exercise 1.
+3. In forward, return the one-hot vector of the argmax of logits + noise, in the dtype of the
+   logits. In setup_context, save logits and noise, and store the temperature on ctx. In backward,
+   compute the softmax of (logits + noise)/temperature, and use it as y in exercise 1's formula.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ from autograd_course.grader.exercise import FunctionExercise, by_values
 
 
 def hard_gumbel_softmax(logits: Tensor, noise: Tensor, temperature: float) -> Tensor:
-    """Return the one-hot vector of the largest ``logits + noise`` for any temperature."""
+    """Return the one-hot vector of the largest ``logits + noise``, whatever the temperature is."""
     return one_hot_sample(logits, noise)
 
 
@@ -41,10 +41,10 @@ def one_hot_at_a_tie(function: type[Function], inputs: tuple[Any, ...]) -> Findi
         return None
     return found(
         "forward-mismatch",
-        f"for logits {logits.tolist()} without noise the output is {chosen.tolist()}. Two classes "
+        f"for logits {logits.tolist()} without noise, the output is {chosen.tolist()}. Two classes "
         "share the maximum, and the output must choose one of them.",
         {"actual": chosen.tolist()},
-        "argmax returns one index, but a comparison with the maximum marks all of them.",
+        "argmax returns one index, but a comparison with the maximum marks both classes.",
     )
 
 
@@ -54,7 +54,7 @@ EXERCISE = FunctionExercise(
     difficulty="easy",
     minutes=10,
     section="Hard",
-    constraints="the output is one-hot, even at a tie, and has the gradient of the soft sample",
+    constraints="the output is one-hot, even in a tie, and has the gradient of the soft sample",
     reference=hard_gumbel_softmax,
     surrogate=gumbel_softmax,
     samplers=GUMBEL_INPUTS,

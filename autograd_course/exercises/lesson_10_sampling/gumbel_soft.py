@@ -1,7 +1,7 @@
 """Gumbel-softmax, soft
 
-1. Increase one logit slightly. Which entries of y change? A backward that returns g says that only
-   the same entry changes, and by the same amount.
+1. Increase one logit slightly. Which entries of y change? A backward that returns g claims that
+   only the same entry of y changes, and by the same amount.
 2. Take two steps. The input of the softmax is z = (logits + noise)/τ, whose derivative is 1/τ. The
    softmax has ∂yᵢ/∂zⱼ = yᵢ(δᵢⱼ - yⱼ). Multiply this by gᵢ and sum over i, on paper.
 3. Return y · (g - (g · y).sum(-1, keepdim=True)) / temperature for the logits, and None for the

@@ -1,11 +1,11 @@
 """ReinMax
 
-1. backward needs J(q)ᵀg for two different q. How do you get each q: is it an input, the output, or
-   can you compute it from these?
+1. backward needs J(q)ᵀg for two different q. How do you get each q? Is it an input, is it the
+   output, or can you compute it from them?
 2. p = softmax(logits) and m = (p + y)/2. Save logits and the output y, and compute p and m in
    backward. A helper that computes q · (g - (g · q).sum(-1, keepdim=True)) saves you a line.
-3. In setup_context: ctx.save_for_backward(inputs[0], output). In backward: 2 times the helper at m,
-   minus half the helper at p, for the logits; None for the noise.
+3. In setup_context, call ctx.save_for_backward(inputs[0], output). In backward, compute 2 times the
+   helper at m minus half the helper at p. Return the result for the logits, and None for the noise.
 """
 
 import torch
@@ -17,9 +17,9 @@ from autograd_course.grader.exercise import FunctionExercise
 
 
 def second_order(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return the surrogate of ReinMax, a difference of two softmaxes.
+    """Return ReinMax's surrogate, which is a difference between two softmaxes.
 
-    A constant moves the first one to ``m``, the mean of ``p`` and ``y``.
+    A constant shifts the first softmax to ``m``, the mean of ``p`` and ``y``.
     """
     p = logits.softmax(-1)
     m = (p + one_hot_sample(logits, noise)) / 2
@@ -32,7 +32,7 @@ def first_order(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def with_the_noise(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return the same as ``second_order``, with probabilities that contain the noise."""
+    """Return the same as ``second_order``, but with probabilities that contain the noise."""
     return second_order(logits + noise, torch.zeros_like(noise))
 
 

@@ -1,10 +1,12 @@
 """Forward mode for a smooth maximum
 
-1. Change x by its tangent and t by its tangent. By how much does y change? One of the two methods,
-   backward and jvp, sums over a row. The other spreads a number over a row. Which one is jvp?
-2. jvp multiplies by the same matrix from the other side. backward spreads one number g over a row,
-   as in p * g[..., None]. jvp sums p * x_tangent over a row, and adds the contribution of t. jvp
-   also needs saved tensors: the same ones as backward, in the same order.
+1. Change x by its tangent and t by its tangent. By how much does y change? Of the two methods,
+   backward and jvp, one sums over a row, and the other spreads a number over a row. Which one is
+   jvp?
+2. jvp multiplies by the same matrix as backward, but from the other side. backward spreads one
+   number g over a row, as in p * g[..., None]. jvp sums p * x_tangent over a row, and adds the
+   contribution of t. jvp also needs saved tensors. They must be the same as for backward, in the
+   same order.
 3. In setup_context, pass the same three tensors to ctx.save_for_backward and ctx.save_for_forward.
    In jvp, return (p * x_tangent).sum(-1) plus t_tangent * (y - (p * x).sum(-1)) / t.
 """
@@ -56,7 +58,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="Forward mode",
-    constraints="its Hessian, forward over reverse, is right",
+    constraints="its Hessian, computed forward over reverse, is right",
     reference=smooth_maximum,
     samplers={
         "a 3×5 matrix": lambda rng: heated(rng, 0.7, 3, 5),

@@ -1,13 +1,14 @@
 """Per-sample gradients
 
 1. You need a function whose gradient with respect to the parameters is the gradient of one sample.
-   It must take the parameters as an argument, and not read them from the model.
-2. torch.func.functional_call(model, parameters, (x,)) runs the model with other parameters. Under
-   vmap a sample has no batch dim. Add one with x.unsqueeze(0) before you call the model, and do the
-   same for the target.
-3. def of_one(parameters, x, y): return loss(functional_call(model, parameters, (x.unsqueeze(0),)),
-   y.unsqueeze(0)). Then call vmap(grad(of_one), in_dims=(None, 0, 0)) on a dict of the parameters,
-   x and y. It returns a dict. Return its values as a tuple.
+   It must take the parameters as an argument instead of reading them from the model.
+2. torch.func.functional_call(model, parameters, (x,)) runs the model with the parameters that you
+   pass. Under vmap, a sample has no batch dim. Add one with x.unsqueeze(0) before you call the
+   model, and do the same for the target.
+3. Write a function of_one(parameters, x, y) that returns loss(functional_call(model, parameters,
+   (x.unsqueeze(0),)), y.unsqueeze(0)). Then call vmap(grad(of_one), in_dims=(None, 0, 0)) on three
+   arguments: a dict of the parameters, x, and y. The result is a dict. Return its values as a
+   tuple.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def per_sample_gradients(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradients of all samples for each parameter, stacked along dim 0."""
+    """For each parameter, return the gradients of all samples, stacked along dim 0."""
     parameters = list(model.parameters())
     rows = [
         torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]), parameters)
@@ -50,7 +51,7 @@ class Gated(nn.Module):
 
 
 def filled(model: nn.Module, rng: torch.Generator) -> nn.Module:
-    """Return the model in float64, with parameters that ``rng`` draws."""
+    """Return the model in float64, with parameters drawn by ``rng``."""
     model = model.double().cpu()
     for parameter in model.parameters():
         parameter.data = normal(rng, *parameter.shape).abs() / 2 + 0.1
@@ -76,13 +77,13 @@ def images(rng: torch.Generator) -> tuple[Any, ...]:
 
 
 def of_the_batch(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradient of the loss of the whole batch, once for each sample."""
+    """Return the gradient of the whole batch's loss, repeated for each sample."""
     grads = torch.autograd.grad(loss(model(x), y), list(model.parameters()))
     return tuple(g.expand(len(x), *g.shape) for g in grads)
 
 
 def shares(model: nn.Module, loss: Loss, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Return each sample's share of the gradient of the batch, if the loss is a mean."""
+    """Return each sample's share of the batch's gradient, if the loss is a mean."""
     return tuple(g / len(x) for g in per_sample_gradients(model, loss, x, y))
 
 
@@ -97,7 +98,7 @@ def runs_once(routine: Callable[..., Any]) -> Verdict | None:
     routine(model, loss, x, y)
     if len(calls) != 1:
         return wrong(
-            f"right, but for {SAMPLES} samples the model is called {len(calls)} times. Write the "
+            f"right, but for {SAMPLES} samples, the model is called {len(calls)} times. Write the "
             "loss of one sample as a function of the parameters. Apply grad to it, and then vmap."
         )
     filled_in = [name for name, p in model.named_parameters() if p.grad is not None]

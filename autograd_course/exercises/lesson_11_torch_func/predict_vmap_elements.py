@@ -2,10 +2,10 @@
 
 1. With a generated rule, forward receives a tensor that reports the shape of one sample. Each vmap
    hides one dim.
-2. in_dims says which dim of the tensor vmap hides. Without it, this is dim 0. What is left of the
+2. in_dims says which dim of the tensor vmap hides. By default, it hides dim 0. What is left of the
    shape (4, 5, 3) in a, b and c?
-3. In d the rule calls apply on the whole tensor, so no dim is hidden. The four numbers are 5 · 3,
-   4 · 5, 3 and 4 · 5 · 3.
+3. In d, the rule calls apply on the whole tensor, so no dim is hidden. The four numbers are 5 · 3,
+   4 · 5, 3, and 4 · 5 · 3.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ EXERCISE = PredictionExercise(
     mistakes={
         (1, 60): HIDDEN,
         (2, 60): HIDDEN,
-        (2, 15): "With `in_dims=2`, vmap hides dim 2 and not dim 0.",
+        (2, 15): "With `in_dims=2`, vmap hides dim 2, not dim 0.",
         (3, 15): "Each of the two vmaps hides a dim.",
-        (4, 15): "A rule by hand receives the whole tensor and passes it to `apply`.",
+        (4, 15): "A handwritten rule receives the whole tensor and passes it to `apply`.",
     },
 )

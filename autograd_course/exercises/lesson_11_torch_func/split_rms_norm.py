@@ -2,9 +2,9 @@
 
 1. Which lines of the old forward use ctx? Move them to setup_context. Which of the tensors in these
    lines does setup_context not receive?
-2. rstd is neither an input nor an output. Make it a second output, and mark it as not
-   differentiable. backward then receives a second gradient, which it ignores. One more line of the
-   class lets PyTorch generate the vmap rule.
+2. rstd is neither an input nor an output. Make it a second output, and mark it as
+   non-differentiable. backward then receives a second gradient, which it ignores. One more line in
+   the class lets PyTorch generate the vmap rule.
 3. forward(x, weight, eps) returns (x * rstd * weight, rstd). setup_context unpacks x, weight, eps =
    inputs and _, rstd = output, calls ctx.mark_non_differentiable(rstd), and saves x, weight and
    rstd. backward(ctx, grad_output, _) uses the old formulas.
@@ -19,7 +19,7 @@ from autograd_course.grader.sampling import normal
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the normalized ``x`` times ``weight``, and the factor as a constant."""
+    """Return the normalized ``x`` times ``weight``, and ``rstd`` as a constant."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd.detach()
 
@@ -30,7 +30,7 @@ def normed(rng: torch.Generator, *shape: int, eps: float = 1e-5) -> tuple[Tensor
 
 
 def differentiable_rms_norm(x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the same tensors, but with a gradient through the factor."""
+    """Return the same tensors, but with a gradient through ``rstd``."""
     rstd = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
     return x * rstd * weight, rstd
 
@@ -50,8 +50,8 @@ EXERCISE = FunctionExercise(
         "a large eps": lambda rng: normed(rng, 2, 3, eps=0.5),
     },
     gradient_suspects={
-        "A part of this gradient comes through rstd, but no gradient should. Mark rstd as not "
-        "differentiable in setup_context, and ignore its gradient.": (differentiable_rms_norm),
+        "Part of this gradient flows through rstd, but none should. Mark rstd as "
+        "non-differentiable in setup_context, and ignore its gradient.": (differentiable_rms_norm),
     },
     methods=("setup_context", "vmap"),
     double_backward=False,

@@ -1,10 +1,10 @@
 """A vmap rule for NumPy
 
-1. The rule receives the whole tensors, and in_dims says for each of them where its batch is. Where
-   does the kernel expect the batch? What do you do with a tensor that has none?
-2. Move the batch of each tensor to the front with movedim(dim, 0). If in_dims contains None, all
-   samples share the tensor, so expand it to info.batch_size samples. Then call Solve.apply. The
-   batch of its result is in front.
+1. The rule receives the whole tensors, and in_dims says where the batch of each tensor is. Where
+   does the kernel expect the batch? What do you do with a tensor that has no batch?
+2. Move the batch of each tensor to the front with movedim(dim, 0). If in_dims contains None for a
+   tensor, all samples share this tensor, so expand it to info.batch_size samples. Then call
+   Solve.apply. In its result, the batch is in front.
 3. a = a.expand(info.batch_size, *a.shape) if in_dims[0] is None else a.movedim(in_dims[0], 0). Do
    the same for b, and return Solve.apply(a, b), 0.
 """
@@ -24,7 +24,7 @@ from autograd_course.grader.sampling import normal
 
 
 def solve(a: Tensor, b: Tensor) -> Tensor:
-    """Return ``a⁻¹ b`` for a vector ``b``, or for a batch of both."""
+    """Return ``a⁻¹ b`` for a matrix and a vector, or for a batch of each."""
     y: Tensor = torch.linalg.solve(a, b[..., None])[..., 0]
     return y
 
@@ -38,7 +38,7 @@ SAMPLES = 40
 
 
 def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) -> Finding | None:
-    """Check that ``vmap`` runs forward once for any number of samples."""
+    """Check that ``vmap`` runs forward only once, for any number of samples."""
     calls = 0
     forward = function.forward
 
@@ -59,11 +59,11 @@ def one_call_for_the_batch(function: type[Function], inputs: tuple[Any, ...]) ->
             "The results are right, but `forward` never runs under `vmap`. Your rule computes them "
             "itself, without the kernel.",
             {"samples": SAMPLES, "calls": 0},
-            "The rule should only rearrange the batch and call `apply` once. The kernel computes.",
+            "The rule should only rearrange the batch and call `apply` once.",
         )
     return found(
         "wrong-vmap",
-        f"The results are right, but for {SAMPLES} samples `forward` runs {calls} times. `vmap` "
+        f"The results are right, but for {SAMPLES} samples, `forward` runs {calls} times. `vmap` "
         "should avoid this loop.",
         {"samples": SAMPLES, "calls": calls},
         "The kernel accepts leading dims. Move the batch dim of every argument to the front and "
@@ -77,7 +77,7 @@ EXERCISE = FunctionExercise(
     difficulty="medium",
     minutes=10,
     section="vmap, by hand",
-    constraints="one call of the kernel solves the whole batch",
+    constraints="one call to the kernel solves the whole batch",
     reference=solve,
     samplers={
         "one system of 3": lambda rng: system(rng, 3),

@@ -388,7 +388,7 @@ WRONG = [
         "differentiates rstd",
         "missing-dependency",
         spoiled(RMSNorm, setup_context=rms_unmarked, backward=rms_through_rstd),
-        "not differentiable",
+        "non-differentiable",
     ),
     Wrong(
         "split-rms-norm",
