@@ -938,7 +938,7 @@ class RowGates(Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, seed: int) -> Tensor:
-        ctx.gate_shape, ctx.seed = x.shape[:1] + (1,), seed
+        ctx.gate_shape, ctx.seed = (*x.shape[:1], 1), seed
         return x * gates(ctx.gate_shape, seed)
 
     @staticmethod

@@ -293,7 +293,7 @@ def _inner(scope: Scope, also: type[ast.expr] | None = None) -> Iterator[tuple[P
         if called_with and not index and _is_in_place(_called(parent)):
             continue
         kinds = (ast.Name, ast.BinOp, ast.Call, *([also] if also else []))
-        if (called_on or called_with) and isinstance(node, kinds):
+        if (called_on or called_with) and isinstance(node, ast.expr) and isinstance(node, kinds):
             text = ast.unparse(node)
             if not isinstance(node, ast.Name) or text in scope.tensors:
                 yield place, node

@@ -39,6 +39,7 @@ from autograd_doctor._repair.edits import (
     multiplied,
     parse,
 )
+from autograd_doctor.evidence import Expected
 
 COST = 1.55  # cost of the simplest formula
 PROJECTIONS = 32  # if there are more projections than elements, only the right value fits them
@@ -146,29 +147,30 @@ class Projected:
 
 
 def projected(
-    spots: Sequence[Spot], pairs: Sequence[tuple[Tensor, Tensor, Tensor]]
+    spots: Sequence[Spot], grads: Sequence[Tensor], expected: Sequence[Expected]
 ) -> Projected | None:
     """Return the errors of the gradients and each spot's effect, or ``None`` without effects.
 
     Args:
         spots: Expressions of backward.
-        pairs: For each gradient: backward's value, the true value, and the tolerance.
+        grads: Gradients that backward returned, with their graph.
+        expected: The true gradients.
     """
     rng = torch.Generator().manual_seed(0)
     lacking, slack = torch.zeros(PROJECTIONS).double(), torch.zeros(PROJECTIONS).double()
     weights: dict[int, list[Tensor]] = {}
     for k in range(PROJECTIONS):
         total = torch.zeros((), dtype=torch.float64)
-        for grad, truth, tolerance in pairs:
-            known = torch.isfinite(truth)
-            real, right = as_real(grad), as_real(truth)
+        for grad, true in zip(grads, expected, strict=True):
+            known = torch.isfinite(true.value)
+            real, right = as_real(grad), as_real(true.value)
             along = torch.randn(real.shape, generator=rng, dtype=torch.float64)
             wide = known.unsqueeze(-1) if grad.is_complex() else known
             along = torch.where(wide, along, 0.0)
             total = total + (along * torch.where(wide, real.double(), 0.0)).sum()
             right = torch.where(wide, right.double(), 0.0)
             lacking[k] += (along * right).sum()
-            limits = torch.where(known, tolerance.double(), 0.0)
+            limits = torch.where(known, true.tolerance.double(), 0.0)
             limits = limits.unsqueeze(-1) if grad.is_complex() else limits
             slack[k] += (along.abs() * (limits + 1e-10 * right.abs())).sum()
         if not total.requires_grad:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, product
 from typing import Any
@@ -22,6 +23,7 @@ from torch import Tensor
 from autograd_doctor._numerics.finite_differences import as_real
 from autograd_doctor._numerics.tensors import is_number
 from autograd_doctor._repair.edits import FORMULA, Edit, Place, parse
+from autograd_doctor.evidence import Expected
 
 COST = 1.7  # cost of the simplest formula
 MOST_PLACES = 24
@@ -59,11 +61,12 @@ class NumberHoles:
             self._seen[number] = new
         return value
 
-    def with_number(self, number: int, value: float, run: Callable[[], Any]) -> Any:
-        """Return the result of a run in which one number is replaced."""
+    @contextmanager
+    def replaced(self, number: int, value: float) -> Iterator[None]:
+        """Replace one number inside the ``with`` block."""
         self._replaced = number, value
         try:
-            return run()
+            yield
         finally:
             self._replaced = None
 
@@ -83,25 +86,25 @@ class Needed:
 
 
 def needed(
-    before: float,
-    run: Callable[[float], Sequence[Tensor] | None],
-    now: Sequence[Tensor],
-    pairs: Sequence[tuple[Tensor, Tensor]],
+    before: float, run: Callable[[float], Sequence[Tensor] | None], expected: Sequence[Expected]
 ) -> Iterator[Needed]:
-    """Yield the numbers that would make some gradients right.
+    """Yield the number that would make some gradients right, if there is one.
 
     Args:
         before: The number that backward uses.
-        run: Returns the gradients for another number, or ``None`` if backward raises.
-        now: The gradients as they are.
-        pairs: The true gradients and their tolerances.
+        run: Returns the gradients for a number, or ``None`` if backward raises.
+        expected: The true gradients.
     """
     others = (2 * before, 3 * before) if before else (1.0, 2.0)
-    runs = [run(value) for value in others]
-    truth, room = (_flat([pair[k] for pair in pairs]) for k in (0, 1))
+    truth, room = _flat([it.value for it in expected]), _flat([it.tolerance for it in expected])
     known = truth.isfinite()
-    flat = [torch.where(known, _flat(it), 0.0) for it in (now, *runs) if it is not None]
-    if len(flat) <= len(runs) or not all(it.isfinite().all() for it in flat):
+    flat = []
+    for value in (before, *others):
+        grads = run(value)
+        if grads is None:
+            return
+        flat.append(torch.where(known, _flat(grads), 0.0))
+    if not all(it.isfinite().all() for it in flat):
         return
     start, step, far = flat
     truth, room = torch.where(known, truth, 0.0), torch.where(known, room, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import islice
 from types import FunctionType
 from typing import Any, Protocol
@@ -145,6 +145,19 @@ class Question:
             if not any(right):
                 break
         return tuple(right)
+
+    def gradients_in(self, returned: Returned, slots: Slots) -> Sequence[Tensor] | None:
+        """Return some of the wanted gradients, or ``None`` if one has a wrong shape."""
+        if returned is None or len(returned) < len(self.inputs):
+            return None
+        chosen = [returned[self.wanted[slot]] for slot in slots]
+        tensors = [grad for grad in chosen if isinstance(grad, Tensor)]
+        shapes = [known.value.shape for known in self.expected_in(slots)]
+        return tensors if [grad.shape for grad in tensors] == shapes else None
+
+    def expected_in(self, slots: Slots) -> Sequence[Expected]:
+        """Return some of the true gradients for the first cotangent."""
+        return [self.expected[0][slot] for slot in slots]
 
 
 def helps(right: Sequence[bool], wrong: Sequence[int]) -> bool:
@@ -410,19 +423,11 @@ class InProcess:
         holes = Holes([it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))])
         backward = self._with_holes(holes.edits, holes)
         returned = graph.traced(backward) if backward else None
-        if returned is None or len(returned) <= max(question.wanted):
-            return lambda slots: iter(())
-        spots = holes.spots
-        words = self._words(scope)
+        spots, words = holes.spots, self._words(scope)
 
         def found(slots: Slots) -> Iterator[Edit]:
-            pairs = [
-                (returned[question.wanted[slot]], expected.value, expected.tolerance)
-                for slot, expected in enumerate(question.expected[0])
-                if slot in slots
-            ]
-            if all(isinstance(it, Tensor) and it.shape == right.shape for it, right, _ in pairs):
-                known = projected(spots, pairs)
+            if grads := question.gradients_in(returned, slots):
+                known = projected(spots, grads, question.expected_in(slots))
                 yield from formulas(spots, known, lambda spot: words(spot.frame)) if known else ()
 
         return found
@@ -433,42 +438,24 @@ class InProcess:
         """Return a function that yields the formulas for single numbers."""
         question, graph = self._asked[0]
         places = [it for it in number_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
-        holes = NumberHoles(places)
+        holes, words = NumberHoles(places), self._words(scope)
         backward = self._with_holes(hole_edits(places), holes)
-        returned = next(graph.answers(backward)) if backward else None
-        if backward is None or returned is None or len(returned) <= max(question.wanted):
+        if backward is None or next(graph.answers(backward)) is None:
             return lambda slots: iter(())
-        words = self._words(scope)
-        known = dict(holes.found)
+        numbers = holes.found
 
-        def run(key: int, value: float) -> Returned:
-            return holes.with_number(key, value, lambda: next(graph.answers(backward)))
+        @cache
+        def returned_with(key: int, value: float) -> Returned:
+            with holes.replaced(key, value):
+                return next(graph.answers(backward))
 
-        doubled: dict[tuple[int, float], Returned] = {}
-
-        def gradients_with(key: int, slots: Slots, value: float) -> Sequence[Tensor] | None:
-            if (key, value) not in doubled:
-                doubled[key, value] = run(key, value)
-            return _in(doubled[key, value], slots)
-
-        def _in(grads: Returned, slots: Slots) -> Sequence[Tensor] | None:
-            """Return the gradients in some slots, or ``None`` if one has a wrong shape."""
-            chosen = [(grads or ())[question.wanted[slot] :][:1] for slot in slots]
-            wanted = [question.expected[0][slot].value for slot in slots]
-            tensors = [it[0] for it in chosen if it and isinstance(it[0], Tensor)]
-            if len(tensors) < len(slots):
-                return None
-            same = all(it.shape == w.shape for it, w in zip(tensors, wanted, strict=True))
-            return tensors if same else None
+        def gradients(slots: Slots, key: int, value: float) -> Sequence[Tensor] | None:
+            return question.gradients_in(returned_with(key, value), slots)
 
         def found(slots: Slots) -> Iterator[Edit]:
-            now = _in(returned, slots)
-            pairs = [
-                (question.expected[0][s].value, question.expected[0][s].tolerance) for s in slots
-            ]
-            for key, number in known.items() if now else ():
-                of_this = partial(gradients_with, key, slots)
-                for target in needed(number.value, of_this, now or (), pairs):
+            expected = question.expected_in(slots)
+            for key, number in numbers:
+                for target in needed(number.value, partial(gradients, slots, key), expected):
                     yield from formulas_of(number, target, words(number.frame).numbers)
 
         return found
