@@ -30,7 +30,9 @@ class Watcher(Protocol):
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Finish | None:
-        """Observe a call before it is made. Return a callable for its result, or ``None``."""
+        """Observe a call before it is made. Return ``None``, or a callable that receives the
+        result.
+        """
 
     def compiled(self, function: type[Function]) -> None:
         """Note that ``torch.compile`` traces a call. ``apply`` then does not run."""
@@ -56,7 +58,7 @@ def paused() -> Iterator[None]:
 
 
 def watch(watcher: Watcher) -> None:
-    """Show every call to a watcher from now on."""
+    """From now on, notify a watcher of every call."""
     global _watchers
     with _changing:
         if not _watchers:
@@ -65,7 +67,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Stop showing calls to a watcher. Without any watcher, restore ``Function.apply``."""
+    """Stop notifying a watcher. If it was the last one, restore ``Function.apply``."""
     global _watchers
     with _changing:
         before = _watchers

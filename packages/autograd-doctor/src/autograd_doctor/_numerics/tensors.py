@@ -1,4 +1,4 @@
-"""Small questions about tensors and values."""
+"""Small helpers that examine tensors and other values."""
 
 from __future__ import annotations
 
