@@ -1,4 +1,4 @@
-"""Observe every call of ``Function.apply``, no matter which code makes the call.
+"""Observe every call to ``Function.apply``, no matter which code makes the call.
 
 While a watcher is active, the code object of ``Function.apply`` is replaced, and not the attribute.
 An alias such as ``square = Square.apply`` refers to the function with this code object, so we also

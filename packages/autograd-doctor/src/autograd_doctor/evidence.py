@@ -318,7 +318,7 @@ class SecondDerivative:
 
 @dataclass(frozen=True)
 class LostGraph:
-    """The values without a graph on which a gradient depends.
+    """The values that have no graph although a gradient depends on them.
 
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
     ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds their names,

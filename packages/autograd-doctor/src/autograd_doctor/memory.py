@@ -343,7 +343,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
     Whole storages count, so a saved slice counts as much as the tensor it was cut from. Sizes are
     the requested sizes, before an allocator rounds them up. Memory that no operation creates is not
-    visible, such as a copy of the random state (about 5 KB). The call is real, so it updates a
+    visible, such as a copy of the random state (about 5 KB). The call really runs, so it updates a
     module's buffers. PyTorch's random state is restored.
 
     Args:
@@ -447,7 +447,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 
     All memory that the two passes create counts: intermediate results, outputs, saved tensors, the
     incoming gradients (ones) and the gradients in ``.grad``. Inputs and parameters existed before
-    and do not count.
+    the call, so they do not count.
 
     On the CPU, each storage counts from the operation that creates it until its last tensor is
     gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the

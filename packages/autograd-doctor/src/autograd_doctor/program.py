@@ -116,7 +116,7 @@ class ProgramDiagnosis:
 
     Printing it shows a table and the reports of errors.
 
-    ``rows`` holds one verdict for each Function. ``notes`` holds further sentences, for example
+    ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out.
     """
 

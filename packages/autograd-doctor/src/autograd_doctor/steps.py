@@ -129,7 +129,8 @@ EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 
 
 
 class Call:
-    """``fn`` and copies of its inputs: floats in float64, with leaves for differentiated inputs.
+    """``fn`` and copies of its inputs: floating-point copies are in float64, and differentiated
+    inputs are leaves.
 
     As in ``diagnose``, all floating-point tensors are differentiated. If some of them require grad,
     only those are differentiated. The loss is ``L = Σ g·y`` over all floating-point outputs, with a

@@ -368,7 +368,7 @@ class TensorState:
         return precision
 
     def put_back(self) -> None:
-        """Restore the tensor's own memory exactly, and its gradient."""
+        """Restore the tensor's own memory and its gradient exactly."""
         self._be_leaf()
         self.tensor.data = self.data
         self.tensor.requires_grad_(self.asks)

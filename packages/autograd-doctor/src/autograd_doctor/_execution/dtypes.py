@@ -154,7 +154,7 @@ def _moved(
     try:
         with passes_within(PATIENCE):
             run = attempt(lambda: session.run(move))
-    except CannotDiagnoseError:  # with such low precision, a solver may not reach its tolerance
+    except CannotDiagnoseError:  # with such low precision, a solver can miss its tolerance
         return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs

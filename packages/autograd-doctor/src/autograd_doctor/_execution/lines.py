@@ -76,7 +76,7 @@ def _has_nan(tensor: Tensor) -> bool:
 
 
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
-    """Return the line at which two calls of the same code first get different results."""
+    """Return the line at which two runs of the same code first get different results."""
     ways = []
     for call in (plain, other):
         with _Steps(keep_results=True) as seen:

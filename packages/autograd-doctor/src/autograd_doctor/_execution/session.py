@@ -403,7 +403,7 @@ class Session:
         difference.
 
         Different shapes and extreme values can make an index invalid. On the CPU, an invalid index
-        raises an error. On a GPU, it makes every later GPU call of this process fail. If the
+        raises an error. On a GPU, it makes every later GPU call in this process fail. If the
         subject needs a GPU, it raises an error on the CPU, and such a call is not examined.
         """
         if all(on_cpu(value) is value for value in self.inputs):

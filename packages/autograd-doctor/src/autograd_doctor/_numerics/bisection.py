@@ -1,8 +1,8 @@
 """Find where a gradient is wrong if it has too many elements to differentiate one by one.
 
 ⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. If the sums differ, they also
-differ for one half of these elements. Repeated halving finds one element among a million in twenty
-steps.
+differ for at least one half of these elements. Repeated halving finds one element among a million
+in twenty steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Derivatives of backward."""
+"""The derivatives of ``backward``."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ def _is_fault(failure: Failure, layout: Layout) -> bool:
 def _looped(
     session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
 ) -> Pass:
-    """Return the results of one call for each slice, stacked in the same way as vmap does it."""
+    """Return the results of one call for each slice, stacked in the same way as under vmap."""
     done = []
     for factor, values in zip(COTANGENTS, slices, strict=True):
         triples = zip(values, plain.inputs, layout.in_dims, strict=True)

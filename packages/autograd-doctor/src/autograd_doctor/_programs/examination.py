@@ -78,7 +78,7 @@ class Recording:
 def recording() -> Iterator[Recording]:
     """Record the calls to every custom autograd Function in a block.
 
-    The block keeps a few small calls of each Function if one of their inputs requires grad. The
+    The block keeps a few small calls to each Function if one of their inputs requires grad. The
     program computes the same results, draws the same random numbers, and takes at most 10% longer.
 
     Yields:
@@ -118,7 +118,7 @@ def examine(
 ) -> ProgramDiagnosis:
     """Diagnose each recorded Function.
 
-    The best call of every Function is examined first, and then the other calls while there is time.
+    The best call to every Function is examined first. The other calls follow while there is time.
 
     Args:
         recorder: The recorder that watched the program.

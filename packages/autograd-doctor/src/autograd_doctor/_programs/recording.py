@@ -34,7 +34,7 @@ from autograd_doctor import _interception
 from autograd_doctor._safe_repr import first_line
 
 MOST_CALLS = 3  # per Function
-MOST_STRUCTURES = 100  # distinct calls of one Function
+MOST_STRUCTURES = 100  # distinct calls to one Function
 MOST_BYTES = 64 * 2**20  # all copies together
 WHOLE = 2**14  # largest call, in numbers, that is kept without reduction
 SMALL = 2**10  # largest size of a reduced call
@@ -53,7 +53,7 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """A call: copies of its tensors, and all other arguments without copying."""
+    """A call: copies of its tensors, and all other arguments themselves."""
 
     function: type[Function]
     args: tuple[Any, ...]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Watching:
-    """Records the calls of this process from :meth:`start` to :meth:`stop`."""
+    """Records the calls that this process makes from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None

@@ -53,7 +53,7 @@ def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield each tensor that is nan although the reference's is not: its position, and a mask.
+    """Yield each tensor with nan where the reference has none: its position, and a mask.
 
     The reference's gradients must be finite, because an infinite gradient is useless anyway.
     """

@@ -195,7 +195,7 @@ def lacking_term(m: Mismatch) -> str | None:
 
 
 def _summed_term(m: Mismatch) -> str | None:
-    """Describe the missing term of a gradient that is one number, a sum over the output.
+    """Describe the missing term of a gradient that is a single number, summed over the output.
 
     A single number is a multiple of every other number. The Jacobian is more informative, because
     it has one number for each element of the output.

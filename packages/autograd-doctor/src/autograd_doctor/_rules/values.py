@@ -856,7 +856,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other inputs of a quantizer that the surrogate affects, such as a learned step."""
+    """Yield a quantizer's other inputs that the surrogate affects, such as a learned step."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
