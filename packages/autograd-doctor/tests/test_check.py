@@ -1,4 +1,4 @@
-"""``autograd-doctor check``: what it takes, what it prints where, and its exit codes."""
+"""``autograd-doctor check``: its arguments, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ EXAMPLE = (torch.tensor([1.0, -2.0, 3.0]),)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Stand in a folder of modules; what is imported from it is forgotten afterwards."""
+    """Work in a folder of modules. Forget the modules imported from it afterwards."""
     files = {
         "operations.py": OPERATIONS,
         "package/__init__.py": "from package.inner import Square",
@@ -173,7 +173,7 @@ def run(*words: str) -> Any:
     return testing.CliRunner().invoke(app, ["check", *words], env={"COLUMNS": "200"})
 
 
-# What is examined
+# The examined Functions
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_every_option_of_diagnose_is_one_of_the_command() -> None:
     assert inspect.signature(check).parameters["time_limit"].default == limit
 
 
-# What it prints, and where
+# The output and its streams
 
 
 def test_standard_output_is_the_report_alone(folder: Path) -> None:
@@ -341,7 +341,7 @@ def test_strict_lets_a_warning_fail(folder: Path) -> None:
     assert run("operations:Square", "--inputs", "f64[3]", "--strict").exit_code == NO_ERROR
 
 
-# What is not understood, and what cannot be examined
+# Invalid arguments, and targets that cannot be examined
 
 
 @pytest.mark.parametrize(

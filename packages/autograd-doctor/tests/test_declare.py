@@ -1,4 +1,4 @@
-"""``declare``, and the declarations of pyproject.toml: what a Function does on purpose."""
+"""``declare`` and the declarations in pyproject.toml: deliberate deviations of a Function."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def test_the_class_itself_is_returned() -> None:
         (Declared.apply, {}, True),
         (Meant, {}, True),
         (Reversed, {}, False),
-        # What the caller passes holds instead.
+        # The caller's arguments take precedence.
         (Declared, {"surrogate": lambda x: 2 * x}, False),
         (Meant, {"intentional": "constant-factor"}, False),
         (Declared, {"level": "full"}, True),
-        # A subclass may do something else.
+        # A subclass may behave differently.
         (Inherits, {}, False),
     ],
 )
@@ -109,7 +109,7 @@ FUNCTIONS = "[tool.autograd-doctor.functions]\n"
 
 
 def verdict(function: type[Function], folder: Path, pyproject: str) -> tuple[str, str]:
-    """Return the verdict on a call of the Function, and all that is printed."""
+    """Return the verdict on a call to the Function, and everything that was printed."""
     (folder / "pyproject.toml").write_text(pyproject, encoding="utf-8")
     with recording() as calls:
         function.apply(X.clone().requires_grad_()).sum().backward()

@@ -1,4 +1,4 @@
-"""What diagnose promises around its verdict: reports, manners, and clear refusals."""
+"""What diagnose promises besides its verdict: reports, no side effects, and clear errors."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_notebook_shows_what_a_gradient_is_and_should_be_side_by_side() -> Non
     assert float(difference) == pytest.approx(float(gradient) - float(expected), rel=1e-3)
 
 
-# Manners
+# No side effects
 
 
 def draws_and_sets(x: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ def test_a_sparse_gradient_is_compared_with_the_truth() -> None:
     assert diagnose(looked_up(0.5), (X,)).findings[0].rule == "constant-factor"
 
 
-# What is intended
+# Intended deviations
 
 
 def test_an_intended_rule_is_not_reported() -> None:
@@ -210,7 +210,7 @@ def test_what_is_held_fixed_is_declared_by_a_reference() -> None:
 
 
 class ForgetsTheFirst(Function):
-    """2x along an axis; where the axis is 0, its name is no index at which to expect a zero."""
+    """2x along an axis. The number of the axis is not an index at which a zero is expected."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -248,7 +248,7 @@ def test_a_surrogate_is_the_truth_for_backward() -> None:
     assert diagnose(straight, (2 * X,), surrogate=declared).findings[0].rule == "wrong-region"
 
 
-# Refusals
+# Rejected arguments
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def raises(error: BaseException) -> Any:
 
 def scripted() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch would have it go
+        warnings.simplefilter("ignore")  # PyTorch deprecates this
         return torch.jit.script(torch.nn.Linear(4, 2).double())
 
 
@@ -362,7 +362,7 @@ def unit_gradient(x: Tensor, g: Tensor, wrong: int | slice) -> Tensor:
 
 @pytest.mark.parametrize("place", first_rows([1234, 0, 4095], most=1))
 def test_one_wrong_element_of_thousands_is_found(place: int) -> None:
-    """256 are differentiated one by one; random directions lead to another one."""
+    """256 elements are differentiated one by one. Random directions find the wrong element."""
     spoiled = saving(lambda x: x / x.norm(), lambda x, g: unit_gradient(x, g, place))
 
     found = diagnose(spoiled, draw(4096)).findings[0]
@@ -374,7 +374,7 @@ def test_one_wrong_element_of_thousands_is_found(place: int) -> None:
 
 
 def nbytes(value: Any) -> int:
-    """Return how many bytes the tensors in evidence hold."""
+    """Return the number of bytes in the tensors of evidence."""
     if isinstance(value, Tensor):
         return value.nbytes
     parts = getattr(value, "__dict__", value)

@@ -1,4 +1,4 @@
-"""The docstrings of what users call are complete, and their examples run."""
+"""The docstrings of the public callables are complete, and their examples run."""
 
 from __future__ import annotations
 

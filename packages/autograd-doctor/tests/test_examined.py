@@ -1,4 +1,6 @@
-"""✓ means examined: what is declared turns off one rule, and what was not examined is said."""
+"""✓ means examined: a declaration turns off only one rule, and the report says what was not
+examined.
+"""
 
 from __future__ import annotations
 
@@ -122,11 +124,11 @@ def high_bits(x: Tensor) -> Tensor:
     return (x.contiguous().view(torch.int32) & -65536).view(torch.float32)
 
 
-# In float32 both are right. On float64 copies one raises, and one is another function.
+# In float32, both are right. On float64 copies, one raises, and one computes a different function.
 
 
 class PairsAsComplex(Function):
-    """|z|² of neighboring numbers, taken as complex64 by NumPy."""
+    """|z|² of pairs of neighboring numbers, which NumPy views as complex64."""
 
     @staticmethod
     def forward(ctx, x):
@@ -148,7 +150,7 @@ def scattered(x: Tensor, g: Tensor) -> Tensor:
 
 
 def in_single_all_along(x: Tensor, g: Tensor) -> Tensor:
-    """Add a float32 cotangent to float32 zeros, whatever the input's dtype."""
+    """Add a float32 cotangent to float32 zeros, for any dtype of the input."""
     zeros, places = (
         torch.zeros(x.numel(), device=x.device),
         torch.arange(x.numel(), device=x.device),
@@ -157,7 +159,7 @@ def in_single_all_along(x: Tensor, g: Tensor) -> Tensor:
 
 
 def test_the_cotangent_has_the_outputs_dtype() -> None:
-    """Forward returns float32 for any input, so that autograd hands float32 to backward."""
+    """Forward returns float32 for any input, so autograd passes float32 to backward."""
     handed = set()
 
     def noting(x: Tensor, g: Tensor) -> Tensor:
@@ -215,7 +217,7 @@ def test_an_argument_that_is_another_dtype_stays() -> None:
 
 
 def test_a_call_that_fails_in_float64_alone_is_not_held_against_a_layout() -> None:
-    """Backward refuses float64 cotangents that are not contiguous, and takes float32 ones."""
+    """Backward rejects non-contiguous float64 cotangents but accepts float32 ones."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         if g.dtype == torch.float64 and not g.is_contiguous():
@@ -250,7 +252,9 @@ def test_what_float64_copies_cannot_show_is_said(what, fn, inputs, options, says
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_what_fails_in_the_callers_own_dtype_is_an_error(dtype) -> None:
-    """The matrix is inverted in float32, and its gradient in a dtype that PyTorch cannot invert."""
+    """Forward inverts the matrix in float32, but backward uses a dtype in which PyTorch cannot
+    invert.
+    """
     inverse = saving(
         lambda a: torch.linalg.inv(a.float()).to(a.dtype),
         lambda a, g: -torch.linalg.inv(a).mT @ g @ torch.linalg.inv(a).mT,
@@ -263,7 +267,7 @@ def test_what_fails_in_the_callers_own_dtype_is_an_error(dtype) -> None:
 
 
 class CountsInHalf(Function):
-    """x², whose backward reads too many entries of needs_input_grad for float16 alone."""
+    """x². Its backward reads too many entries of needs_input_grad, but only for float16."""
 
     @staticmethod
     def forward(ctx, x):

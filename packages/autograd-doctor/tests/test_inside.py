@@ -1,4 +1,4 @@
-"""A callable is examined with the Functions inside it."""
+"""``diagnose`` examines a callable together with the Functions inside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a second derivative loses its graph: the place, the names, the line, and the repair."""
+"""The place where a second derivative loses its graph: its names, its line, and the repair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ X, W = draw(3, 4), draw(4)
 
 @pytest.fixture(autouse=True)
 def there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave nothing out on a busy machine."""
+    """Run all probes even on a busy machine."""
     monkeypatch.setattr(core, "SLOW", 10.0)
     monkeypatch.setattr(search, "SECONDS", 4.0)
     monkeypatch.setattr(verification, "SECONDS", 20.0)
@@ -170,7 +170,7 @@ def test_a_note_says_where(lost: Lost) -> None:
 
 
 class WrongInside(Function):
-    """Its backward is another Function, whose backward is wrong: nothing is lost on the way."""
+    """Its backward calls another Function, whose backward is wrong. The graph is complete."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Bytes kept and bytes at once are what autograd really keeps and what really lives."""
+"""``kept_bytes`` and ``peak_bytes`` agree with the memory that autograd really uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.slow
 
-# Kept
+# Kept memory
 
 
 def test_inputs_and_parameters_cost_nothing_unless_asked_for() -> None:
@@ -49,7 +49,7 @@ def test_a_storage_counts_once_and_whole() -> None:
     x = torch.randn(100)
 
     assert kept_bytes(lambda x: (x + 1)[:1].exp(), x) == 4  # exp keeps its output
-    assert kept_bytes(lambda x: (x + 1)[:1].square(), x) == 400  # square its input: a slice
+    assert kept_bytes(lambda x: (x + 1)[:1].square(), x) == 400  # square keeps its input, a slice
     assert kept_bytes(lambda x: (y := x + 1).square() + y[3:].square().sum(), x) == 400
 
 
@@ -80,14 +80,14 @@ def test_the_callers_choice_of_what_needs_a_gradient_is_kept() -> None:
     assert kept_bytes(torch.matmul, x, w.requires_grad_(), anyway=True) == x.nbytes
 
 
-# At once
+# Peak memory
 
 
 def test_the_peak_can_be_told_by_hand() -> None:
     x = torch.randn(100)
 
     assert peak_bytes(lambda x: (x + 1).neg().neg(), x, backward=False) == 800
-    assert peak_bytes(torch.neg, x) == 1200  # output, the gradient that arrives, the input's
+    assert peak_bytes(torch.neg, x) == 1200  # output, and the gradients of output and input
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -112,7 +112,7 @@ def test_gradients_of_parameters_count_and_are_taken_back() -> None:
     assert layer.weight.grad is None
 
 
-# Manners
+# No side effects
 
 
 @pytest.mark.parametrize("measure", [kept_bytes, peak_bytes])
@@ -144,7 +144,7 @@ def test_a_function_that_is_measured_first_is_compiled_as_ever() -> None:
     function = torch.compile(lambda x: x.sin().sum(), backend=backend)
 
     peak_bytes(function, batch(), backward=False)
-    assert not compiled  # else the compiler's own tensors would count
+    assert not compiled  # otherwise, the compiler's own tensors would count
 
     function(batch())
     assert len(compiled) == 1

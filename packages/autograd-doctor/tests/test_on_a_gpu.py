@@ -1,4 +1,4 @@
-"""On a GPU, no call of diagnose can make an index invalid, which would end all use of the GPU."""
+"""On a GPU, no call to diagnose makes an index invalid, because this would disable the GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COPIED = "_is_a_copy_on_the_cpu"
 
 
 def copied(value: Any) -> Any:
-    """Stand in for ``on_cpu`` as if every tensor of the caller were on a GPU."""
+    """Replace ``on_cpu`` as if every tensor of the caller were on a GPU."""
     if not isinstance(value, Tensor) or hasattr(value, COPIED):
         return value
     copy = value.detach().clone().requires_grad_(value.requires_grad)
@@ -28,7 +28,7 @@ def copied(value: Any) -> Any:
     return copy
 
 
-# Rules about other shapes, far values, other numbers, and one whose repair is searched.
+# Rules about different shapes, extreme values and different numbers, and a rule with a repair.
 RULES = (
     "batch-dimension",
     "zero-size",
@@ -67,7 +67,10 @@ def test_the_calls_that_are_made_on_the_cpu_find_the_same(
 
 
 class Doubled(Function):
-    """It runs only on a GPU. In the test below, complex tensors play the part of CPU tensors."""
+    """A Function that runs only on a GPU.
+
+    In the test below, complex tensors represent CPU tensors.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

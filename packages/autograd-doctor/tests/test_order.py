@@ -1,4 +1,4 @@
-"""Second derivatives, transforms and torch.compile: what diagnose promises around their rules."""
+"""Second derivatives, transforms and torch.compile: what diagnose promises besides their rules."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_evidence_of_second_order_travels() -> None:
     assert seen.second_order is not None
 
 
-# What PyTorch does, on which messages rest
+# PyTorch's behavior, on which messages depend
 
 
 def test_autograd_grad_passes_over_what_once_differentiable_leaves_to_raise() -> None:
@@ -66,7 +66,7 @@ def test_autograd_grad_passes_over_what_once_differentiable_leaves_to_raise() ->
 
     (second,) = torch.autograd.grad(penalty, x, retain_graph=True)
 
-    torch.testing.assert_close(second, 3 * X**2)  # nothing of the first term, and no error
+    torch.testing.assert_close(second, 3 * X**2)  # the first term is missing, without an error
     with pytest.raises(RuntimeError, match="marked with @once_differentiable"):
         penalty.backward()
 
@@ -99,7 +99,7 @@ def test_what_the_caller_has_compiled_stays_compiled() -> None:
 
     caller(X)
     before = logging.root.manager.disable
-    for _ in range(10):  # more often than dynamo compiles one piece of code again
+    for _ in range(10):  # more often than dynamo recompiles the same code
         assert diagnose(Exp, X, level="full").ok
     graphs = counters["stats"]["unique_graphs"]
     caller(X)

@@ -1,4 +1,4 @@
-"""Every rule has a page, and the code on it does what the page says."""
+"""Every rule has a page, and the code on the page does what the text says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_page_says_what_is_wrong_why_it_hurts_and_what_is_right(name: str) -> 
 
 
 @pytest.mark.parametrize("name", first_rows(RULES, lambda name: RULES[name].lesson, most=2))
-@pytest.mark.filterwarnings("ignore")  # an experiment may show what PyTorch warns of
+@pytest.mark.filterwarnings("ignore")  # an experiment may cause a warning from PyTorch
 def test_the_code_of_a_page_does_what_the_page_says(name: str) -> None:
     names: dict[str, Any] = {"__name__": "page"}
     exec(GIVEN, names)

@@ -1,4 +1,4 @@
-"""A second device is only pretended where code could tell it from the first."""
+"""The meta device is used only if code could distinguish a second device from the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``pytest --doctor``: what it prints, what it must leave alone, and when it fails a run."""
+"""``pytest --doctor``: its output, what it must not change, and when it makes a run fail."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ FOUND = {
     "Raises": "not examined: no call returned without an error",
     "Square": "✓",
 }
-# Where the package is installed, pytest finds the plugin by itself; a checkout need not be.
+# If the package is installed, pytest finds the plugin itself. In a checkout, it may need an option.
 INSTALLED = bool(entry_points(group="pytest11", name="autograd_doctor"))
 PLUGIN = [] if INSTALLED else ["-p", "autograd_doctor.pytest_plugin"]
 
@@ -110,18 +110,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str, python: tuple[str, ...] = ()) -> Any:
-    """Run pytest in a process of its own."""
+    """Run pytest in a separate process."""
     command = [sys.executable, *python, "-m", "pytest", "-p", "no:cacheprovider", "-q", *PLUGIN]
     return subprocess.run([*command, *words], cwd=folder, capture_output=True, text=True)
 
 
 def verdicts(output: str) -> dict[str, str]:
-    """Return the verdict on each Function of the table."""
+    """Return the verdict on each Function in the table."""
     return dict(re.findall(r"^(\w+)  +\S+:\d+ +\d+  (.*)$", output, re.MULTILINE))
 
 
 def calls(output: str) -> dict[str, int]:
-    """Return the number of calls of each Function in the table."""
+    """Return the number of calls to each Function in the table."""
     return {n: int(c) for n, c in re.findall(r"^(\w+)  +\S+:\d+ +(\d+)  ", output, re.MULTILINE)}
 
 
@@ -217,7 +217,7 @@ def test_a_mistake_in_the_options_is_told(
     assert message in ran.stderr
 
 
-# Exit codes and files. These runs are made in this process, which has imported PyTorch.
+# Exit codes and files. These runs happen in this process, which has already imported PyTorch.
 
 pytest_plugins = ["pytester"]
 SHORT = """
@@ -334,7 +334,7 @@ def test_a_fault_of_ours_is_a_sentence(
     ran.stdout.fnmatch_lines([f"autograd-doctor failed: {what} (KeyError: 'ours')."])
 
 
-# The baseline's file
+# The baseline file
 
 
 def diagnosis(*pairs: tuple[str, str]) -> ProgramDiagnosis:

@@ -1,6 +1,7 @@
-"""Hand-written Functions as they stand in production are not blamed; their mutants are named.
+"""No rule reports realistic Functions from production code, but rules name their mutants.
 
-That each mutant is named by its rule is tested with all the other wrong Functions, in test_rules.
+``test_rules`` tests that the right rule names each mutant, as it does for all other wrong
+Functions.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def named(operation: Operation) -> str:
 
 
 def blamed(operation: Operation, **options: Any) -> list[str]:
-    """Return the errors and warnings that no expert would agree with."""
+    """Return the errors and warnings with which no expert would agree."""
     diagnosis = diagnose(operation.fn, operation.inputs, **operation.options, **options)
     return [
         f"{finding.rule}: {finding.message}"

@@ -1,4 +1,4 @@
-"""``recording()``: which calls it sees and keeps, what it says of them, and what it must not do."""
+"""``recording()``: the calls that it sees and keeps, its results, and what it must not do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITTEN_IN_C = not hasattr(Function.apply, "__func__")  # from PyTorch 2.14 on
 
 
 class Half(Square):
-    """Wrong: half of the gradient."""
+    """Wrong: returns half of the gradient."""
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Half(Square):
 
 
 class Scale(Function):
-    """Right for x, wrong for the factor."""
+    """Right for x, but wrong for the factor."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Scale(Function):
 
 
 class Through(Function):
-    """Calls a callable, which is itself the derivative of half its square."""
+    """Calls a callable that is the derivative of half its own square."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, call: Callable[[Tensor], Tensor]) -> Tensor:
@@ -82,7 +82,7 @@ class WeightedTwice(Weighted):
 
 
 class Rows(Function):
-    """Takes rows of a table, by their numbers."""
+    """Selects rows of a table by index."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class Raises(Square):
 
 
 class Waits(Square):
-    """Waits for ever on the doctor's copies, which are float64."""
+    """Waits forever on the doctor's copies, which are in float64."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ class Compiled(Square):
 
 
 class Recomputes(Function):
-    """Calls a module, and is given the module's parameters, as a checkpoint is."""
+    """Calls a module and takes the module's parameters as arguments, like a checkpoint."""
 
     @staticmethod
     def forward(ctx: Any, module: nn.Module, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ class Recomputes(Function):
 
 
 class Sigmoid(Function):
-    """Saves its slope, which has no graph."""
+    """Saves its own slope, which has no graph."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ class Sigmoid(Function):
 
 
 class Root(Function):
-    """Returns one of many roots R of A = R Rᵀ; right for what depends on A alone."""
+    """Returns one of many roots R of A = R Rᵀ. Right for losses that depend only on A."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -233,7 +233,7 @@ class Natural(Function):
 
 
 class Uniform(Function):
-    """Is right only if all elements of grad_output are equal."""
+    """Right only if all elements of grad_output are equal."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -246,7 +246,7 @@ class Uniform(Function):
 
 
 class Positive(Function):
-    """The absolute value, with the slope of positive numbers."""
+    """The absolute value, with the slope for positive numbers."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -299,7 +299,7 @@ def executed() -> type[Function]:
 def compiled() -> None:
     call = torch.compile(lambda x: Compiled.apply(x).sum(), backend="aot_eager")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch makes an instance of Function, and warns of it
+        warnings.simplefilter("ignore")  # PyTorch warns that it creates a Function instance
         call(leaf()).backward()
 
 
@@ -460,7 +460,7 @@ def test_without_a_call_the_table_says_so() -> None:
     assert calls.diagnose().ok is True
 
 
-# Which calls are seen
+# Observed calls
 
 
 @pytest.mark.skipif(WRITTEN_IN_C, reason="apply is written in C, so an older alias is not seen")
@@ -519,7 +519,7 @@ def test_calls_of_other_threads_are_counted() -> None:
     assert calls.diagnose().rows[0].calls == 200
 
 
-# Which calls are kept
+# Kept calls
 
 
 @pytest.fixture
@@ -639,7 +639,7 @@ def test_equal_lengths_stay_equal_and_keep_their_order(
         (torch.tensor([0, 8, 4096]), [0, 8, 16]),  # offsets, up to the end
         (torch.tensor([3, 9]), [3, 9]),
         (torch.tensor([5000]), [5000]),
-        (4096, 16),  # a length that is passed
+        (4096, 16),  # a length as an argument
         ((2, 4096), (2, 16)),
         (True, True),
         ("4096", "4096"),
@@ -651,11 +651,14 @@ def test_positions_and_lengths_follow(value: Any, expected: Any) -> None:
     assert (copy.tolist() if isinstance(copy, Tensor) else copy) == expected
 
 
-# What the program must not notice
+# Effects that the program must not notice
 
 
 def training(seed: int = 0) -> tuple[Any, ...]:
-    """Train a little, with dropout and all generators; return every number and random state."""
+    """Train for a few steps with dropout and all generators.
+
+    Return all numbers and random states.
+    """
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed)

@@ -1,4 +1,4 @@
-"""A repair is what makes every gradient right, because it was tried."""
+"""A repair makes every gradient right, because the search has tested it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOURCE = Path(inspect.getfile(repairable))
 
 @pytest.fixture(autouse=True)
 def the_search_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Give it time on a busy machine; how long it takes is for the benchmark to say."""
+    """Give the search enough time on a busy machine. A benchmark measures how long it takes."""
     logged = logging.StreamHandler(io.StringIO())
     logger = logging.getLogger("autograd_doctor")
     logger.addHandler(logged)
@@ -96,7 +96,7 @@ def test_what_is_right_on_the_example_alone_is_not_told(
     monkeypatch.setattr(runner, "question_of", of_the_example)
     try:
         repair = diagnose(mistake.wrong, at_one).repair
-    except CannotDiagnoseError:  # a deviation of ones is 0, and nobody divides by it
+    except CannotDiagnoseError:  # the deviation of ones is 0, so a division by it fails
         repair = None
 
     assert repair is None or passes(repaired(mistake.wrong, repair), mistake.inputs())
@@ -366,7 +366,7 @@ def test_a_broken_contract_is_repaired_as_its_page_advises(rule: str, tmp_path: 
 
 
 def written(rule: str, path: Path) -> Diagnosis:
-    """Return the diagnosis of the wrong code on a rule's page, from a file."""
+    """Write the wrong code on a rule's page to a file, and return its diagnosis."""
     page = sections(explain(rule).markdown)["Wrong"]
     code = next(text for language, text in BLOCK.findall(page) if language == "python")
     return diagnosed(HEAD + code, path)

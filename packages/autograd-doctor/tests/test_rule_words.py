@@ -1,4 +1,4 @@
-"""What a rule says in those of its branches that no first witness takes."""
+"""The wording of the rule branches that no first witness reaches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from right import LeakyReLUInPlace
 from sampling import first_rows
 from torch import Tensor
 
-# Words that a report does not use: the field has other ones, or they cost the reader time.
+# Words that reports avoid, because the field uses different ones or readers stumble over them.
 UNUSED = re.compile(
     r"\b(witness|axis|axes|cotangent|the engine|of yours|whoever|who calls|who writes|comes out|"
     r"asks? for none|once more|anew|is told|held fixed|stands|is no|by one)\b"
@@ -43,7 +43,7 @@ def test_a_message_is_in_plain_words(name: str) -> None:
     assert len(re.findall(r"[:;] ", message.partition("raises")[0])) <= 1
 
 
-# A name from the user's code, or of a method, that is not marked as code.
+# A name from the user's code, or a method's name, that is not marked as code.
 BARE = re.compile(
     r"\b(forward|backward)\b(?! (pass|mode))|\bargs\[\d|\b(grad_output|ctx|jvp|vmap)\b|\w\(\)"
 )

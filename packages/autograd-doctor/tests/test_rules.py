@@ -1,4 +1,4 @@
-"""Every rule names its witnesses first, and blames no look-alike."""
+"""Every rule reports its wrong Functions first, and no similar right Function."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rule_of(case: Case) -> str:
     ids=list(map(said.named, WITNESSES + BRANCHES)),
 )
 def diagnosed(request: pytest.FixtureRequest) -> tuple[Case, Diagnosis]:
-    """Return a witness with its diagnosis, made once for the tests below."""
+    """Return a wrong Function with its diagnosis, which the tests below share."""
     case = request.param
     return case, diagnose(case.fn, case.inputs, **case.options)
 

@@ -1,4 +1,4 @@
-"""``autograd-doctor run``: the program runs as under ``python``, and a report follows."""
+"""``autograd-doctor run``: the program runs as with ``python``, and a report follows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def doctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True)
 
 
-# The program runs as under python. Without PyTorch, so that it starts fast.
+# The program runs as with python. These programs do not use PyTorch, so they start fast.
 
 ALONE = "The program did not import PyTorch, so there was nothing to examine.\n"
 TABLE = "No custom autograd Function was called.\n"
@@ -169,11 +169,11 @@ def test_a_module_that_does_not_exist_ends_as_under_python(tmp_path: Path) -> No
     assert "No module named no_module" in ours.stderr
 
 
-# What is found
+# Findings
 
 
 def verdicts(stderr: str) -> dict[str, str]:
-    """Return the verdict on each Function of the table."""
+    """Return the verdict on each Function in the table."""
     rows = re.findall(r"^(\w+)  +\S+:\d+ +\d+  (.*)$", stderr, re.MULTILINE)
     return dict(rows)
 
@@ -195,7 +195,7 @@ def test_steps_are_optimizer_steps(folder: Path) -> None:
     ran = doctor(folder, "--strict", "--steps", "3", "train.py", ENDLESS)
 
     assert ran.returncode == 1, ran.stderr  # for the error
-    assert len(ran.stdout.splitlines()) == 3  # the third step's line is not printed any more
+    assert len(ran.stdout.splitlines()) == 3  # the third step does not print its line
     assert ran.stderr.startswith("The program was stopped after 3 optimizer steps.\n")
     assert verdicts(ran.stderr) == FOUND
 
@@ -220,7 +220,8 @@ def test_a_signal_still_prints_the_report_and_ends_the_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell ignores Ctrl-C in what it runs in the background, and children inherit this.
+        # Processes that a shell runs in the background ignore Ctrl-C, and their children inherit
+        # this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stdout

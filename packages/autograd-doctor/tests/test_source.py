@@ -1,4 +1,4 @@
-"""The source of a function is its own, or is not to be had."""
+"""``own_source`` returns a function's own source or nothing."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_no_lines_of_python_define_has_none(function: Any) -> None:
 def test_what_exec_makes_has_the_text_of_its_file_only_where_that_defines_it(
     text: str, known: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As Python 3.13 does with what stands behind `python -c`.
+    # This is what Python 3.13 does with the text after `python -c`.
     entry = (len(text), None, text.splitlines(keepends=True), "<string>")
     monkeypatch.setitem(linecache.cache, "<string>", entry)
     space: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Inputs as text: what each description gives, and how a wrong one is refused."""
+"""Inputs as text: the result of each description, and the error for an invalid one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_doctor._example_call import DTYPES, inputs_from
 from autograd_doctor._targets import NotUnderstoodError
 from torch import Tensor
 
-MANY = 2000  # draws: enough to come close to both ends of a range
+MANY = 2000  # number of draws, enough to come close to both ends of a range
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The five steps: what each sees, and that a diagnosis tells the same from its evidence."""
+"""The five steps: the result of each step, and the same results from a diagnosis's evidence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def square(backward: Any) -> Any:
 ADD = (lambda ctx, x, w: x + w), (X, W)
 RIGHT = (True, True, True, True, True)
 
-# What is walked through: the Function, its inputs, the reference, and which steps hold.
+# The examples: the Function, its inputs, the reference, and which steps pass.
 WALKS: dict[str, tuple[Any, tuple[Any, ...], Any, Oks]] = {
     "right": (Square, (X,), torch.square, RIGHT),
     "right, several inputs": (Linear, (X, draw(4, 3)), torch.nn.functional.linear, RIGHT),
@@ -84,7 +84,7 @@ def test_each_step_sees_what_it_is_for(walk: str) -> None:
     assert oks(five_steps(fn, inputs, reference)) == expected
 
 
-# Beside a wrong forward, the evidence compares with the reference's gradient, not with differences.
+# If forward is wrong, the evidence uses the reference's gradient instead of finite differences.
 TOLD = sorted(set(WALKS) - {"another forward", "detached"})
 
 

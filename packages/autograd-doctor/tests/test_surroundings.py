@@ -1,4 +1,4 @@
-"""What a subject reaches besides its arguments: found, lent in float64, and put back."""
+"""State that a subject can reach besides its arguments: found, lent in float64, and restored."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_every_call_finds_the_same_buffers() -> None:
     assert diagnose(lambda x: Product.apply(x, module.weight), X).ok
 
 
-# Put back
+# Restored
 
 
 def rude(tensors: list[Tensor], generator: torch.Generator) -> Any:

@@ -1,4 +1,4 @@
-"""``assert_gradients`` in a test suite: what it raises, and what pytest and unittest show."""
+"""``assert_gradients`` in a test suite: its errors, and the output of pytest and unittest."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_what_cannot_be_examined_is_no_failure() -> None:
         assert_gradients(Square, 3)
 
 
-# What a test runner shows
+# The output of a test runner
 
 SUITE = """
 import unittest

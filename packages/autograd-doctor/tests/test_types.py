@@ -1,4 +1,4 @@
-"""What a user's type checker sees of the package."""
+"""The types that the package shows to a user's type checker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MISTAKES = {
 
 
 def errors(code: str, folder: Path) -> list[str]:
-    """Return what mypy --strict says of a user's file."""
+    """Return the errors that mypy --strict reports for a user's file."""
     file = folder / "users.py"
     file.write_text(code, encoding="utf-8")
     options = ["--strict", "--follow-imports=silent", f"--python-executable={sys.executable}"]

@@ -1,4 +1,4 @@
-"""What makes a verdict: a second run, points beside kinks, limits of time and memory."""
+"""How a verdict comes about: a second run, points near kinks, and limits on time and memory."""
 
 from __future__ import annotations
 
@@ -62,15 +62,19 @@ def test_an_error_that_one_run_alone_shows_is_not_reported() -> None:
 
 
 def test_an_error_that_does_not_stand_explains_nothing() -> None:
-    """By differences of a forward in float32 an error of 0.1 % is seen on some inputs and not on
-    others. What is left to tell is why."""
+    """Finite differences of a float32 forward show an error of 0.1 % only on some inputs. The
+    report gives only the reason for this.
+    """
     coarse = saving(lambda x: (x.float() ** 2).to(x.dtype), lambda x, g: 2.002 * x * g)
 
     assert [found.rule for found in diagnose(coarse, draw(3, 4)).findings] == ["precision"]
 
 
 def test_a_wrong_value_stands_though_the_first_run_met_overflow_on_its_random_inputs() -> None:
-    """There backward looks nonlinear, which another run need not show; the example is wrong too."""
+    """On those inputs, backward looks nonlinear, which a second run may hide.
+
+    The example is also wrong.
+    """
 
     def forward(ctx, x: Tensor) -> Tensor:
         y = x.sinh()
@@ -126,7 +130,7 @@ def test_rounding_to_float32_is_no_kink() -> None:
 
 
 def test_what_is_not_differentiated_stays_as_the_caller_gave_it() -> None:
-    """That the rows of a target sum to one is what makes this gradient right."""
+    """This gradient is right only because the rows of the target sum to one."""
     cross_entropy = saving(
         lambda x, target: -(target * x.log_softmax(-1)).sum(),
         lambda x, target, g: (g * (x.softmax(-1) - target), None),
@@ -154,7 +158,7 @@ def test_running_statistics_are_a_warning_that_hides_nothing() -> None:
 
 
 def fill_border_again(table: Tensor) -> None:
-    table.numpy()[..., -1] = -1.0  # unseen by autograd
+    table.numpy()[..., -1] = -1.0  # autograd does not notice this
 
 
 def fill_border_in_place(table: Tensor) -> None:
@@ -169,7 +173,7 @@ def fill_border_in_place(table: Tensor) -> None:
     ],
 )
 def test_a_change_of_what_is_saved_that_does_no_harm_is_a_warning(fill, says) -> None:
-    """The output is a view of what is saved, beside what changes."""
+    """The output is a view of the saved tensor, next to the elements that change."""
 
     def forward(ctx, x: Tensor) -> Tensor:
         table = torch.nn.functional.pad(x.square().cumsum(-1), (0, 1))
@@ -206,7 +210,7 @@ def test_a_backward_that_no_gradient_reaches_is_a_warning(marked, severity) -> N
 
 @pytest.fixture
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every pass be a slow one, and all of the time be used up by the first of them."""
+    """Treat every pass as slow, and let the first pass use up all the time."""
     for name in ("SLOW", "FURTHER_SECONDS", "COLUMN_SECONDS"):
         monkeypatch.setattr(f"autograd_doctor._probes.core.{name}", 0.0)
 
@@ -224,7 +228,7 @@ def test_what_there_is_no_time_for_is_said() -> None:
 
 
 def test_a_busy_machine_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    computed, passed = count(0, 1e-3), count(0, 1e-2)  # one pass takes a tenth of the clock's time
+    computed, passed = count(0, 1e-3), count(0, 1e-2)  # a tenth of the clock's time is computing
     clock = SimpleNamespace(thread_time=lambda: next(computed), perf_counter=lambda: next(passed))
     monkeypatch.setattr("autograd_doctor._probes.core.time", clock)
     monkeypatch.setattr("autograd_doctor._probes.core.FURTHER_SECONDS", 0.0)
@@ -276,7 +280,7 @@ def test_a_pass_that_never_ends_is_a_clear_error(endless) -> None:
 
 def test_waiting_counts_less_than_computing() -> None:
     with time_limit(0.1):
-        time.sleep(0.2)  # as on a machine that is busy with something else
+        time.sleep(0.2)  # as on a busy machine
     with pytest.raises(TimeUp), time_limit(0.1):
         time.sleep(5)
     with pytest.raises(TimeUp), time_limit(0.1):

@@ -1,4 +1,4 @@
-"""Data that came from behind the wall is of the types it should be, all the way down."""
+"""All data from the other process has the right types, at every level."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Find out what is wrong with a custom :class:`torch.autograd.Function`.
 
 ``diagnose(fn, inputs)`` examines a Function and returns a report. ``assert_gradients(fn, inputs)``
-does the same in a test. The decorator ``declare(surrogate=…, intentional=…)`` declares deliberate
-deviations of a Function. ``recording()`` records the calls of a program. Calling ``diagnose()`` on
-its result examines every Function. ``explain(rule)`` returns the page about a rule.
+does the same in a test. The decorator ``declare(surrogate=…, intentional=…)`` declares a Function's
+deliberate deviations. ``recording()`` records the calls that a program makes, and ``diagnose()`` on
+the recording examines every Function in it. ``explain(rule)`` returns the page about a rule.
 
 ``steps`` contains the five steps that find a wrong gradient by hand, and ``memory`` measures the
 memory that a call keeps for the backward pass. ``extension`` is for tools that build on this

@@ -57,7 +57,7 @@ def _require_rules(names: Collection[str]) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed the generators that the user's modules may use, including during import."""
+    """Seed the random generators that the user's modules may use, even during import."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -93,7 +93,7 @@ _PAGE = """<!doctype html>
 def as_json(diagnosis: Diagnosis) -> str:
     """Return the diagnosis as JSON.
 
-    Infinities and nan become strings, because JSON has no such numbers.
+    Infinity and nan become strings, because JSON cannot represent them as numbers.
     """
     return json.dumps(_plain(diagnosis.to_dict()), indent=2, allow_nan=False)
 

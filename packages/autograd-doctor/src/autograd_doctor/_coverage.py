@@ -1,8 +1,8 @@
 """The scope of a diagnosis: what it examined beyond the usual checks, and what it could not
 examine.
 
-A ✓ means that ``diagnose`` compared the gradients with expected gradients. If it could not, the
-report says why.
+A ✓ means that ``diagnose`` compared the gradients with expected gradients. If it could not compare
+them, the report says why.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STANDARD = (
     "state, memory, second derivatives, `jvp` and `vmap` where defined",
 )
 _FULL = "autocast, `torch.compile`, `torch.func`, whether a Function is needed"
-# The subject of each probe. For a slow Function, some probes are skipped.
+# What each probe examines, in words. If a Function is slow, some probes are skipped.
 _OF_PROBES = {
     "repetition": "state",
     "rows": "values",
@@ -119,7 +119,9 @@ def _words_of(probes: Collection[str]) -> list[str]:
 
 
 def by_design(evidence: Evidence, intentional: Collection[str]) -> Iterator[str]:
-    """Yield a sentence for each declared rule that the Function breaks, with the affected range."""
+    """Yield a sentence for each declared rule that the Function breaks, and one for the range of
+    ``grad_output`` in which values were compared.
+    """
     for name in RULES:
         if name in intentional and (finding := RULES[name](evidence)) is not None:
             yield f"{name}, by design: {finding.message}"
@@ -151,7 +153,7 @@ def unexamined(seen: Sequence[Evidence], intentional: Collection[str]) -> Iterat
 
 
 def nothing_compared(evidence: Evidence, intentional: Collection[str]) -> str:
-    """Say why no gradient was compared. Empty if some gradients were compared."""
+    """Return the reason why no gradient was compared, or ``""`` if some gradients were compared."""
     if (failed := evidence.forward.failure) and failed.runs_in_own_dtype:
         return _float64_alone("forward", failed)
     calls = (evidence.contract.direct, evidence.values.vjps.get(RANDOM))

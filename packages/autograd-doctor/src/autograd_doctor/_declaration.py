@@ -1,4 +1,7 @@
-"""Deliberate deviations of a Function, declared next to its definition. Does not import PyTorch."""
+"""Deliberate deviations of a Function, declared next to its definition.
+
+This module does not import PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def declare(
 
     Args:
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
-            return its gradient, as for a straight-through estimator.
+            return its gradient, as a straight-through estimator does.
         intentional: Names of rules that the Function breaks by design.
 
     Returns:

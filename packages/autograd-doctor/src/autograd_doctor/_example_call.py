@@ -49,7 +49,8 @@ DIGITS = (0, 10)  # the default range of integers: 0 to 9
 
 @dataclass(frozen=True)
 class Draw:
-    """The description of a random tensor, above ``low`` and below ``high`` if these are given.
+    """The description of a random tensor. Its elements lie above ``low`` and below ``high``, if
+    these are given.
 
     If ``const`` is true, the tensor is not differentiated.
     """
@@ -120,7 +121,7 @@ _RANGE = re.compile(rf">(?P<above>{_END})|<(?P<below>{_END})|\((?P<low>{_END}),(
 def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
     """Return the arguments that a text describes. The same seed gives the same numbers.
 
-    Raises :class:`NotUnderstoodError` with a message that quotes the wrong argument.
+    Raises :class:`NotUnderstoodError` with a message that quotes the invalid argument.
     """
     described = [_described(argument) for argument in _ARGUMENT.findall(spec)]
     if not described:
@@ -133,7 +134,7 @@ def inputs_from(spec: str, seed: int = 0) -> tuple[Any, ...]:
 
 
 def _asking(described: Sequence[Any]) -> Iterator[int]:
-    """Return the positions of the tensors that must require grad, if other tensors are const."""
+    """Yield the positions of the tensors that must require grad, if other tensors are const."""
     floats = {i: d for i, d in enumerate(described) if isinstance(d, Draw) and d.is_float}
     const = [i for i, draw in floats.items() if draw.const]
     if const and len(const) == len(floats):
@@ -172,7 +173,7 @@ def _torchs_name(dtype: torch.dtype) -> str:
 
 
 def _bounds(text: str, dtype: torch.dtype, written: str) -> tuple[float | None, float | None]:
-    """Return the ends of a range. For integers, both ends are known."""
+    """Return both ends of a range. A missing end is ``None``; a range of integers has both ends."""
     if not written:
         return None, None
     found = _RANGE.fullmatch(written)
@@ -232,10 +233,10 @@ Sampler = Callable[[torch.Generator], Any]
 def example(
     target: str, fn: Any, text: str | None, sampler: Sampler | None, seed: int
 ) -> tuple[Any, ...]:
-    """Return the arguments from ``--inputs``, or the first ones that the sampler draws.
+    """Return the arguments from ``--inputs``, or the first arguments that the sampler draws.
 
-    Raises :class:`NotUnderstoodError` if there are too few arguments, because the Function is not
-    to blame for this.
+    Raises :class:`NotUnderstoodError` if there are too few arguments, because this is not the
+    Function's fault.
     """
     if text is not None:
         made = _made(text, seed)
@@ -271,7 +272,8 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
 def left_out(fn: Any, given: int) -> list[str]:
     """Return the required parameters that a call with ``given`` arguments omits.
 
-    The list is empty if the signature is unknown or wrong, because the doctor reports this.
+    If the signature is unknown or wrong, the list is empty, because the doctor reports this
+    problem.
     """
     called, skipped = fn, 0
     if isinstance(fn, type):

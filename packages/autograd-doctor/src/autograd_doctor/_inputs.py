@@ -19,17 +19,20 @@ from autograd_doctor._numerics.structure import another, sorted_like, structure_
 from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.errors import CannotDiagnoseError
 
-# Special values that replace elements of an example, and the minimum number of elements for each.
+# Special values that replace elements of an example, and the number of elements that each requires.
 SINGULAR = {0.0: 4, 1.0: 8, -1.0: 8}
 
 _MEMINFO = Path("/proc/meminfo")
 LARGE = 2**20  # inputs up to this size always fit
-# for a wrong Function, measured by benchmarks/large_inputs.py; a correct one needs half
+# memory for one element if the Function is wrong, measured by benchmarks/large_inputs.py; a correct
+# Function needs half
 BYTES_FOR_ONE = 2500
 
 
 def wanted(case: Sequence[Any]) -> tuple[int, ...]:
-    """Return the positions of the tensors that require grad, or else of all floating ones."""
+    """Return the positions of the tensors that require grad, or of all floating-point tensors if
+    none do.
+    """
     floating = [i for i, value in enumerate(case) if is_float(value)]
     if not floating:
         raise CannotDiagnoseError(
@@ -41,7 +44,7 @@ def wanted(case: Sequence[Any]) -> tuple[int, ...]:
 
 
 def require_dense(case: Sequence[Any]) -> None:
-    """Raise an error for tensors without numbers, and for layouts that the doctor cannot copy."""
+    """Raise an error for tensors without values, and for layouts that the doctor cannot copy."""
     for value in case:
         if isinstance(value, Tensor) and (what := _unfit(value)):
             raise CannotDiagnoseError(f"an input is {what}.")
@@ -105,7 +108,10 @@ def _free_memory(device: torch.device) -> int:
 
 
 def in_double(value: Any) -> Any:
-    """Return a contiguous tensor in float64 or complex128. Integers and numbers do not change."""
+    """Return a floating-point or complex tensor as a contiguous float64 or complex128 tensor.
+
+    Integers and numbers do not change.
+    """
     if not isinstance(value, Tensor):
         return value
     dtype = torch.complex128 if value.is_complex() else torch.float64
@@ -131,7 +137,7 @@ def own_dtypes(case: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
 
 
 def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
-    """Return other inputs of the same kind, with the example's ranges, signs and structures.
+    """Return different inputs of the same kind, with the example's ranges, signs and structures.
 
     If one tensor lies below another of the same shape, like a lower bound, it stays below. Tensors
     that are not differentiated keep their values, because ``backward`` may be right only for these

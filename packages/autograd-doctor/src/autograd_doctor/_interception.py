@@ -1,4 +1,4 @@
-"""Observe every call of ``Function.apply``, no matter which code makes the call.
+"""Observe every call to ``Function.apply``, no matter which code makes the call.
 
 While a watcher is active, the code object of ``Function.apply`` is replaced, and not the attribute.
 An alias such as ``square = Square.apply`` refers to the function with this code object, so we also
@@ -30,7 +30,9 @@ class Watcher(Protocol):
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Finish | None:
-        """Observe a call before it is made. Return a callable for its result, or ``None``."""
+        """Observe a call before it is made. Return ``None``, or a callable that receives the
+        result.
+        """
 
     def compiled(self, function: type[Function]) -> None:
         """Note that ``torch.compile`` traces a call. ``apply`` then does not run."""
@@ -56,7 +58,7 @@ def paused() -> Iterator[None]:
 
 
 def watch(watcher: Watcher) -> None:
-    """Show every call to a watcher from now on."""
+    """From now on, notify a watcher of every call."""
     global _watchers
     with _changing:
         if not _watchers:
@@ -65,7 +67,7 @@ def watch(watcher: Watcher) -> None:
 
 
 def unwatch(watcher: Watcher) -> None:
-    """Stop showing calls to a watcher. Without any watcher, restore ``Function.apply``."""
+    """Stop notifying a watcher. If it was the last one, restore ``Function.apply``."""
     global _watchers
     with _changing:
         before = _watchers

@@ -44,7 +44,7 @@ def judge(
 
 
 def unjudgeable(evidence: Evidence) -> set[str]:
-    """Return the rules that assume a linear backward, if it is linear for no cotangents."""
+    """Return the rules that assume a linear backward, if it is not linear for any cotangents."""
     if evidence.values.cotangent_range is not None:
         return set()
     built_on = {"linearity", "values"}

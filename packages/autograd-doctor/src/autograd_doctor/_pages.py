@@ -35,10 +35,10 @@ def explain(rule: str = "") -> Explanation:
             difference. Without a name, the result is a table of all rules.
 
     Returns:
-        The page of the rule as Markdown.
+        The rule's page as Markdown.
 
     Raises:
-        UnknownRuleError: No rule has this name. The message names the closest ones.
+        UnknownRuleError: No rule has this name. The message lists the closest names.
 
     Example:
         >>> from autograd_doctor import explain

@@ -8,8 +8,8 @@ never sees the code.
 A diagnosis takes twelve steps:
 
 1.  ``_options`` and ``_inputs`` check the arguments of ``diagnose`` before any user code runs.
-2.  ``_execution.captured_state`` finds what the Function reaches besides its arguments, and
-    ``_execution.isolation`` notes the global state. Both are restored at the end.
+2.  ``_execution.captured_state`` finds the state that the Function can reach besides its arguments,
+    and ``_execution.isolation`` records the global state. Both are restored at the end.
 3.  A ``Session`` runs the Function on float64 copies of the inputs. Each run draws the same random
     numbers. A subclass of the Function records how the run uses ``ctx``.
 4.  ``_probes.core`` runs one forward pass. It calls ``backward`` directly on the graph node, before
@@ -17,18 +17,18 @@ A diagnosis takes twelve steps:
 5.  It runs backward passes for related values of ``grad_output``, and measures the slope of
     ``forward`` along random directions. If every gradient agrees with these slopes, no Jacobian is
     needed (``_numerics.projection``).
-6.  Otherwise it computes columns of the Jacobian by finite differences. For a large input it takes
+6.  Otherwise it computes columns of the Jacobian by finite differences. For a large input, it takes
     a sample, and ``_numerics.bisection`` searches for the elements that are wrong.
-7.  Each of the other probes answers one more question about the example: other memory layouts,
-    extreme values, repeated calls, second derivatives, transforms. Most make the same call in two
+7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
+    values, repeated calls, second derivatives, transforms. Most probes make the same call in two
     ways and compare the results.
-8.  Steps 3 to 6 are repeated on other inputs: those of the ``sampler``, or a variation of the
-    example (``examine_samples``).
+8.  Steps 3 to 6 are repeated on other inputs, which come from the ``sampler`` or are a variation of
+    the example (``examine_samples``).
 9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
     differences with an estimate of their error. Elements at a kink are not compared.
-10. The rules judge each evidence (``_judge``). They run from the most basic cause to the least, and
-    an error can explain a later finding away. For a callable, the Functions inside it are judged
-    too (``Case._inside``).
+10. The rules judge each ``Evidence`` (``_judge``). They run in order, starting with the most basic
+    cause, and an error can explain away a later finding. For a callable, the Functions inside it
+    are judged too (``Case._inside``).
 11. ``conclude`` chooses the clearest findings. An error counts only if a second run on new random
     inputs shows it again.
 12. ``_coverage`` states what was examined and what was not. Then ``api`` makes the ``Diagnosis``.
@@ -83,7 +83,7 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.jacobians import Jacobians, both_jacobians
 
 # --------------------------------------------------------------------------------------------------
-# One forward and one backward pass, in the same way as the caller.
+# One forward and one backward pass, just as the caller would run them.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -110,7 +110,7 @@ def ordinary_pass(subject: Subject, args: Sequence[Any], seed: int) -> None:
 Sampler = Callable[[torch.Generator], Sequence[Any]]
 
 SAMPLES = 2  # sampled inputs, in addition to the example
-DRAWS = 2  # variations, because the first may lie outside the domain
+DRAWS = 2  # variations to try, because the first may lie outside the domain
 
 
 def examine_samples(
@@ -172,7 +172,7 @@ def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
 
 
 def blind_spots(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each number in the example that hides a mistake."""
+    """Yield a sentence for each number in the example that may hide a mistake."""
     for position, value in enumerate(evidence.inputs):
         if type(value) is float and value in (0.0, 1.0):
             name = evidence.name(position)
@@ -256,7 +256,7 @@ def _variation(
 def _singular(
     subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
 ) -> list[Evidence]:
-    """Return evidence on the example with zeros, ones and equal elements, if these are allowed."""
+    """Return evidence on the example with zeros, ones and equal elements, if its range allows."""
     case = singular(args, generator(seed, Stream.SINGULAR))
     pairs = zip(args, case, strict=True)
     if not any(one is not other and not torch.equal(one, other) for one, other in pairs):
@@ -284,7 +284,7 @@ def _require_numbers(evidence: Sequence[Evidence]) -> None:
 
 
 def _nan_output(evidence: Evidence) -> str:
-    """Say which output of ``forward`` contains nan. Empty if none does."""
+    """Return the output and index at which ``forward`` first returns nan, or ``""`` if none."""
     for k, output in enumerate(evidence.forward.outputs):
         if is_float(output) and bool(torch.isnan(output).any()):
             return f"output {k}, index {torch.isnan(output).nonzero()[0].tolist()}"
@@ -297,8 +297,8 @@ def _nan_output(evidence: Evidence) -> str:
 
 Findings = tuple[Finding, ...]
 
-# Rules for the Functions inside a callable. Values are judged only by the gradients of the whole
-# callable, because a surrogate, a scale or a mask around a Function may make them right.
+# Rules for the Functions inside a callable. The values of gradients are judged only for the whole
+# callable, because a surrogate, a scale or a mask around a Function may correct them.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
 VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
 
@@ -312,9 +312,9 @@ def clearest(verdicts: Sequence[Findings], again: Sequence[Findings] = ()) -> Fi
     """Combine several verdicts into one. The first verdict is about the caller's example.
 
     Random inputs hide fewer wrong values than an example does. But if the example shows the same
-    error, the report shows an element of the example, because the caller knows it. Causes other
-    than values are reported only for the example. If the inputs disagree on the name of the error,
-    the majority decides, and the inputs of a second run (``again``) vote too.
+    error, the report shows an element of the example, because the caller knows the example. Causes
+    other than wrong values are reported only for the example. If the inputs disagree on the name of
+    the error, the majority decides, and the inputs of a second run (``again``) vote too.
     """
     wrong = [findings for findings in verdicts if has_error(findings)]
     if not wrong:
@@ -334,18 +334,18 @@ class Examiner(Protocol):
     def collect(self, seed: int, *, thorough: bool) -> Sequence[Evidence]:
         """Run the Function on the example and on other inputs, and add the expected gradients.
 
-        Unless ``thorough``, only gradients and their values are examined.
+        If ``thorough`` is false, only gradients and their values are examined.
         """
 
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence. The first evidence is about the example."""
+        """Return the findings on each ``Evidence``. The first one is about the example."""
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The result of an examination, with the findings before their confirmation."""
+    """The result of an examination: the final findings, all earlier verdicts, and the evidence."""
 
     findings: Findings
     verdicts: Sequence[Findings]
@@ -361,7 +361,7 @@ class Conclusion:
         """Whether a value error appears only on other inputs, in which several tensors vary.
 
         Some of these tensors may depend on each other, like scores and their softmax. If the
-        example lies on kinks, the answer is no, because its gradients were not compared.
+        example lies on kinks, the result is false, because its gradients were not compared.
         """
         example = self.evidence[0]
         if any(avoided_kinks(example)):
@@ -383,7 +383,7 @@ class Conclusion:
         )
 
     def why_not_compared(self, intentional: Collection[str] = ()) -> str:
-        """Say why no gradient of the example was compared. Empty if some were compared."""
+        """Return the reason why no gradient of the example was compared, or ``""`` if one was."""
         return nothing_compared(self.evidence[0], intentional)
 
     def jacobians(self) -> Jacobians | None:
@@ -401,7 +401,7 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
     """Return the clearest findings. Errors are included only if a second run confirms them.
 
     The second run uses other random inputs. If it confirms no error, the first evidence is judged
-    again without the rules of these errors, because the errors may have hidden other findings.
+    again without the rules that reported them, because these errors may have hidden other findings.
 
     Args:
         examiner: Collects evidence on one Function, and judges it.
@@ -446,16 +446,16 @@ def _errors(verdicts: Sequence[Findings]) -> set[str]:
 
 
 def and_their_like(names: Collection[str]) -> set[str]:
-    """Return rules, with all rules that give the same wrong gradient another name."""
+    """Return rules, with all rules that may report the same wrong gradient under another name."""
     families = {RULES[name].family for name in names}.intersection(VALUE_FAMILIES)
     errors = (rule for rule in RULES.values() if rule.severity == "error")
     return {*names, *(rule.name for rule in errors if rule.family in families)}
 
 
 def keep_confirmed(found: Findings, again: Sequence[Findings]) -> Findings:
-    """Return the findings without the errors that another run does not show.
+    """Return the findings, but keep an error only if another run shows it again.
 
-    On other random inputs, the same mistake may have another name from the same family.
+    On other random inputs, another rule of the same family may report the same mistake.
     """
     families = {RULES[name].family for name in _errors(again)}
     return tuple(f for f in found if f.severity != "error" or RULES[f.rule].family in families)
@@ -487,7 +487,7 @@ def _place(finding: Finding) -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A case for the doctor: the subject, the inputs, and the knowledge so far.
+# A case for the doctor: the subject, its example inputs, and its declared properties.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -533,7 +533,7 @@ class Case:
     def judge(
         self, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
     ) -> list[Findings]:
-        """Return the findings on each evidence, including the findings on inner Functions."""
+        """Return the findings on each ``Evidence``, including the findings on inner Functions."""
         example, *others = [judge(each, self.intentional, skip_rules) for each in evidence]
         if self.subject.function is None:
             differences = has_error(example)
@@ -544,10 +544,10 @@ class Case:
     def _inside(
         self, example: Evidence, seed: int, skip_rules: Collection[str], *, differences: bool
     ) -> Iterator[Finding]:
-        """Yield the findings on the Functions that a callable calls, with their names.
+        """Yield the findings on the Functions that a callable calls, with the Functions' names.
 
         If the callable's gradients are right, the Functions inside it are right for the gradients
-        they receive. Finite differences on them would find nothing, and they are expensive, for
+        they receive. Finite differences on them would find nothing and can be expensive, for
         example for a solver.
         """
         session = Session(self.subject, example.inputs, example.wanted, seed)
@@ -577,7 +577,7 @@ class Case:
     def _own_dtypes(self, args: Sequence[Any]) -> tuple[torch.dtype | None, ...]:
         """Return the dtypes that the inner Functions receive in the caller's own call.
 
-        They are known if all floating-point tensors of the caller have the same precision.
+        They are known if all the caller's floating-point tensors have the same precision.
         """
         precisions = {v.dtype.to_real() for v in self.args if is_float(v)}
         if len(precisions) != 1:

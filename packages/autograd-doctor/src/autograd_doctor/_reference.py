@@ -210,7 +210,7 @@ class _Reference:
     gradients: bool
 
     def at(self, call: Extreme, move: Callable[[Tensor], Tensor] = torch.clone) -> Values:
-        """Return outputs and gradients, or ``()`` for an error or for other shapes."""
+        """Return outputs and gradients, or ``()`` if the call fails or the shapes differ."""
         inputs = tuple(move(v) if is_float(v) else v for v in call.inputs)
         try:
             declared = Declared(self.call, replace(self.evidence, inputs=inputs), self.seed)
@@ -245,7 +245,7 @@ def _fits(right: Values, mine: Values) -> bool:
 # --------------------------------------------------------------------------------------------------
 
 SHORT = (torch.float16, torch.bfloat16)
-FEW_BITS = 6  # a quantizer's levels have at most this many digits, and 16-bit numbers have
+FEW_BITS = 6  # digits of a quantizer's levels at most; 16-bit numbers have more
 FEWEST = 3  # enough numbers to distinguish the two cases
 
 # Relative to a gradient's largest element: well above float64 rounding, and below any real bug.
@@ -292,7 +292,10 @@ def establish(
 
 
 def in_16_bits(evidence: Evidence) -> bool:
-    """Whether ``forward`` returns 16-bit numbers in any dtype. Its slopes are then invisible."""
+    """Whether ``forward`` returns 16-bit numbers in any dtype.
+
+    If so, finite differences show no slope.
+    """
     outputs = [out for out in evidence.forward.outputs if is_float(out)]
     if any(out.dtype in SHORT for out in outputs):
         return True
@@ -379,7 +382,10 @@ def _floor(values: Tensor) -> float:
 
 
 def _with_conventions(evidence: Evidence, declared: Declared) -> Evidence:
-    """Add the declared gradients. If ours differ, add variants with constant parts."""
+    """Add the declared gradients.
+
+    If the actual gradients differ, add variants that hold parts constant.
+    """
     if RANDOM not in evidence.values.vjps:
         return evidence
     cotangents = evidence.values.vjps[RANDOM].grad_outputs

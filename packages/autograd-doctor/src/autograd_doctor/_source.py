@@ -17,7 +17,7 @@ NO_SOURCE = (OSError, TypeError, SyntaxError, TokenError)
 
 
 def own_source(function: Any) -> tuple[list[str], int] | None:
-    """Return the lines of a function's source and the number of the first, or ``None``.
+    """Return the lines of a function's source and the first line's number, or ``None``.
 
     Python may return the wrong text. After ``python -c``, Python 3.13 returns the text of the
     command for all code that ``exec`` creates. This also happens in the workers of a test run.
@@ -39,16 +39,16 @@ def own_source(function: Any) -> tuple[list[str], int] | None:
 
 @dataclass(frozen=True)
 class SavedArguments:
-    """The arguments of ``ctx.save_for_backward`` as written in the source, and the line."""
+    """The source text of the arguments of ``ctx.save_for_backward``, and the line of the call."""
 
     names: tuple[str, ...]
     line: str
 
 
 def saved_arguments(function: type) -> SavedArguments | None:
-    """Return the tensors a Function saves.
+    """Return the tensors that a Function saves.
 
-    ``None`` unless its source contains exactly one such call.
+    The result is ``None`` unless the source contains exactly one call to ``save_for_backward``.
 
     Args:
         function: A Function. Its ``setup_context`` and its ``forward`` are searched.
@@ -107,7 +107,7 @@ def _tree_of(text: str) -> ast.AST:
         return ast.Module([], [])
 
 
-# Designs of a gradient that a class may mention in its docstring, its comments or a name.
+# Deliberate gradient designs that a class may mention in its docstring, its comments or a name.
 DESIGNS = {
     "a natural gradient": r"natural[\s_-]+gradient|natural_grad",
     "a straight-through estimator": r"straight[\s_-]*through",
@@ -118,7 +118,7 @@ DESIGNS = {
 
 
 def stated_design(function: type) -> str:
-    """Return the gradient's design that the source of a class mentions, or ``""``."""
+    """Return the deliberate design of the gradient that a class's source mentions, or ``""``."""
     try:
         text = inspect.getsource(function)
     except NO_SOURCE:

@@ -62,7 +62,7 @@ def is_target(text: str) -> bool:
 
 
 def load(target: str) -> Any:
-    """Import the module of a target and return the object. The current folder is searched first.
+    """Import a target's module and return the object. The current folder is searched first.
 
     Raises :class:`NotUnderstoodError` if the module, file or attribute does not exist, or if the
     import fails.

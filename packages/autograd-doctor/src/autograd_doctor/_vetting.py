@@ -2,8 +2,8 @@
 
 The caller computes inputs, cotangents and expected gradients itself and never takes them from the
 other process. :func:`vet_evidence` checks the type of every part, and checks that every count,
-position, shape and dtype fits the question. No rule therefore receives data that this package could
-not have created. :func:`recheck_gradients` compares the gradients with expected gradients, for
+position, shape and dtype fits the question. The rules therefore receive only data that this package
+could have created. :func:`recheck_gradients` compares the gradients with expected gradients, for
 cotangents that the other process did not choose.
 """
 
@@ -79,7 +79,7 @@ def _all_same(actual: Sequence[Any], asked: Sequence[Any]) -> bool:
 
 
 def _comparable(seen: Evidence, kinds: Sequence[bool]) -> bool:
-    """Whether exactly those outputs are complex that are complex in the reference."""
+    """Whether the same outputs are complex as in the reference."""
     pairs = zip(seen.forward.outputs, kinds, strict=False)
     return all(out.is_complex() == is_complex for out, is_complex in pairs)
 
@@ -180,7 +180,7 @@ Tensors = Sequence[Tensor | None]
 def _fits(seen: Evidence, asked: Sequence[Any], wanted: Sequence[int]) -> bool:
     """Whether evidence fits inputs in double precision, some of which are differentiated.
 
-    Only in the doctor's own variation may differentiated inputs have other values.
+    Differentiated inputs can have different values only in the doctor's own variation.
     """
     return all(_facts(seen, asked, tuple(wanted)))
 
@@ -241,7 +241,7 @@ def _are_inputs(actual: Sequence[Any], asked: Sequence[Any], wanted: tuple[int, 
 def _is_like(one: Any, right: Tensor) -> bool:
     """Whether a tensor has the shape and dtype of another.
 
-    It must hold numbers if the other does.
+    If the other tensor holds numbers, it must hold numbers too.
     """
     if not isinstance(one, Tensor) or (one.shape, one.dtype) != (right.shape, right.dtype):
         return False
@@ -274,7 +274,7 @@ def _raw_fits(seen: Evidence) -> bool:
 
 
 def _vjps_fit(seen: Evidence) -> bool:
-    """Whether all requested gradients are present, or the first one with its failure."""
+    """Whether evidence holds all requested gradients, or only the first one with its failure."""
     floats = _floats(seen)
     if not seen.values.vjps:
         return seen.variants.interleaved is None or _vjp_fits(
@@ -452,8 +452,8 @@ def recheck_gradients(
     """Compare the gradients in evidence with expected ones, for cotangents that the caller
     chose.
 
-    The other process's statements about itself do not count here, such as where it has a kink or
-    which gradients agree.
+    What the other process says about itself, for example where it has a kink or which gradients
+    agree, does not count here.
 
     Args:
         example: Evidence on the example call, from :func:`vet_evidence`.

@@ -20,7 +20,7 @@ Cancel = Callable[[], None]
 def when_imported(name: str, act: Callable[[], None]) -> Cancel:
     """Call ``act`` when ``name`` is imported, or now if it already is.
 
-    Return a callable that cancels this.
+    Return a callable that cancels the call.
     """
     module = sys.modules.get(name)
     if module is not None and not _still_importing(module):

@@ -67,7 +67,7 @@ Examinable = type[Function] | Callable[..., Any]
 """The first argument of ``diagnose``: a Function class, or a callable that calls Functions."""
 
 Inputs = Tensor | Sequence[Any]
-"""The arguments of one call. A tensor that is the only argument needs no tuple."""
+"""The arguments of one call. A single tensor needs no tuple."""
 
 
 def diagnose(
@@ -87,8 +87,8 @@ def diagnose(
     """Examine a custom autograd Function and name its mistakes.
 
     The expected gradient for an upstream gradient ``g`` is the vector-Jacobian product ``Jᵀ g``,
-    where ``J`` is the Jacobian of ``forward`` (its conjugate transpose for complex inputs). It
-    comes from central differences in float64 with Richardson extrapolation, or from autograd on
+    where ``J`` is the Jacobian of ``forward``. For complex inputs, it is ``Jᴴ g``. ``diagnose``
+    computes it by central differences in float64 with Richardson extrapolation, or by autograd on
     ``reference`` or ``surrogate``. ``diagnose`` reports an error only if a second run on new random
     inputs shows the error again.
 
@@ -98,9 +98,9 @@ def diagnose(
     one forward and one backward pass on ``inputs``.
 
     A correct Function with one input of any size needs about 90 forward and 70 backward passes at
-    level ``"standard"``, and about 120 and 80 at ``"full"``. A wrong Function is also examined
-    column by column. This takes about 420 forward passes for 12 elements, and 4,300 for 1,200 or
-    more.
+    level ``"standard"``, and about 120 forward and 80 backward passes at ``"full"``. A wrong
+    Function is also examined column by column. This takes about 420 forward passes for 12 elements,
+    and 4,300 for 1,200 or more elements.
 
     Args:
         fn: A :class:`torch.autograd.Function` subclass, which is called through ``apply``, or any
@@ -112,19 +112,20 @@ def diagnose(
         reference: A differentiable callable with the same arguments. It returns the expected
             outputs, and its gradients are the expected gradients.
         surrogate: A differentiable callable with the same arguments. ``backward`` is meant to
-            return its gradient, as for a straight-through estimator.
+            return its gradient, as a straight-through estimator does.
         intentional: Names of rules that ``fn`` breaks by design. Only these rules are turned off.
-            Without this and ``surrogate``, ``diagnose`` uses the declaration made by
+            If you pass neither this nor ``surrogate``, ``diagnose`` uses the declaration made with
             :func:`declare`.
         double_backward: ``True`` if second derivatives must work. A failure is then an error.
-            ``False`` skips them. By default they are examined, and a failure is only a note.
-        sampler: Draws other inputs from a :class:`torch.Generator`. By default, ``diagnose`` varies
-            the differentiated inputs of the example.
+            ``False`` skips them. By default, they are examined, and a failure is only a note.
+        sampler: A callable that draws different inputs from a :class:`torch.Generator`. By default,
+            ``diagnose`` varies the differentiated inputs of the example.
         seed: The seed of all random numbers that ``diagnose`` draws.
         level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
             results are only informative.
         time_limit: The time limit in seconds for one pass of ``fn``. 0 means no limit.
-        repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you look at it.
+        repair: Whether the result searches for a :attr:`~Diagnosis.repair` when you first access
+            it.
 
     Returns:
         The diagnosis. Its ``ok`` is ``True``, ``False``, or ``None`` if gradients could not be
@@ -212,7 +213,7 @@ def _repaired(
     finding: Finding,
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> Repair | None:
-    """Search for a repair in the environment of a diagnosis, and hide the output of the code."""
+    """Search for a repair under the conditions of a diagnosis, and hide the code's output."""
     try:
         with (
             paused(),
@@ -346,14 +347,15 @@ def run_edits(
 
     Args:
         fn: A Function.
-        edits: For each try, the source of each changed method's ``def``, by name. An empty mapping
-            leaves the Function unchanged.
+        edits: For each try, a mapping from method names to the changed source of their ``def``. An
+            empty mapping leaves the Function unchanged.
         question: The inputs, the inputs to differentiate, and the cotangents.
         seed: The seed of all random numbers.
 
     Returns:
         For each try, the values that ``backward`` returned for each cotangent. If the question has
-        no cotangents, the values that ``forward`` returned. ``None`` means that the code raised.
+        no cotangents, these are the values that ``forward`` returned. ``None`` means that the code
+        raised an error.
     """
     with _report_own_faults(), paused():
         prepare()
@@ -396,7 +398,7 @@ def _capture_state(subject: Subject, args: Sequence[Any], *others: Any) -> Subje
 
 @contextmanager
 def _report_own_faults() -> Iterator[None]:
-    """Report an error in the doctor itself as a sentence, so that it is never a verdict."""
+    """Report an error in the doctor itself as a sentence, so that it cannot pass for a verdict."""
     try:
         yield
     except CannotDiagnoseError:

@@ -45,7 +45,7 @@ _LOOK = {
     AFTER: "background: #2a9d5740; font-weight: 600",
 }
 _NAMES = {"with": "input", "at": "line"}  # names of labels without a row below them
-_COLUMN = "max-width: 52em"  # the number of columns that are easy to read; a figure may be wider
+_COLUMN = "max-width: 52em"  # the width of text that is easy to read; a figure may be wider
 _TEXT = "var(--jp-content-font-color1, var(--vscode-editor-foreground, inherit))"
 _FAINT = "var(--jp-content-font-color2, var(--vscode-descriptionForeground, inherit))"
 
@@ -67,7 +67,7 @@ class Link(str):
 
 
 class Heading(Link):
-    """A label at the start of the row's text instead of in the left column, such as a rule."""
+    """A label, such as a rule, that starts the row's text instead of being in the left column."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Comparison(str):
 
 
 class Code(str):
-    """Lines of source, which are never wrapped. ``marks`` are the spans that a change affects."""
+    """Lines of source, which are never wrapped. ``marks`` holds the spans that a change affects."""
 
     __slots__ = ("marks",)
     marks: Spans
@@ -153,8 +153,8 @@ def _rich_row(label: str, text: str, kind: str, width: int) -> Text:
 def as_html(headline: str, *sections: Rows, kind: str, figure: str = "", folded: Rows = ()) -> str:
     """Return the same content as an HTML block with a colored stripe. All text is escaped.
 
-    ``figure`` is HTML that follows the first section. The rows in ``folded`` are at the end. The
-    user unfolds them with a click on their labels.
+    ``figure`` is HTML that follows the first section. The rows in ``folded`` come last. The user
+    unfolds them by clicking their labels.
     """
     blocks = [_html_rows(rows) for rows in sections]
     blocks[:1] = [block + figure for block in blocks[:1]]
@@ -350,7 +350,7 @@ def _example(evidence: Mapping[str, Any]) -> Comparison:
 
 
 def _difference(actual: Any, expected: Any) -> str:
-    """Format the difference of two real numbers. Empty if it is not a number."""
+    """Format the difference between two real numbers, or return ``""`` if it is not a number."""
     if any(isinstance(it, bool) or not isinstance(it, int | float) for it in (actual, expected)):
         return ""
     difference = float(actual) - float(expected)

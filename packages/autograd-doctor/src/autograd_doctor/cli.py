@@ -155,7 +155,7 @@ Example: {program} check softplus.py:Softplus --inputs 'f64[5] 1.0'
 
 
 def check_epilog(program: str) -> str:
-    """Return the last part of the help for ``check``, for the command that contains it."""
+    """Return the end of the help for ``check``, with the name of the program that offers it."""
     return _CHECK_EPILOG.replace("{program}", program) + _CODES
 
 

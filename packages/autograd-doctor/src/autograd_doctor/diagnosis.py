@@ -1,4 +1,4 @@
-"""A diagnosis contains findings, with the most likely cause first."""
+"""The result of ``diagnose``: the findings, with the most likely cause first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The doctor's answer for one Function.
+    """The result of an examination of one Function.
 
     ``subject`` is the name of the Function. ``findings`` starts with the most likely cause.
     ``examined`` lists in words what was checked, and ``unexamined`` lists what could not be
@@ -110,7 +110,7 @@ class Diagnosis:
         from autograd_doctor._report.report import repair_card
 
         if not any(finding.search for finding in self.findings):
-            raise NotImplementedError  # so that IPython displays it as any other object
+            raise NotImplementedError  # so that IPython displays it like any other object
         verdict = replace(self, findings=without_search(self.findings))
         show: Any = display.display
         show({"text/plain": str(verdict), "text/html": verdict._repr_html_()}, raw=True)

@@ -15,7 +15,7 @@ class AutogradDoctorError(Exception):
 
 
 class CannotDiagnoseError(AutogradDoctorError):
-    """``diagnose`` could not examine the Function: the arguments are bad, or the doctor has a bug.
+    """``diagnose`` could not examine the Function: bad arguments, or a bug in the doctor.
 
     This exception is never a verdict on the Function.
     """

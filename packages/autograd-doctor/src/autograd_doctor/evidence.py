@@ -23,7 +23,7 @@ class Cotangent:
 
     ``random`` and ``other`` are drawn at random. ``sum`` is their sum. ``double``, ``negative``,
     ``large`` and ``zero`` are multiples of ``random``. ``ones`` is 1 in every element. ``single``
-    is ``random`` for the output at position ``output``, and None for all others.
+    is ``random`` for the output at position ``output``, and None for all other outputs.
     """
 
     kind: Literal["random", "other", "sum", "double", "negative", "large", "zero", "ones", "single"]
@@ -102,7 +102,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class DirectBackward:
-    """A direct call of ``backward``, before the engine adjusts the result."""
+    """A direct call to ``backward``, before the engine adjusts the result."""
 
     count: int = 0
     grads: tuple[Tensor | None, ...] = ()  # in the order of the arguments
@@ -165,7 +165,7 @@ class Comparison:
 class DirectionalDerivatives:
     """Derivatives of all outputs along random directions, by finite differences.
 
-    One column each.
+    Each direction has one column.
 
     ``vectors`` holds one matrix for each wanted input. Its columns are the input's part of every
     direction. Complex tensors count as pairs of reals.
@@ -207,7 +207,7 @@ class JacobianRows:
 
 @dataclass(frozen=True)
 class Resized:
-    """A call with another length or number, with its arguments and outputs.
+    """A call with a different length or number, its arguments and its outputs.
 
     For each wanted input, ``ratios`` holds the actual gradient divided by the expected one along
     one direction, or ``None`` if this ratio is unknown.
@@ -318,7 +318,7 @@ class SecondDerivative:
 
 @dataclass(frozen=True)
 class LostGraph:
-    """The values without a graph on which a gradient depends.
+    """The values that have no graph although a gradient depends on them.
 
     ``place`` is ``"saved"`` for saved tensors, ``"attribute"`` for attributes of ``ctx``, and
     ``"backward"`` for calls in ``backward``, such as ``.detach()``. ``names`` holds their names,
@@ -349,7 +349,7 @@ class SecondOrder:
 class Extreme:
     """A call in which float32 or a mask of -inf spoils the result.
 
-    It may be far from the example.
+    Its inputs may be far from the example.
 
     ``how`` describes the inputs in words ("once |x| reaches 100"). ``inputs`` holds all arguments.
     Floating-point tensors are in float64, with values that float32 can represent. ``names``
@@ -390,11 +390,11 @@ class Float32Steps:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """How the Function follows autograd's contract, apart from values.
+    """Observations about autograd's contract, except for values.
 
-    ``stated_design`` is the design of the gradient that the source mentions, in words. ``own`` is
-    set only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's
-    error about a wrong number of gradients. All other evidence was collected with the right number.
+    ``stated_design`` names the deliberate gradient design that the source mentions. ``own`` is set
+    only if the call raised in the dtype of the caller's inputs. ``rejected`` is autograd's error
+    about a wrong number of gradients. All other evidence was collected with the right number.
     ``own_views`` holds the outputs that are views of a tensor created in ``forward``, and
     ``old_style`` holds the Functions whose ``forward`` takes ``ctx``.
     """
@@ -416,14 +416,14 @@ class Values:
     ``piecewise`` holds the positions of inputs for which ``forward`` is piecewise constant.
     ``structures`` maps the name of an input to a structure, if the gradient is right only for
     changes that keep this structure. ``inexact`` is the relative error of the gradient if
-    ``forward`` is too inexact for a better statement, and 0 otherwise. ``cotangent_range``
-    describes the cotangents that were used, if not all cotangents are suitable. ``None`` says that
-    ``backward`` is linear for no cotangents. ``jacobian`` exists only if the slopes do not settle
-    the matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted input,
-    ``unused`` holds the positions of the arguments that affect its expected gradient but not the
-    result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each wanted
-    input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``, and the latter
-    includes its convention at kinks.
+    ``forward`` is too inexact for a better comparison, and 0 otherwise. ``cotangent_range``
+    describes the cotangents that were used, if not all cotangents are suitable. ``None`` means that
+    ``backward`` is not linear for any cotangents. ``jacobian`` exists only if the slopes do not
+    settle the matter, and ``rows``, ``resized`` and ``unused`` exist only with it. For each wanted
+    input, ``unused`` holds the positions of the arguments that affect its expected gradient but not
+    the result of ``backward``. ``expected`` maps a cotangent to the expected gradient of each
+    wanted input. ``reference_outputs`` and ``reference_grads`` come from ``reference=``, and the
+    latter includes its convention at kinks.
     """
 
     cotangent_range: str | None = ""
@@ -445,7 +445,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """The memory and operations of a call, and reachable state besides its arguments.
+    """The memory and operations of a call, and the state that it can reach besides its arguments.
 
     ``costs`` has the keys ``"function"`` and ``"plain"`` (autograd). ``unpacked`` counts how often
     one backward pass unpacked the same saved tensor. ``outlived`` lists the stages after which only

@@ -5,10 +5,11 @@ A diagnosis consists of two parts. The first part runs the user's code and retur
 run any code. A tool can separate the two, for example in two processes, if it implements
 :class:`Examiner` and calls :func:`conclude`.
 
-All names here are typed and stay compatible within a minor version. So do several public modules:
-``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians and their
-picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (a repair as data) and
-``repair_search`` (the search for a repair). Other modules of this package may change at any time.
+All names here are typed and stay compatible within a minor version. These public modules are
+equally stable: ``evidence`` (the data), ``memory`` (measurements), ``jacobians`` (both Jacobians
+and their picture), ``card`` and ``formatting`` (the look of reports), ``repair`` (repairs as data)
+and ``repair_search`` (the search for a repair). Other modules of this package may change at any
+time.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def sentence(text: str) -> str:
 
 
 def paragraph(sentences: Iterable[str]) -> str:
-    """Join several sentences to a message that starts like a message with one sentence."""
+    """Join several sentences into a message that starts just like a one-sentence message."""
     first, *others = sentences
     return " ".join(f"{text}." for text in (first, *map(sentence, others)))
 
@@ -71,7 +71,7 @@ def elements(some: int, whole: int) -> str:
 
 
 def nth(k: int) -> str:
-    """Return an ordinal number in words, counted from 0."""
+    """Return an ordinal number in words. ``k`` counts from 0."""
     words = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
     return words[k] if k < len(words) else f"{k + 1}th"
 

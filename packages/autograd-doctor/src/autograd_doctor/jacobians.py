@@ -171,7 +171,7 @@ def _plain(matrix: Tensor) -> Matrix:
 # Both Jacobians of a callable, entry by entry.
 # --------------------------------------------------------------------------------------------------
 
-MOST_ELEMENTS = 512  # elements of an input or an output, because each needs a pass
+MOST_ELEMENTS = 512  # elements of an input or an output at most, because each element needs a pass
 _SECONDS = 30.0  # the time limit for one pass
 _SEED = 0
 T = TypeVar("T")
@@ -179,7 +179,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ComputedJacobians:
-    """The pairs for each output and input, and whether the graph contains a custom Function."""
+    """A pair of Jacobians for each output and input, and whether the graph has custom Functions."""
 
     pairs: tuple[Jacobians, ...]
     custom: bool
@@ -196,14 +196,15 @@ def compute_jacobians(
 
     Row ``i`` of ``backward`` is the result of a backward pass for a ``grad_output`` that is 1 at
     element ``i`` and 0 elsewhere. Column ``j`` of ``differences`` is a central difference of
-    forward, or, with a ``reference``, its derivative by autograd. All passes use float64 copies,
-    and the caller's tensors and global state do not change.
+    forward, or, if there is a ``reference``, the reference's derivative by autograd. All passes use
+    float64 copies, and the caller's tensors and global state do not change.
 
     Args:
         fn: A Function class, or a callable that calls Functions.
         inputs: The arguments of one call. A differentiated input and a floating-point output may
             have up to 512 elements.
-        output: The position of one output among the floating-point outputs. By default, all.
+        output: The position of one output among the floating-point outputs. By default, all
+            outputs.
         reference: A differentiable callable with the same arguments and outputs.
 
     Returns:
@@ -310,7 +311,7 @@ def _pairs(
 def _rows(run: Run, subject: Subject) -> tuple[Tensor, ...]:
     """Return a Jacobian for each leaf, from one-hot cotangents.
 
-    It has one row per output element.
+    Each Jacobian has one row per output element.
     """
     count = sum(as_real(out).numel() for out in run.floats)
     found = _done(lambda: [one_row(run, i) for i in range(count)], subject, "backward")
@@ -367,7 +368,7 @@ UNKNOWN = 2 * SHADES + 1  # the last color of the palette, for entries without a
 # black.
 NEGATIVE, POSITIVE, GRAY = (0, 114, 178), (213, 94, 0), (138, 143, 152)
 NEGLIGIBLE = 1e-6  # relative to the largest entry: smaller entries are shown as zero
-_EXTENT, _CELL = 336, 28  # maximum size in pixels on the page, of a map and of one of its entries
+_EXTENT, _CELL = 336, 28  # maximum sizes in pixels on the page: of a map, and of one entry
 _BORDER = "border: 1px solid #8a8f98"
 # pixels per entry in the picture, so that entries keep sharp edges if a page scales it
 _PIXELS = 48

@@ -140,8 +140,8 @@ def _compiled_later() -> Iterator[None]:
     """Run compiled code in eager mode, and restore the compiler's state afterwards.
 
     If PyTorch meets a function under any mode, including FlopCounterMode, it notes that the
-    function must never be compiled. ``torch.cond`` compiles itself, so it would then raise an error
-    until the process ends.
+    function must never be compiled. ``torch.cond`` compiles itself, so from then on, it would raise
+    an error until the process ends.
     """
     if "torch._dynamo" in sys.modules:
         with torch.compiler.set_stance("force_eager"):
@@ -172,7 +172,7 @@ class LiveStorages(DispatchMode):
     ``bytes`` counts the storages that are alive now, and ``high`` is the maximum so far. If an
     operation reads a storage before any operation has created it, the storage is older and does not
     count. Examples are inputs, parameters and buffers. Temporary memory inside a kernel is not
-    visible. ``known`` holds the keys of further storages that are older.
+    visible. ``known`` holds the keys of other storages that are older.
     """
 
     supports_higher_order_operators = True
@@ -255,7 +255,7 @@ def differentiable(tensor: Tensor) -> bool:
 
 
 def call_with_graph(fn: Any, inputs: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors with a graph in ``fn(*inputs)``.
+    """Return the tensors in the result of ``fn(*inputs)`` that have a graph.
 
     A Function class is called via ``.apply``.
 
@@ -287,7 +287,7 @@ def preserve_random_state() -> Iterator[None]:
 
 @contextmanager
 def borrow_gradients(roots: Iterable[Tensor]) -> Iterator[None]:
-    """Empty ``.grad`` of the leaves behind some tensors during a block, then restore it."""
+    """Clear ``.grad`` of the leaves behind some tensors during a block, then restore it."""
     before = [(leaf, leaf.grad) for leaf in find_leaves(roots)]
     for leaf, _ in before:
         leaf.grad = None
@@ -343,7 +343,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
     Whole storages count, so a saved slice counts as much as the tensor it was cut from. Sizes are
     the requested sizes, before an allocator rounds them up. Memory that no operation creates is not
-    visible, such as a copy of the random state (about 5 KB). The call is real, so it updates a
+    visible, such as a copy of the random state (about 5 KB). The call really runs, so it updates a
     module's buffers. PyTorch's random state is restored.
 
     Args:
@@ -370,7 +370,7 @@ def kept_bytes(fn: Callable[..., Any], *inputs: Any, anyway: bool = False) -> in
 
 
 def kept_tensors(fn: Callable[..., Any], *inputs: Any) -> tuple[Kept, ...]:
-    """Return the storages that ``kept_bytes(fn, *inputs, anyway=True)`` counts, in descending size.
+    """Return the storages that ``kept_bytes(fn, *inputs, anyway=True)`` counts, largest first.
 
     Args:
         fn: As for :func:`kept_bytes`.
@@ -422,7 +422,7 @@ def _still_alive(alive: LiveStorages, saved: dict[int, Tensor]) -> list[Kept]:
 
 
 class _Anchor(torch.autograd.Function):
-    """Keeps a graph alive by its last node, without keeping its tensors.
+    """Keeps a graph alive through its last node, without keeping its tensors.
 
     A Python reference to the ``grad_fn`` of a custom Function is not enough, because it does not
     keep the nodes behind it alive.
@@ -447,7 +447,7 @@ def peak_bytes(fn: Callable[..., Any], *inputs: Any, backward: bool = True) -> i
 
     All memory that the two passes create counts: intermediate results, outputs, saved tensors, the
     incoming gradients (ones) and the gradients in ``.grad``. Inputs and parameters existed before
-    and do not count.
+    the call, so they do not count.
 
     On the CPU, each storage counts from the operation that creates it until its last tensor is
     gone. Temporary memory inside a kernel and process-wide caches are not visible. On CUDA, the

@@ -116,7 +116,7 @@ class ProgramDiagnosis:
 
     Printing it shows a table and the reports of errors.
 
-    ``rows`` holds one verdict for each Function. ``notes`` holds further sentences, for example
+    ``rows`` holds one verdict for each Function. ``notes`` holds additional sentences, for example
     about calls that were left out.
     """
 
@@ -199,7 +199,7 @@ def _short(name: str) -> str:
 def plain(value: Any) -> Any:
     """Return JSON-compatible data.
 
-    Infinities and nan become strings, because JSON has no such numbers.
+    Infinity and nan become strings, because JSON cannot represent them as numbers.
     """
     if isinstance(value, Mapping):
         return {str(key): plain(part) for key, part in value.items()}

@@ -79,7 +79,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Start watching, and take part in the run."""
+    """Start watching, and register the doctor for the run."""
     if not _wanted(config.option):
         return
     if config.option.doctor_update_baseline and not config.option.doctor_baseline:

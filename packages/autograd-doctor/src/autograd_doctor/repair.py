@@ -57,17 +57,18 @@ class Repair:
     Attributes:
         file: The path of the file, or Python's name for a notebook cell.
         changes: One change, or two changes that are needed together.
-        checked_on: In words, the inputs on which every gradient was right with the changes.
+        checked_on: The inputs on which every gradient was right with the changes, in words.
         removes: The rule of the finding that the changes remove, if it is a warning or one of
             several errors; else ``""``.
         summary: The old and the new code, in words that fit the same mistake in other code.
         kinds: The mistake in each changed line, such as "a sign is wrong".
         holds: The results that are right on these inputs, as the beginning of a sentence.
-        left: The remaining error, in a sentence. ``""`` if no error remains.
-        right: The inputs whose gradients are right with the changes, if others are still wrong.
+        left: A sentence about the remaining error, or ``""`` if no error remains.
+        right: The inputs whose gradients are right with the changes, if other gradients are still
+            wrong.
         compute: Computes :attr:`jacobians`.
         made: The object that the changed code defines. Like ``compute``, it is lost when a repair
-            goes to another process.
+            is sent to another process.
         signatures: Keys that find the same edits in other code.
     """
 

@@ -31,7 +31,7 @@ def search_repair(
     is_right: Callable[[Any], bool],
     passes: Callable[[Any], Repair | None],
 ) -> Repair | None:
-    """Search for an edit with which some code passes your own test.
+    """Search for an edit that makes some code pass your own test.
 
     Args:
         code: A Function class or a plain function. Its source must be known.
@@ -40,7 +40,7 @@ def search_repair(
         is_right: Whether edited code returns the right result for some inputs. It is called for
             every edit, so it should be fast.
         passes: Tests edited code on more inputs. It returns a repair that names the inputs on which
-            the code is right, or ``None`` if it is wrong on some.
+            the code is right, or ``None`` if the code is wrong on some of them.
 
     Returns:
         The most likely repair, or ``None`` if none is found within a second of computing time.
@@ -77,8 +77,8 @@ def search_repair_elsewhere(
         finding: The finding to repair.
         evidence: The evidence that the other process sent about the unchanged Function.
         ask: Sends edits and a question to the other process, and returns its answers.
-        verified: Returns a repair with the inputs on which the class with edited methods (source
-            by name) is right.
+        verified: Tests the class with edited methods, given their source by name. Returns a repair
+            that names the inputs on which the class is right, or ``None``.
         computes: For ``forward-mismatch``: the inputs of a call, and a check of its outputs.
         reference: As for :func:`~autograd_doctor.diagnose`.
         surrogate: As for :func:`~autograd_doctor.diagnose`.
@@ -96,7 +96,7 @@ def search_repair_elsewhere(
 
 
 def edited(function: Any, sources: Mapping[str, str]) -> Any:
-    """Return a subclass with methods from other source, or the Function if none changes.
+    """Return a subclass whose methods have the given source, or the Function if no method changes.
 
     Args:
         function: A Function.

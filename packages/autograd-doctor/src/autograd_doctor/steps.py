@@ -125,15 +125,16 @@ def _wrapped(text: str, head: str) -> list[str]:
 # A call that is ready for the steps: float64 copies, a random cotangent, and both gradients.
 # --------------------------------------------------------------------------------------------------
 
-EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; 1e-10 of either
+EPS = 1e-5  # error: f'''·eps²/6 from the curvature, 1e-16/eps from rounding; about 1e-10 each
 
 
 class Call:
-    """``fn`` and copies of its inputs: floats in float64, with leaves for differentiated inputs.
+    """``fn`` and copies of its inputs: floating-point copies are in float64, and differentiated
+    inputs are leaves.
 
-    As in ``diagnose``, all floating-point tensors are differentiated. If some require grad, only
-    those are. The loss is ``L = Σ g·y`` over all floating-point outputs, with a random ``g`` that
-    is always the same.
+    As in ``diagnose``, all floating-point tensors are differentiated. If some of them require grad,
+    only those are differentiated. The loss is ``L = Σ g·y`` over all floating-point outputs, with a
+    random ``g`` that is always the same.
     """
 
     def __init__(self, fn: Any, inputs: Any) -> None:
@@ -192,7 +193,7 @@ class Call:
         return args
 
     def differences(self, eps: float = EPS) -> list[Tensor]:
-        """Return ∂L/∂x by central differences, with two calls of ``forward`` for each element."""
+        """Return ∂L/∂x by central differences, with two calls to ``forward`` for each element."""
         found = [
             (torch.tensor([*self._slopes(i, eps)], dtype=torch.float64), self.args[i])
             for i in self.wanted
@@ -439,7 +440,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# The five steps. Each one examines one question on float64 copies.
+# The five steps. Each step answers one question on float64 copies.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -503,7 +504,7 @@ def run_backward(fn: Any, inputs: Any) -> Step:
 def compare_magnitudes(fn: Any, inputs: Any, eps: float = EPS) -> Step:
     """Step 3: does each gradient have the same norm as its central differences?
 
-    The gradient of ``L = Σ g·y`` is compared, with a random ``g``. This takes 2n calls of
+    The gradient of ``L = Σ g·y`` is compared, with a random ``g``. This takes 2n calls to
     ``forward`` for n elements.
 
     Args:
@@ -530,8 +531,8 @@ def check_element(
 ) -> Step:
     """Step 4: show all numbers for one element.
 
-    Shows ``L = Σ g·y`` with a random ``g`` at ``x + eps`` and ``x − eps``, their difference
-    quotient, and the gradient from ``backward``.
+    The step shows ``L = Σ g·y`` with a random ``g`` at ``x + eps`` and ``x − eps``, their
+    difference quotient, and the gradient from ``backward``.
 
     Args:
         fn: A ``torch.autograd.Function``, or a callable built on such Functions.

@@ -1,4 +1,4 @@
-"""What the docstring of a public call must contain, and its example run as a doctest."""
+"""Check that a public callable's docstring is complete, and run its example as a doctest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def missing(call: Callable[..., Any], *, example: bool = True) -> Iterator[str]:
-    """Yield what a docstring lacks: a parameter, the result, an example."""
+    """Yield the missing parts of a docstring: a parameter, the result, an example."""
     text = inspect.getdoc(call) or ""
     yield from (name for name in _parameters(call) if f"\n    {name}: " not in text)
     yield from ["Returns"] * ("\nReturns:\n" not in text and "\nYields:\n" not in text)
@@ -19,13 +19,13 @@ def missing(call: Callable[..., Any], *, example: bool = True) -> Iterator[str]:
 
 
 def _parameters(call: Callable[..., Any]) -> Iterator[str]:
-    """Yield what a caller passes: to ``apply``, if the call is a Function."""
+    """Yield the names of the parameters. For a Function, these are the parameters of ``apply``."""
     passed = getattr(call, "forward", call)
     yield from (name for name in inspect.signature(passed).parameters if name != "ctx")
 
 
 def failures(call: Callable[..., Any]) -> str:
-    """Return what is wrong with the example, ``""`` if it prints what the docstring says."""
+    """Return the failures of the example, or ``""`` if it prints the documented result."""
     (example,) = doctest.DocTestFinder(recurse=False).find(call, globs={call.__name__: call})
     report: list[str] = []
     doctest.DocTestRunner(optionflags=FLAGS).run(example, out=report.append)

@@ -1,4 +1,4 @@
-"""Ways of computing the same, that differ in what they keep for backward."""
+"""Different implementations of the same computations, which save different tensors for backward."""
 
 from typing import Any
 
@@ -57,7 +57,10 @@ _BITS = 2 ** torch.arange(8, dtype=torch.uint8)
 
 
 class ReLUByBits(Function):
-    """Eight elements' signs in one byte; the number of elements is a multiple of eight."""
+    """Saves the signs of eight elements in one byte.
+
+    The number of elements is a multiple of eight.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -73,7 +76,7 @@ class ReLUByBits(Function):
 
 
 class ExpInside(Function):
-    """An operation saves inside its forward, before it saves its own input."""
+    """An operation inside its forward saves a tensor before the Function saves its own input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -88,7 +91,7 @@ class ExpInside(Function):
 
 
 class ReLUOnCtx(Function):
-    """Wrong by the rules: the mask is an attribute of ctx."""
+    """Breaks the rules: the mask is an attribute of ctx."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -114,7 +117,7 @@ class ReLUInCycle(Function):
 
 
 class TidyReLU(ReLUOnCtx):
-    """An attribute that backward takes away itself."""
+    """Stores an attribute that backward itself deletes."""
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
@@ -124,7 +127,7 @@ class TidyReLU(ReLUOnCtx):
 
 
 class LinearReLU(Function):
-    """Linear and ReLU fused; the output tells the mask."""
+    """A fused linear layer and ReLU. The output determines the mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -140,7 +143,7 @@ class LinearReLU(Function):
 
 
 class Swish(Function):
-    """x·σ(x) that keeps x alone and computes σ(x) again."""
+    """x·σ(x). Saves only x, and computes σ(x) again."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -155,7 +158,7 @@ class Swish(Function):
 
 
 class Recompute(Function):
-    """A checkpoint written by hand: keeps the input, runs ``fn`` again in backward."""
+    """A hand-written checkpoint. It saves the input and runs ``fn`` again in backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, fn: Any) -> Tensor:
@@ -174,7 +177,7 @@ class Recompute(Function):
 
 
 def composed(x: Tensor) -> Tensor:
-    """Two layers of swish, from PyTorch's parts."""
+    """Two layers of swish, built from PyTorch operations."""
     h = x @ W + b
     h = h * torch.sigmoid(h)
     h = h @ W + b

@@ -429,7 +429,7 @@ class RowSums(Function):
 
 
 class Bessel(Function):
-    """No edit makes the gradient right: nothing here has to do with the first order."""
+    """No edit makes the gradient right."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -443,7 +443,7 @@ class Bessel(Function):
 
 
 class Wave(Function):
-    """The gradient of x has a wrong sign; no edit makes that of y right."""
+    """The gradient of x has a wrong sign. No edit makes the gradient of y right."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -743,7 +743,7 @@ MISTAKES += [
 
 
 # --------------------------------------------------------------------------------------------------
-# Mistakes that take a formula: no other edit of one place is right.
+# Mistakes whose repair needs a formula. No other single edit is right.
 # --------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Correct Functions of the usual kinds: elementwise, with numbers, linear, in place, an index."""
+"""Correct Functions of common kinds: elementwise, with numbers, linear, in place, with indices."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LeakyReLUInPlace(Function):
 
 
 class Sort(Function):
-    """The elements of the last dim in order, and where each of them was."""
+    """The sorted elements along the last dim, and their original positions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:

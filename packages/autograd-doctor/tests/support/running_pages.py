@@ -1,4 +1,4 @@
-"""Running the code on a page as a reader would: block by block, in one namespace."""
+"""Run the code on a page as a reader would: block by block, in one namespace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ BLOCK = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def sections(page: str) -> dict[str, str]:
-    """Return the text of a page under each of its headings; before the first one, under ""."""
+    """Return the text of a page by heading. The text before the first heading has the key ""."""
     first, *rest = re.split(r"^## (.+)$", page, flags=re.MULTILINE)
     return {"": first} | dict(zip(rest[::2], rest[1::2], strict=True))
 
 
 def run(code: str, names: dict[str, Any]) -> tuple[Any, str]:
-    """Run a block as a notebook cell: the value of its last expression, and what it prints."""
+    """Run a block as a notebook cell. Return the value of its last expression, and its output."""
     tree, value, printed = ast.parse(code), None, io.StringIO()
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(printed):

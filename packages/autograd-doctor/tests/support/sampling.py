@@ -1,4 +1,4 @@
-"""How many rows of a long table every run takes; ``make thorough`` takes the others."""
+"""Select the rows of a long table for every run. ``make thorough`` also runs the other rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def first_rows(
     most: int = ROWS,
     unpack: bool = False,
 ) -> list[Any]:
-    """Return the rows of a table; those beyond the first few of a kind are for a thorough run.
+    """Return the rows of a table. Only a thorough run uses the rows after the first few of a kind.
 
     With ``unpack``, each value of a row is an argument of the test.
     """

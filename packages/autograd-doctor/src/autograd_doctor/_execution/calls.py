@@ -49,7 +49,7 @@ def passes_within(seconds: float) -> Iterator[None]:
 
 
 def prepare() -> None:
-    """Start PyTorch's engine now, because a time limit should not interrupt the start."""
+    """Start PyTorch's autograd engine now, so that no time limit interrupts the start."""
     with torch.inference_mode(False), torch.enable_grad():
         one = torch.ones((), requires_grad=True)
         torch.autograd.grad(one * 1, one)
@@ -58,7 +58,7 @@ def prepare() -> None:
 def prepare_meta() -> None:
     """Import the modules that PyTorch's meta device needs.
 
-    This takes longer and is usually unnecessary.
+    This takes longer than :func:`prepare`, and most diagnoses do not need it.
     """
     with untimed():
         torch.empty(1, device="meta") * 2
@@ -67,7 +67,8 @@ def prepare_meta() -> None:
 def attempt(call: Callable[[], T]) -> T | Failure:
     """Return the result of the call, or a :class:`Failure` if the user's code raises.
 
-    A lack of time or memory says nothing about the code, so it raises :class:`CannotDiagnoseError`.
+    Running out of time or memory says nothing about the code, so it raises
+    :class:`CannotDiagnoseError`.
     """
     own_limit = False
     try:

@@ -22,7 +22,7 @@ from autograd_doctor._numerics.tensors import is_float, is_wrapped, same_bytes
 # --------------------------------------------------------------------------------------------------
 # State that a callable can reach besides its arguments: closures, modules, attributes, globals.
 #
-# Nothing is called here, and no attribute is computed. We see only the contents of namespaces.
+# This code calls nothing and computes no attributes. It only looks at the contents of namespaces.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # objects; if a callable can reach a whole library, the search stops here
@@ -44,10 +44,10 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 def walk_reachable(*roots: Named) -> Iterator[Named]:
     """Yield the roots and everything that they can reach, without duplicates.
 
-    Near objects come first.
+    The nearest objects come first.
 
     The search skips objects of PyTorch, NumPy, the standard library or another installed package.
-    Exceptions are tensors, modules, generators and containers, because they hold the user's data.
+    It does not skip tensors, modules, generators and containers, because they hold the user's data.
     """
     home = {_home(thing) for _, thing in roots}
     queue = deque(roots)
@@ -179,7 +179,8 @@ def _is_installed(package: str) -> bool:
 # --------------------------------------------------------------------------------------------------
 # Record the state of an object, so that it can be restored: bindings, contents, generators.
 #
-# Each function returns a callable that restores its object. It does nothing if nothing changed.
+# Each function returns a callable that restores the object. If nothing has changed, the callable
+# does nothing.
 # --------------------------------------------------------------------------------------------------
 
 PutBack = Callable[[], None]
@@ -268,7 +269,7 @@ def _class(owner: type) -> PutBack:
 
 
 def _bindings(function: FunctionType) -> PutBack:
-    """Record the values of the global names in a function's code, which may rebind them."""
+    """Record the values of the globals that a function uses, because its code may rebind them."""
     namespace = function.__globals__
     before = {name: namespace.get(name, _ABSENT) for name in global_names(function.__code__)}
 
@@ -294,7 +295,8 @@ def _cell(cell: Any) -> PutBack:
 
 
 # --------------------------------------------------------------------------------------------------
-# A tensor that does not belong to the doctor. It uses separate memory and later gets its own back.
+# A tensor that does not belong to the doctor. It temporarily uses separate memory and later gets
+# its own memory back.
 # --------------------------------------------------------------------------------------------------
 
 DOUBLE = torch.float64
@@ -334,7 +336,7 @@ class TensorState:
 
     @contextmanager
     def instead(self, value: Tensor) -> Iterator[None]:
-        """Let every call in a block start from another value."""
+        """Make every call in a block start from a different value."""
         own = self.data
         self.data, self._version = value, -1
         try:
@@ -343,17 +345,20 @@ class TensorState:
             self.data, self._version = own, -1
 
     def _be_leaf(self) -> None:
-        """Detach the tensor from any graph. A Function that returned it made it part of a graph."""
+        """Detach the tensor from its graph.
+
+        A tensor that a Function has returned is part of a graph.
+        """
         if not self.tensor.is_leaf:
             self.tensor.detach_()
 
     def _dtype(self, precision: torch.dtype) -> torch.dtype:
-        """Return the dtype for a tensor that is used with arguments of a precision.
+        """Return the tensor's dtype in a call whose arguments have the given precision.
 
-        The doctor uses float64.
+        In the doctor's own float64 calls, every floating-point tensor is in float64.
 
-        A module converts its tensors to the precision of the arguments, as ``module.to(dtype)``
-        does. Other tensors keep their dtype.
+        Otherwise, the tensors of a module get the precision of the arguments, as with
+        ``module.to(dtype)``, and other tensors keep their dtype.
         """
         own = self.data.dtype
         if not is_float(self.data) or not (self.parameter or self.buffer or precision is DOUBLE):
@@ -363,7 +368,7 @@ class TensorState:
         return precision
 
     def put_back(self) -> None:
-        """Restore the tensor's own memory exactly, and its gradient."""
+        """Restore the tensor's own memory and its gradient exactly."""
         self._be_leaf()
         self.tensor.data = self.data
         self.tensor.requires_grad_(self.asks)
@@ -416,16 +421,19 @@ class CapturedState:
         }
 
     def covers(self, thing: Any) -> bool:
-        """Whether an object refers only to known objects, and to new functions and lists."""
+        """Whether an object refers only to known objects and to plain carriers, such as functions
+        and lists.
+        """
         known = {id(it) for _, it in self.things}
         leads_to = (it for _, it in walk_reachable(("", thing)))
         return all(id(it) in known or isinstance(it, _CARRIERS) for it in leads_to)
 
     def passed(self, args: Sequence[Any]) -> dict[int, TensorState]:
-        """Return, by position, the arguments that require grad and are also reachable otherwise.
+        """Return, by position, the arguments that require grad and can also be reached in another
+        way.
 
-        An example is a checkpoint call with a module and its parameters, in which a tensor occurs
-        twice.
+        For example, if a checkpoint receives a module and the module's parameters, each parameter
+        occurs twice.
         """
         known = {
             (held.tensor.data_ptr(), held.tensor.shape): held
@@ -461,7 +469,7 @@ class CapturedState:
     ) -> None:
         """Reset everything to the start of a call, in the precision of the call's arguments.
 
-        ``passed`` holds the tensors that take the value of an argument, by the argument's position.
+        ``passed`` maps the position of an argument to the tensor that takes the argument's value.
         """
         for put_back in self._registered:
             put_back()
@@ -487,7 +495,8 @@ def _held(things: Sequence[Named]) -> Iterator[TensorState]:
     tensors = [(name, thing) for name, thing in things if can_be_borrowed(thing)]
     uses = Counter(tensor.untyped_storage().data_ptr() for _, tensor in tensors)
     for name, tensor in tensors:
-        # Two tensors that share memory would be separated, so they keep their memory.
+        # Borrowing would separate two tensors that share memory, so these tensors keep their
+        # memory.
         if uses[tensor.untyped_storage().data_ptr()] == 1 or not tensor.numel():
             known = id(tensor)
             yield TensorState(name, tensor, parameter=known in parameters, buffer=known in buffers)

@@ -30,7 +30,7 @@ from autograd_doctor.evidence import DirectBackward, Evidence, Failure, OwnDtype
 # The caller's own call: the same inputs, in their own dtypes.
 #
 # All other probes use float64 copies. If a Function accepts only float32, its behavior on float64
-# copies does not count against it. It may also fail only on the caller's inputs.
+# copies does not count against it. Conversely, a Function may fail only on the caller's inputs.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -54,7 +54,7 @@ def in_own_dtypes(session: Session, found: Evidence) -> Evidence:
 
 
 def _backward(run: Run, whole: bool, seed: int) -> None:
-    """Send a cotangent directly into a Function's backward, or through autograd for a callable."""
+    """Pass a cotangent directly to a Function's backward, or to a callable through autograd."""
     gs = sample_cotangents(run.floats, generator(seed))
     (call_backward if whole else gradients)(run, gs)
 
@@ -82,18 +82,18 @@ PATIENCE = 1.0  # time limit in seconds for one pass in another dtype
 def variants(
     session: Session, grad_outputs: Sequence[Tensor], raw: DirectBackward
 ) -> tuple[Variant, ...]:
-    """Repeat the direct call in other dtypes, and on the ``meta`` device without data.
+    """Repeat the direct call in other dtypes, and on the ``meta`` device, which holds no data.
 
-    An argument may contain tensors, as a module contains its weights. They would not be converted,
-    so in this case neither repetition runs.
+    The call is not repeated if an argument contains tensors, as a module contains its weights,
+    because they would not be converted.
     """
     if not all(map(is_plain, session.inputs)):
         return (_variant("float64", session, session.inputs, raw, _dtype),)
     dtypes: dict[str, Move] = {
         "float32": lambda t: t.to(torch.complex64 if t.is_complex() else torch.float32)
     }
-    # There are no complex numbers in bfloat16. A real gradient in the same call has the complex
-    # precision.
+    # PyTorch has no complex bfloat16. In a call with complex numbers, a real gradient also has
+    # their precision.
     if not any(value.is_complex() for value in (*session.inputs, *grad_outputs) if is_float(value)):
         dtypes["bfloat16"] = lambda t: t.to(torch.bfloat16)
     found: list[Variant | None] = [_variant("float64", session, session.inputs, raw, _dtype)]
@@ -148,12 +148,13 @@ def _moved(
 ) -> Variant | None:
     """Return a description of the raw gradients.
 
-    Return ``None`` if ``forward`` fails in this dtype, or returns other shapes than in float64.
+    Return ``None`` if ``forward`` fails in this dtype, or if its shapes differ from those in
+    float64.
     """
     try:
         with passes_within(PATIENCE):
             run = attempt(lambda: session.run(move))
-    except CannotDiagnoseError:  # with such low precision, a solver may not reach its tolerance
+    except CannotDiagnoseError:  # with such low precision, a solver can miss its tolerance
         return None
     if isinstance(run, Failure) or [out.shape for out in run.floats] != [
         g.shape for g in grad_outputs

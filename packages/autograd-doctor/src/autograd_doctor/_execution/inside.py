@@ -27,7 +27,7 @@ from autograd_doctor.evidence import Failure
 class InnerCall:
     """A Function with the arguments of a call.
 
-    ``passed`` holds those that can be reached in another way.
+    ``passed`` holds the arguments that the Function can also reach in another way.
     """
 
     function: type[Function]
@@ -38,7 +38,7 @@ class InnerCall:
 def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[InnerCall]:
     """Run a callable twice.
 
-    The first run finds the Functions in its graph, the second their arguments.
+    The first run finds the Functions in its graph. The second run records their arguments.
     """
     first = attempt(run)
     if isinstance(first, Failure):
@@ -59,9 +59,9 @@ def functions_inside(run: Callable[[], Run], around: CapturedState) -> Iterator[
 
 @contextmanager
 def _note_calls(function: type[Function], note: Callable[..., None]) -> Iterator[None]:
-    """Temporarily replace the class's ``forward`` by one that records its arguments.
+    """Temporarily replace the class's ``forward`` with one that records its arguments.
 
-    ``sys.setprofile`` is no alternative, because it can hang after torch.compile ran in the
+    ``sys.setprofile`` is not an alternative, because it can hang if torch.compile has run in the
     process.
     """
     own, forward = vars(function).get("forward"), function.forward

@@ -80,7 +80,7 @@ def random_state() -> tuple[object, ...]:
 # Restore the caller's global state.
 # --------------------------------------------------------------------------------------------------
 
-DEVICES = ("cpu", "cuda", "mps", "xpu")  # devices that may be under autocast
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # devices for which autocast may be on
 
 
 @contextmanager
@@ -119,7 +119,8 @@ FEW_ELEMENTS = 10_000
 def one_thread_if_small(inputs: Sequence[Any], *, all_known: bool) -> Iterator[None]:
     """Run a block in one thread if its tensors are small and no other tensors are involved.
 
-    For small tensors, threads wait longer than they compute, especially on a busy machine.
+    With small tensors, threads spend more time waiting than computing, especially on a busy
+    machine.
     """
     threads = torch.get_num_threads()
     elements = sum(it.numel() for it in inputs if isinstance(it, torch.Tensor))
@@ -146,7 +147,7 @@ def _plain_modes() -> Iterator[None]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Output of the examined user code. Without this, it would appear once for every call.
+# Output of the examined user code. Without this code, the output would appear for every call.
 # --------------------------------------------------------------------------------------------------
 
 MOST = 2000  # characters to keep
@@ -199,10 +200,11 @@ class _Aside(Bounded):
 
 @contextmanager
 def show_output_once(pass_once: Callable[[], object]) -> Iterator[None]:
-    """Run a block that calls user code many times, and show what one call of ``pass_once`` prints.
+    """Run a block that calls user code many times, and show what one call to ``pass_once`` prints.
 
     If the block prints nothing, ``pass_once`` is not called. If the block raises after a long time,
-    the code may never end. In this case, the first part of the block's own output is shown.
+    another call might never end. In this case, the beginning of the block's own output is shown
+    instead.
     """
     aside, began = _Aside(), time.monotonic()
     slow = False

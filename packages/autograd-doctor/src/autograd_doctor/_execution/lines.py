@@ -76,7 +76,7 @@ def _has_nan(tensor: Tensor) -> bool:
 
 
 def line_that_differs(plain: Callable[[], object], other: Callable[[], object]) -> str:
-    """Return the line at which two calls of the same code first get different results."""
+    """Return the line at which two runs of the same code first get different results."""
     ways = []
     for call in (plain, other):
         with _Steps(keep_results=True) as seen:
@@ -100,14 +100,14 @@ def _alike(one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether results agree up to the order of additions, which depends on the layout."""
+    """Whether two results agree up to rounding. The layout affects the order of additions."""
     if not (one.is_floating_point() or one.is_complex()) or one.dtype != other.dtype:
         return False
     return torch.allclose(one, other, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
 def _line() -> str:
-    """Return the user's line that is running, without the lines that called the diagnosis."""
+    """Return the user's line that is running, ignoring the lines that started the diagnosis."""
     frames = traceback.extract_stack()
     ours = [k for k, f in enumerate(frames) if f.filename == __file__ and f.name in _STARTS]
     return users_last(frames[ours[-1] :] if ours else frames)

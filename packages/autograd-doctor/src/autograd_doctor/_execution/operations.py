@@ -65,7 +65,7 @@ class OperationRecorder(DispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[Operation] = []
-        # read by .item() and ==, whose further use is invisible
+        # memory read by .item() and ==; the recorder cannot see how Python uses the result
         self._read_by_python: Memory = frozenset()
 
     def __torch_dispatch__(
@@ -100,7 +100,8 @@ class OperationRecorder(DispatchMode):
 class OneDevice(DispatchMode):
     """A context manager that forbids filling a tensor from a tensor on another device.
 
-    Between real devices, PyTorch silently copies the values, so the mistake appears elsewhere.
+    Between real devices, PyTorch silently copies the values, so the mistake becomes visible
+    elsewhere.
     """
 
     def __init__(self) -> None:
@@ -123,7 +124,7 @@ class OneDevice(DispatchMode):
 def memory(values: Iterable[Any]) -> Memory:
     """Return the memory of all tensors among some values, including lists and dictionaries.
 
-    A sparse tensor has no memory of its own. Its indices and values have.
+    A sparse tensor has no memory of its own. Its indices and its values each have their own.
     """
     return frozenset(
         tensor.untyped_storage()
@@ -162,15 +163,15 @@ def _only_makes(func: Any) -> bool:
 
 _MOVES = {Tensor.cpu, Tensor.cuda, Tensor.type, Tensor.get_device}
 _DEVICE, *_ASKS = (vars(torch._C.TensorBase)[n].__get__ for n in ("device", "is_cpu", "is_cuda"))
-# A CPU tensor reports this device while it is watched. For PyTorch it equals the CPU, but a literal
-# in the user's code has no index.
+# While a CPU tensor is watched, it reports this device. PyTorch treats it as the CPU. The index
+# distinguishes it from a CPU device that the user's code names.
 _OF_A_TENSOR = torch.device("cpu", 0)
 
 
 class Strangers(DispatchMode):
     """A context manager that records tensors not created from the ``given`` tensors.
 
-    A 0-dim number may be on the CPU even if the other tensors are on another device.
+    A 0-dim tensor is ignored, because it may be on the CPU even if the others are on a GPU.
     """
 
     def __init__(self, given: Iterable[Any]) -> None:
@@ -204,7 +205,7 @@ class Strangers(DispatchMode):
 
 
 class DevicesNamed(TorchFunctionMode):
-    """A context manager that records calls which name a device other than a tensor's device.
+    """A context manager that records calls that name a device, unless it is a tensor's own device.
 
     ``to`` and ``cpu`` do nothing if a tensor is already on the device, so no operation shows them.
     """

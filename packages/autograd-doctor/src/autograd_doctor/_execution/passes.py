@@ -1,4 +1,4 @@
-"""Forward and backward passes through autograd, and direct calls of ``backward``."""
+"""Forward and backward passes through autograd, and direct calls to ``backward``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autograd_doctor._numerics.tensors import as_tuple, changed, is_float, same_
 from autograd_doctor.evidence import DirectBackward, Failure, VjpResult
 
 # --------------------------------------------------------------------------------------------------
-# Forward and backward by the engine, and their parts.
+# Forward and backward passes through the engine, and their parts.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -48,9 +48,9 @@ def both_ways(
 ) -> Pass:
     """Run forward, then send cotangents back through the engine.
 
-    An output whose cotangent is ``None`` is not used. ``cotangents`` may be a function of the
-    outputs, whose result is used directly. A sequence of tensors is copied first. ``between`` is
-    called with the run, after forward and before backward.
+    An output whose cotangent is ``None`` is not used. If ``cotangents`` is a function of the
+    outputs, its result is used directly. If it is a sequence of tensors, they are copied first.
+    ``between`` is called between forward and backward, with the run as its argument.
 
     If the call raises on float64 copies, it is repeated in the dtypes of the caller's inputs. The
     failure says whether that call works.
@@ -117,7 +117,7 @@ def gradients(
     except RuntimeError as error:
         if ".grad()" not in str(error):
             raise
-        # A checkpoint runs backward inside backward, which works only in this way.
+        # A reentrant checkpoint runs a backward pass inside backward and supports only this call.
         torch.autograd.backward(outputs, gs, kept, create_graph)
         return _taken_from(run.leaves)
     return tuple(map(dense, grads))
@@ -132,9 +132,9 @@ def _taken_from(leaves: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
 
 
 def dense(grad: Tensor | None) -> Tensor | None:
-    """Return a sparse gradient (of an embedding, for example) as a dense one.
+    """Return a sparse gradient (an embedding's, for example) as a dense one.
 
-    Others are unchanged.
+    A dense gradient is returned unchanged.
     """
     return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
@@ -154,7 +154,10 @@ def fitting(
 
 
 def like(cotangent: Tensor, output: Tensor) -> Tensor:
-    """Return a copy of a cotangent with the dtype of an output, on meta if the output is."""
+    """Return a copy of a cotangent with an output's dtype.
+
+    If the output is on meta, so is the copy.
+    """
     copy = cotangent.to(output.dtype, copy=True)
     return copy.to("meta") if output.is_meta else copy
 
@@ -173,8 +176,9 @@ def backward_pass(
 ) -> VjpResult:
     """Send cotangents through the engine and record the gradients.
 
-    With ``interleaved``, forward runs again on other values before backward runs. A Function that
-    stores numbers on its class or in a global variable then gets another number or length.
+    With ``interleaved``, forward runs again on other values before backward runs. If a Function
+    stores numbers on its class or in global variables, its backward then finds a different number
+    or length.
     """
 
     def again(run: Run) -> None:
@@ -186,7 +190,7 @@ def backward_pass(
             ):
                 return
         other = session.other()
-        # Integers in reverse order may be invalid indices, and a GPU would fail permanently.
+        # Integers in reverse order may be invalid indices, which would make a GPU fail permanently.
         safe = session.on_cpu() is session and any(map(_holds_integers, session.inputs))
         if not safe or isinstance(attempt(other.with_other_integers().run), Failure):
             attempt(other.run)
@@ -203,7 +207,7 @@ def sample_cotangents(outputs: Sequence[Tensor], rng: torch.Generator) -> tuple[
 
 
 # --------------------------------------------------------------------------------------------------
-# A direct call of backward, like the engine's call but without the engine's corrections.
+# A direct call to backward, like the engine's call but without the engine's corrections.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +271,7 @@ def _changing_line(session: Session, grad_outputs: Sequence[Tensor]) -> str:
 def _call_again(
     session: Session, grad_outputs: Sequence[Tensor]
 ) -> tuple[Callable[[], object], list[Tensor]]:
-    """Return a call of ``backward`` on a new graph, with its cotangents and saved tensors."""
+    """Return a call to ``backward`` on a new graph, with its cotangents and saved tensors."""
     run = session.run()
     gs = list(handed_over(run.returned, grad_outputs))
     saved = [t for t in own_node(run).saved_tensors if isinstance(t, Tensor)]
@@ -280,7 +284,9 @@ def _call_again(
 
 
 def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
-    """Say whether another call of ``backward`` returns exactly the same, or correctly raises."""
+    """Say whether a second call to ``backward`` returns exactly the same result, or correctly
+    raises.
+    """
     with torch.no_grad():
         again = attempt(lambda: as_tuple(node.apply(*copies(gs))))
     if isinstance(again, Failure):
@@ -295,7 +301,7 @@ def _again(node: Any, gs: Sequence[Tensor | None], first: Sequence[Any]) -> str:
 def runs_directly(
     session: Session, grad_outputs: Sequence[Tensor], inputs: Sequence[Any] | None
 ) -> bool:
-    """Whether a direct call of ``backward`` works for these inputs."""
+    """Whether a direct call to ``backward`` works for these inputs."""
 
     def both() -> Any:
         run = session.run(inputs=inputs, watched=False)
@@ -319,7 +325,8 @@ def own_node(run: Run) -> Any:
 def handed_over(
     returned: Sequence[Any], grad_outputs: Sequence[Tensor | None]
 ) -> Iterator[Tensor | None]:
-    """Yield autograd's arguments for ``backward``: cotangents, zeros for integers, else None.
+    """Yield the arguments that autograd passes to ``backward``: a cotangent for each floating-point
+    output, zeros for an integer output, and ``None`` for any other value.
 
     A cotangent has the dtype and the device of its output, regardless of the dtypes of the inputs.
     """

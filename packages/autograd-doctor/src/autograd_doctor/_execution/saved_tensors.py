@@ -23,7 +23,7 @@ from autograd_doctor.evidence import Evidence
 Exchange = Callable[[Tensor], Tensor]
 Derivatives = tuple[Tensor | None, ...]
 
-_LARGE = 1e6  # above any threshold that the example may not reach
+_LARGE = 1e6  # above the usual thresholds, which the example may never reach
 
 
 class SavedTensorSwapper:
@@ -47,7 +47,7 @@ class SavedTensorSwapper:
         return numbers
 
     def exchange(self, numbers: Iterable[int], exchange: Exchange) -> None:
-        """From now on, return other values for some of the tensors."""
+        """From now on, return different values for some of the tensors."""
         self._instead |= {number: exchange(self.saved[number].detach()) for number in numbers}
 
     def _pack(self, tensor: Tensor) -> int:
@@ -107,7 +107,9 @@ def derived_once(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives
 
 
 def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivatives:
-    """Return the gradients, and the derivatives of their sum by inputs and ``grad_output``."""
+    """Return the gradients, and the derivatives of their sum with respect to the inputs and
+    ``grad_output``.
+    """
     followed = [g if g is None else g.clone().requires_grad_() for g in grad_outputs]
     once = gradients(run, followed, create_graph=True)
     again = [grad for grad in once if grad is not None and grad.requires_grad]
@@ -119,10 +121,11 @@ def derived_twice(run: Run, grad_outputs: Sequence[Tensor | None]) -> Derivative
 
 
 def exchanges_for(dtype: torch.dtype) -> tuple[Exchange, ...]:
-    """Return ways to give a tensor other values. The most careful one comes first.
+    """Return ways to replace a tensor's values, starting with the most careful one.
 
-    An index in any form is replaced by another index in the same range. Integers are never
-    exchanged, because compiled code does not check them and would access memory out of bounds.
+    The first way only reorders values, so an index that is stored as floats stays in its range.
+    Integers are never replaced, because compiled code does not check them and would access memory
+    out of bounds.
     """
     if dtype == torch.bool:
         return (torch.logical_not,)

@@ -45,7 +45,7 @@ class Subject:
     in_float64: bool = True  # whether its reachable state is in float64 when the arguments are
 
     def begin(self, args: Sequence[Any], passed: Mapping[int, TensorState] = _NONE) -> None:
-        """Reset its reachable state to the start of a call."""
+        """Reset the subject's reachable state to its value at the start of a call."""
         self.around.begin(args, passed, in_precision_of_args=self.in_float64)
 
     @property
@@ -71,7 +71,9 @@ class Subject:
 
     @property
     def numbers_left(self) -> Mapping[str, Any]:
-        """The numbers, strings and shapes on the class, and in globals that ``forward`` assigns."""
+        """The numbers, strings and shapes stored on the class and in globals that ``forward``
+        assigns.
+        """
         if self.function is None:
             return {}
         held = dict(vars(self.function))
@@ -92,7 +94,7 @@ class Subject:
 
     @cached_property
     def stated_design(self) -> str:
-        """The design of the gradient that the source mentions, or ``""``."""
+        """The deliberate design of the gradient that the source mentions, or ``""``."""
         return stated_design(self.function) if self.function else ""
 
 
@@ -155,8 +157,8 @@ def with_right_arity(subject: Subject) -> Subject:
     """Return the subject with a ``backward`` that returns one value for each argument.
 
     Missing values become None, and surplus values are removed, so that other mistakes can be
-    examined too. With a setup_context, arguments left at their defaults count. Without one, PyTorch
-    ignores the None for them.
+    examined too. Arguments left at their defaults also count. PyTorch requires a value for them if
+    the Function has a setup_context, and otherwise ignores a surplus None.
     """
     function, count = subject.function, len(subject.parameters) + len(subject.omitted)
     assert function is not None
@@ -181,7 +183,7 @@ _SAVED_TENSORS: Any = Function.saved_tensors  # the engine's own descriptor
 
 @dataclass
 class CtxLog:
-    """The data that one forward pass passed to its ctx."""
+    """The data that one forward pass stored on its ctx."""
 
     dirty: list[Tensor] = field(default_factory=list)
     non_differentiable: list[Tensor] = field(default_factory=list)
@@ -303,9 +305,9 @@ class Session:
         arrange: Arrange | None = None,
         watched: bool = True,
     ) -> Run:
-        """Move copies of the inputs (its own, unless given), and call the subject on them.
+        """Call the subject on moved copies of the given inputs, or of the session's own inputs.
 
-        ``arrange`` may change the layout of the arguments, by operations that autograd records.
+        ``arrange`` may change the layout of the arguments, using operations that autograd records.
         Other reachable tensors are passed unchanged, because a checkpoint recognizes them by
         identity.
         """
@@ -342,7 +344,8 @@ class Session:
     def _with_their_dtypes(self, args: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments.
 
-        If one is the dtype of a tensor among them, it follows this tensor.
+        If an argument is the original dtype of one of the tensors, it becomes the tensor's current
+        dtype.
         """
         if not any(isinstance(arg, torch.dtype) for arg in args):
             return args
@@ -351,9 +354,9 @@ class Session:
         return [now.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args]
 
     def other(self) -> Session:
-        """Return a session with other values and other draws.
+        """Return a session with different values and different random draws.
 
-        It shares the other reachable state.
+        Both sessions share all other reachable state.
 
         Values are halved and in reverse order, because scaling alone would not change a mask or the
         position of a maximum.
@@ -377,7 +380,9 @@ class Session:
         )
 
     def others_in_form(self) -> Iterator[Session]:
-        """Yield sessions on other values, with another number or with one more row in an input."""
+        """Yield sessions on different values, each with a different number or with one more row in
+        an input.
+        """
         other = self.other()
         for position, value in enumerate(other.inputs):
             if is_number(value):
@@ -397,8 +402,8 @@ class Session:
         """Return a session on CPU copies of the inputs, or this one if the CPU makes no
         difference.
 
-        Other shapes and extreme values can make an index invalid. On the CPU, an invalid index
-        raises an error. On a GPU, it makes every later GPU call of this process fail. If the
+        Different shapes and extreme values can make an index invalid. On the CPU, an invalid index
+        raises an error. On a GPU, it makes every later GPU call in this process fail. If the
         subject needs a GPU, it raises an error on the CPU, and such a call is not examined.
         """
         if all(on_cpu(value) is value for value in self.inputs):
@@ -407,12 +412,12 @@ class Session:
         return Session(self.subject, tuple(inputs), self.wanted, self.seed, self.own_dtypes)
 
     def with_inputs(self, instead: Mapping[int, Any]) -> Session:
-        """Return a session with other arguments at some positions."""
+        """Return a session with different arguments at some positions."""
         inputs = [instead.get(position, value) for position, value in enumerate(self.inputs)]
         return Session(self.subject, inputs, self.wanted, self.seed, self.own_dtypes)
 
     def in_own_dtypes(self, inputs: Sequence[Any] | None = None) -> list[Any] | None:
-        """Return inputs (the session's, unless given) in the dtypes of the caller's inputs.
+        """Return the given inputs, or the session's own, in the dtypes of the caller's inputs.
 
         Return ``None`` if they already have these dtypes, or if their original dtypes are unknown.
         """
@@ -425,11 +430,11 @@ class Session:
         return [value if dtype is None else value.to(dtype) for value, dtype in pairs]
 
     def redraw(self) -> None:
-        """Let the subject's generators repeat the numbers that they drew since the call began."""
+        """Make the subject's generators repeat the numbers that they drew since the call began."""
         reseed(self.seed)
         self.subject.around.redraw()
 
     @property
     def log(self) -> CtxLog:
-        """The data that the last recorded run passed to its ctx. Empty for a callable."""
+        """The data that the last recorded run stored on its ctx. Empty for a callable."""
         return self._watched.log if self._watched else CtxLog()

@@ -1,7 +1,7 @@
 """A soft time limit: an exception interrupts Python code that runs too long.
 
 The limit applies to the computing time of the process. On a busy machine, wall-clock time would
-blame code that hardly ran. Wall-clock time only limits code that waits.
+blame code that hardly ran. Wall-clock time limits only code that waits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _running = threading.local()
 _AGAIN = 1.0  # seconds until code that swallowed the exception is interrupted again
 _SOON = 0.005  # seconds to wait if Python would swallow the exception now
 _PATIENCE = 4.0  # multiple of the limit, in wall-clock time, for code that waits
-_NEARLY = 0.8  # share of the limit that counts, because other programs take some time
+_NEARLY = 0.8  # share of the limit that counts as the whole, because other programs take some time
 
 
 class TimeUp(BaseException):
     """The time limit was reached.
 
-    This is not an ``Exception``, so ``except Exception`` misses it.
+    This is not an ``Exception``, so ``except Exception`` does not catch it.
     """
 
 
@@ -203,8 +203,9 @@ def _raise_in(thread: int) -> None:
 def _let_come(thread: int) -> None:
     """Cancel an exception that was already sent to this thread and would appear after the block.
 
-    We send another exception, which arrives at once. Sending none would leave a flag set in CPython
-    3.11, and traced code (for example under coverage) would then hang.
+    To cancel it, we send another exception, which arrives at once, and catch it. If we sent NULL
+    instead, a flag would stay set in CPython 3.11, and traced code (for example under coverage)
+    would hang.
     """
     with suppress(TimeUp):
         _raise_in(thread)

@@ -1,8 +1,8 @@
 """Find where a gradient is wrong if it has too many elements to differentiate one by one.
 
 ⟨g, J v⟩ and ⟨B(g), v⟩ are both sums over the elements that move. If the sums differ, they also
-differ for one half of these elements. Repeated halving finds one element among a million in twenty
-steps.
+differ for at least one half of these elements. Repeated halving finds one element among a million
+in twenty steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from autograd_doctor._numerics.projection import flat_cotangent
 from autograd_doctor.evidence import RANDOM, Evidence, JacobianColumns
 
 RELATIVE = 1e-6  # relative to the sum: right values agree much better
-NARROWER = 5  # times: the interval of a bound is then a thirtieth; fewer for many outputs
+NARROWER = 5  # halvings of a bound's interval, to about a thirtieth; fewer for many outputs
 CLEAR = 10.0  # times the estimated error of the finite differences
 
 Part = tuple[int, int, int]  # the input's position, and a range of its flat real elements
@@ -41,7 +41,7 @@ def bisect_columns(
     wanted: Sequence[int],
     evidence: Evidence,
 ) -> Evidence:
-    """Return the evidence with more columns of the Jacobian, where the gradient may be wrong.
+    """Return the evidence with more Jacobian columns, at elements whose gradient may be wrong.
 
     The search does not run if all columns are known, or if the known columns already show a
     mistake.
@@ -97,8 +97,8 @@ def _suspects(
 ) -> tuple[Tensor, ...]:
     """For each wanted input, return flat positions at which the gradient seems to be wrong.
 
-    For each direction, the search finds at most one wrong element, and a few elements with
-    values between it and right elements. The Jacobian's columns then decide.
+    For each direction, the search finds at most one wrong element, and a few elements whose values
+    lie between this one and correct ones. The Jacobian's columns then show which of them are wrong.
     """
     found: list[set[int]] = [set() for _ in wanted]
     for direction in range(DIRECTIONS):
@@ -129,7 +129,7 @@ def _halved(compared: _Compared, part: Part) -> int:
 def _between(
     compared: _Compared, slot: int, place: int, elements: Tensor, right: Tensor
 ) -> Iterator[int]:
-    """Yield elements with values between a wrong one and the nearest right ones."""
+    """Yield elements whose values lie between a wrong element and the nearest correct ones."""
     lower, upper = elements[right] < elements[place], elements[right] > elements[place]
     times = affordable(NARROWER, compared.outputs, MOST_ENTRIES // 2)
     for side in (right[lower], right[upper]):
@@ -173,11 +173,15 @@ class _Compared:
         self.outputs = self._center.numel()
 
     def off(self, part: Part) -> float:
-        """Return the gradient minus the slope, by finite differences with one step."""
+        """Return the gradient minus the slope, which comes from finite differences with one step
+        size.
+        """
         return self._actual(part) - self._difference(part, STEP / 2)
 
     def differs(self, part: Part) -> bool:
-        """Whether gradient and slope differ more than the finite differences with two steps do."""
+        """Whether the gradient and the slope differ by more than the error of the finite
+        differences, which two step sizes reveal.
+        """
         wide, narrow = self._difference(part, STEP), self._difference(part, STEP / 2)
         slope, slot = (4 * narrow - wide) / 3, part[0]
         error = CLEAR * abs(slope - narrow) + RELATIVE * float(self._terms[slot].norm())
@@ -193,7 +197,7 @@ class _Compared:
     def _moved(self, part: Part, h: float) -> float:
         """Return the change of the weighted outputs.
 
-        Outputs that do not move add no rounding error.
+        Outputs that do not change add no rounding error.
         """
         slot, start, end = part
         offsets = [torch.zeros_like(vector) for vector in self._vectors]

@@ -1,4 +1,4 @@
-"""When two numbers are close enough: the tolerance of the expected value, and rounding."""
+"""Decide whether numbers are close enough, given an expected value's tolerance and rounding."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def within(actual: Tensor, expected: Expected) -> Tensor:
 
 
 def resolution(grad: Tensor) -> float:
-    """Return the relative precision in which a float64 gradient was actually computed.
+    """Return the relative precision with which a float64 gradient was actually computed.
 
     A backward that uses a shorter dtype internally returns numbers that this dtype can represent
     exactly. Another rule reports this, so the rounding errors of the shorter dtype must not look
@@ -67,7 +67,9 @@ def same(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def cancellation(evidence: Evidence, vjp: Cotangent = RANDOM) -> float:
-    """Return how large a gradient may be if the expected one is 0, as for a softmax's sum."""
+    """Return the largest gradient that rounding explains where 0 is expected, as for a softmax's
+    sum.
+    """
     sent = evidence.values.vjps.get(vjp, VjpResult(())).grad_outputs
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     upstream, rise, run = (

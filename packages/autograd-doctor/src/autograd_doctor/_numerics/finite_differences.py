@@ -21,9 +21,9 @@ from autograd_doctor.evidence import DirectionalDerivatives, JacobianColumns
 
 STEP = 1e-3  # relative to an element: h⁴ and the rounding error ε/h are then both close to 1e-12
 TINY = 3e-7  # relative to an element: some units in the last place of float32
-PEEKS = 5  # at this distance and its multiples, because one may show nothing by chance
+PEEKS = 5  # multiples of TINY to examine, because a single distance may show nothing by chance
 DIRECTIONS = 2
-AT_ONCE = 32  # columns that are computed from their four points at a time
+AT_ONCE = 32  # columns that are computed at the same time, each from four points
 MOST_COLUMNS = 256  # elements of an input; larger inputs are sampled,
 MOST_ENTRIES = 2**22  # with fewer elements if there are many outputs: 32 MB for a matrix
 
@@ -89,7 +89,9 @@ def jacobian(
 
 
 def affordable(most: int, entries: int, in_all: int = MOST_ENTRIES) -> int:
-    """Return the number of rows or columns to compute, given the entries in each. At least one."""
+    """Return how many rows or columns to compute (at least one), given the number of entries in
+    each.
+    """
     return max(1, min(most, in_all // max(1, entries)))
 
 
@@ -111,7 +113,7 @@ def _sample(value: Tensor, outputs: int, rng: torch.Generator, most: int) -> Ten
 
 
 def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center: Tensor) -> Tensor:
-    """Return the size of the jumps in each value of forward while the inputs hardly move.
+    """For each value of forward, return the size of its jumps when the inputs hardly move.
 
     The values jump if forward computes in float32, or iterates until it is close enough. Values
     that float32 can represent are treated separately, because outputs of both kinds may occur
@@ -129,7 +131,8 @@ def _noise(values: Values, inputs: Sequence[Any], wanted: Sequence[int], center:
     jumps = torch.zeros_like(center)
     for k in range(1, PEEKS):  # a curve rises linearly with the distance, and bends quadratically
         bend = bends[k - 1] - (k / PEEKS) ** 2 * bends[-1]
-        # The rise detects float32 inputs, which are rounded in the same way on both sides.
+        # The rise reveals inputs that forward rounds to float32. The bend can miss them, because
+        # both sides are rounded in the same way.
         rise = rises[k - 1] - k / PEEKS * rises[-1]
         jumps = torch.maximum(jumps, torch.maximum(bend.abs(), rise.abs()))
     every = torch.stack(moved)
@@ -197,7 +200,9 @@ def _columns(
 def derivative(
     at: Callable[[float], Tensor], h: float, center: Tensor
 ) -> tuple[Tensor, Tensor, bool]:
-    """Differentiate at offset 0: the value, its estimated error, and smoothness."""
+    """Differentiate at offset 0. Return the derivative, its estimated error, and whether the
+    function is smooth.
+    """
     value, error, smooth = derivatives(
         points(at, h)[None], torch.tensor(h, dtype=torch.float64), center, 1.0
     )
@@ -212,7 +217,8 @@ def points(at: Callable[[float], Tensor], h: float) -> Tensor:
 def derivatives(
     points: Tensor, h: Tensor, center: Tensor, typical: float, noise: Tensor | float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Differentiate along each direction: the value, its estimated error, and smoothness.
+    """Return the derivative along each direction, its estimated error, and whether the function is
+    smooth.
 
     ``points`` has shape (directions, 4, outputs), and ``h`` holds one step for each direction or
     for all. ``noise`` is the known size of the jumps in each value.

@@ -15,7 +15,7 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import RANDOM, Cotangent, Evidence, Expected
 from autograd_doctor.formatting import plain, unraveled
 
-COARSE = 1e-4  # relative to the largest element: differences of float64 are more accurate
+COARSE = 1e-4  # relative to the largest element: finite differences in float64 are more accurate
 LEFT = 0.25  # relative to the error: an explanation must leave less than this unexplained
 
 
@@ -90,7 +90,7 @@ class Mismatch:
     def _explained(self, candidate: Tensor, known: Tensor) -> bool:
         """Whether a candidate explains nearly all of the error.
 
-        With a wide tolerance, much would fit.
+        Otherwise, too many candidates would fit if the tolerance is wide.
         """
         left, off = ((self.actual - t)[known].norm() for t in (candidate, self.truth))
         return not self.coarse or bool(left <= LEFT * off)
@@ -171,9 +171,9 @@ def witness(mismatch: Mismatch) -> dict[str, Any]:
 
 
 def _beside(mismatch: Mismatch, index: tuple[int, ...]) -> dict[str, Any]:
-    """Return the other inputs at the same index, and each grad_output if there are several.
+    """Return the other inputs at the same index, and every grad_output if there are several.
 
-    The reader needs these numbers to check the result, if inputs and outputs have the same shape.
+    If inputs and outputs have the same shape, the reader needs these numbers to check the result.
     """
     evidence, shape = mismatch.evidence, mismatch.input.shape
     gs = evidence.values.vjps[RANDOM].grad_outputs

@@ -18,7 +18,7 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import DirectionalDerivatives, Evidence, VjpResult
 
 RELATIVE = 1e-7  # relative to the projected gradient: float64 loses far less
-SHARP = 1e-5  # a direction with a larger error does not decide anything
+SHARP = 1e-5  # a direction with a larger error proves nothing
 
 
 def projections_agree(evidence: Evidence) -> bool:
@@ -44,8 +44,8 @@ def deviation(evidence: Evidence, slopes: DirectionalDerivatives) -> float:
     """Return the relative error of the compared gradients along the directions.
 
     The result is infinite if the error is unknown. It is relative to the largest gradient over all
-    cotangents of the same length, because some cotangents have a zero gradient, for example a
-    constant one before a softmax.
+    cotangents, scaled to the same length, because a single gradient may be zero. An example is the
+    gradient for a constant cotangent of a softmax.
     """
     vjps = [vjp for name, vjp in evidence.values.vjps.items() if name.is_compared]
     if not vjps or any(vjp.failure for vjp in vjps):

@@ -11,10 +11,10 @@ from torch import Tensor
 EPS = torch.finfo(torch.float32).eps
 LARGEST = torch.finfo(torch.float32).max ** 0.5  # the square of a larger number would overflow
 EXCESSIVE = 50.0  # sums, products and library functions stay well below this multiple of the noise
-# relative to the magnitude: no digit is right, so this is a different result, not a coarse one
+# relative to the magnitude: no digit is right, so this is a different result, not an inaccurate one
 USELESS = 0.3
 
-Values = tuple[Tensor | None, ...]  # of a call: its outputs, then the gradients
+Values = tuple[Tensor | None, ...]  # a call's outputs, followed by its gradients
 
 
 def each(operation: Callable[..., Tensor], *values: Values) -> Values:

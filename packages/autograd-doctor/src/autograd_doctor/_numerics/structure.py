@@ -25,13 +25,13 @@ TURN = 0.5  # approximate angle of a random turn
 
 @dataclass(frozen=True)
 class Structure:
-    """A set of values that contains the example, described by an equation.
+    """The set of values that satisfy the same equation as the example.
 
     Attributes:
-        words: The name of such a value.
+        words: The name of a value in the set.
         is_matrix: Whether the equation relates the elements of a square matrix.
         tangent: Projects a change of the example onto the changes that keep the equation.
-        draw: Returns another value of the set.
+        draw: Returns another value in the set.
     """
 
     words: str
@@ -46,7 +46,7 @@ def structure_of(value: Tensor) -> Structure | None:
         return None
     value = value.detach()
     if bool((value == value.reshape(-1)[0]).all()):
-        return None  # matrices of ones and zeros have a structure by chance, so it means nothing
+        return None  # a matrix of ones and zeros has a structure by chance
     if value.dim() >= 2 and value.shape[-1] == value.shape[-2] and value.shape[-1] > 1:
         found = _matrix(value)
         if found is not None:
@@ -55,7 +55,7 @@ def structure_of(value: Tensor) -> Structure | None:
 
 
 def another(value: Tensor, rng: torch.Generator) -> Tensor:
-    """Return a random value of the same kind as an example: range, signs, structure."""
+    """Return a random value with the same range, signs and structure as an example."""
     if not value.numel():
         return value.clone()
     if (structure := structure_of(value)) is not None:

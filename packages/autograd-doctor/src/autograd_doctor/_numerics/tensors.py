@@ -1,4 +1,4 @@
-"""Small questions about tensors and values."""
+"""Small helpers that examine tensors and other values."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def as_number(value: Any) -> float | None:
     """Return the value of a number, or of a real tensor with one element."""
     if is_float(value) and value.numel() == 1 and not value.is_complex():
         return float(value)
-    if type(value) in (int, float) and abs(value) < 2**63:  # a larger int may not fit into a float
+    if type(value) in (int, float) and abs(value) < 2**63:  # a larger int might not fit a float
         return float(value)
     return None

@@ -73,7 +73,7 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
-# Questions about a callable as a whole. They are not repeated for the Functions inside it.
+# These probes examine a callable as a whole. They are not repeated for the Functions inside it.
 ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
@@ -87,7 +87,11 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
-    """Return the probes of a level. Second derivatives are required, left out, or only examined."""
+    """Return the probes of a level.
+
+    With ``double_backward``, second derivatives are required (true), left out (false), or examined
+    but not required (``None``).
+    """
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(
         probe

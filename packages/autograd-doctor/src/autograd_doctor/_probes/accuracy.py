@@ -4,8 +4,8 @@ A solver that iterates to a tolerance returns an inexact result. ``backward`` re
 of the exact solution, but finite differences of ``forward`` give the derivative of the approximate
 solution. The two agree only to a few digits, although ``backward`` is right.
 
-A solver shows itself in three ways. First, one line reads numbers from tensors repeatedly, to
-decide whether to continue. Second, ``backward`` may be a solver itself, and is then linear in
+Three signs reveal a solver. First, one line reads numbers from tensors repeatedly, to decide
+whether to continue. Second, ``backward`` may be a solver itself, and is then linear in
 ``grad_output`` only to a few digits. Third, the values jump slightly where one more iteration is
 needed. A long step averages over such jumps and agrees better with the gradient than a short step.
 If a long step does not agree better, the jump is the boundary between two formulas, and the

@@ -1,4 +1,4 @@
-"""The same call with other layouts, frozen inputs, dims, shapes and batches."""
+"""The same call with frozen inputs, or with different layouts, dims, shapes or batches."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ LAYOUTS: dict[str, Lay] = {
     "a strided view with gaps in memory": strided,
 }
 
-# The backward pass of ``y.sum()`` sends the same number to all elements, and ``y.sum(0)`` the same
-# row.
+# The backward pass of ``y.sum()`` sends the same number to every element. The backward pass of
+# ``y.sum(0)`` sends the same numbers to every row.
 EXPANDED: dict[str, Lay] = {
     "one number expanded to the output's shape": lambda g: g.flatten()[0].expand_as(g),
     "one row expanded along dim 0": lambda g: g[:1].expand_as(g) if g.dim() > 1 else g,
@@ -178,7 +178,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield each input alone and, if there are three or more, all inputs but one."""
+    """Yield each input alone and, if there are three or more, each set of all inputs but one."""
     wanted = evidence.wanted
     if len(wanted) > 1:
         for i in wanted:
@@ -275,7 +275,9 @@ def _called(
 
 
 def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
-    """Yield the original inputs, then inputs with broadcast tensors (masks) at full rank."""
+    """Yield the original inputs, then the inputs with broadcast tensors (such as masks) at full
+    rank.
+    """
     yield list(plain.inputs)
     data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
     lower = {i for i in data if 0 < plain.inputs[i].dim() < named.rank}
@@ -320,7 +322,7 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
-    """Pass some elements alone. Return ``None`` if ``forward`` then returns other values."""
+    """Pass some elements alone. Return ``None`` if ``forward`` then returns different values."""
 
     def of(values: Sequence[Any]) -> list[Any]:
         return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]

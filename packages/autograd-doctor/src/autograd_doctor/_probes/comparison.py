@@ -81,7 +81,8 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 INEXACT = 0.05  # for a solver that stops at a tolerance
 TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off, unlike another order of summation
-# the step of an element: large enough to break ties, and small enough to stay in most domains
+# the relative step of an element: large enough to break ties, and small enough to stay in most
+# domains
 SPREAD = 0.05
 
 
@@ -107,14 +108,14 @@ def asked(
 ) -> Evidence:
     """Add the comparisons for a question, unless only the example shows a difference.
 
-    ``draws`` is false if the other call may draw its random numbers for other elements. The
-    question then skips subjects whose results depend on random draws. A question that ``resizes``
-    makes calls with other shapes, and it makes them on the CPU.
+    Pass ``draws=False`` if the second call may draw its random numbers for different elements. The
+    question then skips subjects whose results depend on random draws. Pass ``resizes=True`` if the
+    question makes calls with other shapes. It then makes them on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
         comparisons = ask(session, evidence, on_example(evidence), question, draws)
-    except CannotDiagnoseError:  # the other call does not finish, so it gives no evidence
+    except CannotDiagnoseError:  # the second call does not finish, so it gives no evidence
         comparisons = ()
     return replace(
         evidence,
@@ -201,7 +202,7 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls gave equally many results, and each pair is equal up to rounding."""
+    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 

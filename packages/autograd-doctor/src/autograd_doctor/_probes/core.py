@@ -150,7 +150,7 @@ def probe(
     if found.values.vjps[RANDOM].failure:
         return found
     slow = seconds > SLOW
-    if not slow and together > SLOW * len(found.values.vjps):  # backward, or the first forward
+    if not slow and together > SLOW * len(found.values.vjps):  # backward or the first call
         slow = _seconds_of_backward(session, one) > SLOW
     return _looked_further(session, found, further, slow=slow)
 
@@ -167,7 +167,7 @@ FEWEST_COLUMNS = 4  # per input
 
 
 def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
-    """Return the values, and the seconds that they took."""
+    """Return the values, and how many seconds it took to compute them."""
     inputs = copied(inputs)
     began = _moment()
     return values(inputs), _seconds_since(began)
@@ -181,8 +181,8 @@ def _moment() -> tuple[float, float]:
 def _seconds_since(moment: tuple[float, float]) -> float:
     """Return the seconds since a moment.
 
-    The computing time of this thread counts, because with wall-clock time, a busy machine would
-    make the code look slow and change the verdict. For code that waits, for example for a GPU, a
+    This is the computing time of the thread. With wall-clock time, a busy machine would make the
+    code look slow, which would change the verdict. For code that waits, for example for a GPU, a
     fraction of the wall-clock time counts.
     """
     computed, passed = (now - then for now, then in zip(_moment(), moment, strict=True))
@@ -190,7 +190,7 @@ def _seconds_since(moment: tuple[float, float]) -> float:
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
-    """Return the shortest measured time of the two passes together."""
+    """Return the shortest measured time of a forward and a backward pass together."""
     times = []
     for _ in range(2):
         began = _moment()
@@ -241,7 +241,7 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
 
 
 def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Keep:
-    """Return a map that projects a direction onto the changes that keep an input's structure."""
+    """Return a function that projects directions onto changes that keep an input's structure."""
 
     def keep(position: int, direction: Tensor) -> Tensor:
         structure, like = structures[position], session.inputs[position]
@@ -305,7 +305,7 @@ def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[in
 
 
 def _is_changed(session: Session, position: int, others: Iterable[Tensor], values: Values) -> bool:
-    """Whether ``forward`` returns something else for some other values of an input."""
+    """Whether some other values of an input change the result of ``forward``."""
     here = values(copied(session.inputs))
     for other in others:
         inputs = copied(session.inputs)
@@ -317,7 +317,7 @@ def _is_changed(session: Session, position: int, others: Iterable[Tensor], value
 
 
 def _after_forward(session: Session) -> Evidence:
-    """Return the evidence from one forward pass, and the facts that need no run."""
+    """Return the evidence from one forward pass, including the facts that need no run."""
     subject = session.subject
     return Evidence(
         subject=subject.name,
@@ -372,7 +372,7 @@ def _rejected(found: Evidence) -> Failure | None:
 
 
 def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
-    """Return how the outputs differ if no input requires grad, or ``None`` if they do not."""
+    """Return how the outputs differ if no input requires grad, or ``None`` if they are the same."""
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
     parts = values.split([as_real(output).numel() for output in right])
@@ -391,7 +391,7 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
 
 
 def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Values:
-    """Return ``forward`` as a map from arguments to one flat vector, without a graph.
+    """Return ``forward`` as a function from arguments to one flat vector, without a graph.
 
     A callable may differentiate with respect to its own arguments, and then needs grad mode. If
     ``forward`` raises or returns a different number of values, the result is nan, because no slope

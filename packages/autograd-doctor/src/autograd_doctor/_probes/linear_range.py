@@ -76,12 +76,12 @@ def linear_range(
     two: Sequence[Tensor],
     intentional: Collection[str],
 ) -> Range | None:
-    """Return the range for the cotangents, or ``None`` if backward is linear in none.
+    """Return the range for the cotangents, or ``None`` if backward is not linear in any range.
 
     If ``backward`` does not break the declared rule, nothing changes. If several ranges are
     possible, the function returns the first one in which the slopes of ``forward`` confirm the
-    gradient. If they confirm it in none, the gradient is wrong, and the function returns the first
-    range with a nonzero gradient.
+    gradient. If they do not confirm it in any range, the gradient is wrong, and the function
+    returns the first range with a nonzero gradient.
     """
     if not DECLARED.intersection(intentional):
         return ANY

@@ -37,10 +37,10 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGrad
 # --------------------------------------------------------------------------------------------------
 # Does backward need the values that were saved for it?
 #
-# When backward unpacks a saved tensor, it gets another tensor instead. If every gradient stays
-# exactly the same for all replacement values, no gradient depends on the saved values. A tensor
-# also counts as needed if it is needed in another situation: for a second derivative, with a frozen
-# input, for other inputs, or with another number or flag in the call.
+# When backward unpacks a saved tensor, it gets a tensor with different values instead. If every
+# gradient stays exactly the same for all replacement values, no gradient depends on the saved
+# values. A tensor also counts as needed if it is needed in another situation: for a second
+# derivative, with a frozen input, for other inputs, or with a different number or flag in the call.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8
@@ -171,7 +171,7 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True)
 class Backward:
-    """A direct call of ``backward``: its operations, and the gradients that use each of them."""
+    """A direct call to ``backward``: its operations, and the gradients that use each of them."""
 
     names: tuple[str, ...]
     leading: tuple[set[int], ...]  # in the order of the arguments
@@ -206,8 +206,8 @@ def _wasted(
         backward = _backward(session, gs, asking) if asking else None
         if backward is None:
             continue
-        # If a gradient is discarded only at the end, the operations are the same, and its position
-        # identifies it.
+        # If backward discards a gradient only at the end, its operations do not change, and the
+        # position of the gradient shows which operations were wasted.
         same = backward.names == everything.names
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed

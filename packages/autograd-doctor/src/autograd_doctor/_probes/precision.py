@@ -48,7 +48,7 @@ Inputs = tuple[Any, ...]
 class Precisions:
     """Runs a session's forward and backward in either precision.
 
-    Does not support complex inputs.
+    Complex inputs are not supported.
 
     The results are ``None`` if the call raises an error or takes too long.
     """
@@ -73,8 +73,8 @@ class Precisions:
     def rounded_once(self, inputs: Inputs, draw: int) -> Values | None:
         """Return the results in float64 with a rounding error added to every number.
 
-        Each draw has its own seed, because a random Function draws other numbers in float32. Such a
-        difference is not a loss of precision.
+        Each draw has its own seed, because a random Function draws different numbers in float32.
+        Such a difference is not a loss of precision.
         """
         session = copy.copy(self.session)
         session.seed += draw
@@ -140,7 +140,7 @@ def _moved(tensor: Tensor, by: float, rng: torch.Generator) -> Tensor:
 # --------------------------------------------------------------------------------------------------
 
 DRAWS = 2  # draws of rounding errors, because a single draw may cancel by chance
-ROUGH = 0.2  # rounding errors close by differ by at least this fraction, unlike smooth errors
+ROUGH = 0.2  # rounding errors at nearby inputs differ by at least this fraction
 
 
 def coarseness(
@@ -222,7 +222,8 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
     """Yield the calls for which float32 is coarse or returns numbers that are not finite.
 
     A result that is small here may be the remainder of a result that is large for smaller inputs,
-    like the gradient of a sigmoid in its tails. A rounding error of that size is expected.
+    like the gradient of a sigmoid in its tails. Its rounding error may then be as large as for the
+    large result.
     """
     on_example = call.both(example)
     if on_example is None:
@@ -252,9 +253,9 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
 def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
     """Whether each result depends only on one element of one input.
 
-    Only then does the formula cause a loss of digits for small inputs. A Function that mixes
-    elements may have to cancel, for example in the gradient of a softmax with nearly equal inputs,
-    or in a batch norm after a bias.
+    Only in this case is the formula to blame if digits are lost for small inputs. If a Function
+    mixes elements, cancellation may be unavoidable, for example in the gradient of a softmax with
+    nearly equal inputs, or in a batch norm after a bias.
     """
     if len(call.session.wanted) > 1:
         return False
@@ -301,8 +302,8 @@ def _neighbors(
 def _data(evidence: Evidence, example: Inputs) -> Sequence[int]:
     """Return the inputs that may be far from zero.
 
-    Parameters seldom are, and they have fewer dims. A square matrix is usually an operator and not
-    data.
+    Parameters are seldom far from zero, and they have fewer dims. A square matrix is usually an
+    operator and not data.
     """
     axes = max(example[i].dim() for i in evidence.wanted)
     most = [i for i in evidence.wanted if example[i].dim() == axes]
@@ -330,11 +331,12 @@ def _spread(tensor: Tensor) -> float:
 # --------------------------------------------------------------------------------------------------
 # Inputs far from the example: large numbers, small numbers, numbers far from zero, masks of -inf.
 #
-# The probe reports two kinds of calls. In the first kind, float32 returns no number or is coarser
-# than rounding explains. In the second kind, a mask causes nan.
+# The probe reports two kinds of calls. In the first kind, float32 returns nan or infinity, or is
+# coarser than rounding explains. In the second kind, a mask causes nan.
 # --------------------------------------------------------------------------------------------------
 
-# exp overflows float32 at 89 and float64 at 710, so steps below a factor of 8 reach the gap.
+# exp overflows float32 at 89 and float64 at 710, so steps smaller than a factor of 8 cannot skip
+# the gap between them.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
 LOW = -50.0  # for an exponential, this acts like -inf, but without underflow
 
@@ -342,8 +344,8 @@ LOW = -50.0  # for an exponential, this acts like -inf, but without underflow
 def extremes(session: Session, evidence: Evidence) -> Evidence:
     """Return the evidence with the calls that work in float64 but not in float32."""
     tensors = [value for value in session.inputs if isinstance(value, Tensor)]
-    # A single number, such as an exponent or a temperature, does not become large as the elements
-    # of a tensor may.
+    # A single number, such as an exponent or a temperature, does not become large, although the
+    # elements of a tensor may.
     several = [i for i in session.wanted if session.inputs[i].numel() > 1] or session.wanted
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
@@ -382,7 +384,7 @@ def _ladder(
 
 
 def _sign_of_lost(given: Tensor, values: Values) -> int:
-    """Return the sign of the elements whose results are lost, or 0 for both signs or if unknown."""
+    """Return the sign of the elements whose results are lost, or 0 if there is no such sign."""
     alike = [it for it in values if it is not None and it.shape == given.shape]
     lost = [~torch.isfinite(value) for value in alike if not bool(torch.isfinite(value).all())]
     for sign in (1, -1):
@@ -447,7 +449,7 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 # Do float64 results change as smoothly as float64 allows, for a tiny step and for a larger one?
 #
 # A Function that computes in float32 internally returns float64 numbers that stay constant while
-# the inputs move by less than float32 resolves. Then the numbers jump.
+# the inputs move by less than float32 resolves, and then jump.
 # --------------------------------------------------------------------------------------------------
 
 # relative to each number: less than 1/60 of float32's resolution, and far above float64's
@@ -477,9 +479,10 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 def _values(session: Session, by: float) -> Values | None:
     """Return outputs and gradients.
 
-    A result in another dtype is ``None``, and another rule reports it.
+    A result in another dtype becomes ``None``, because a different rule reports it.
 
-    Every number changes by a fraction of its magnitude, up or down, in the same way for each call.
+    Before the call, every number moves up or down by a fraction of its magnitude, in the same way
+    for each call.
     """
     rng = generator(session.seed, Stream.STAIRS)
 

@@ -1,4 +1,4 @@
-"""Derivatives of backward."""
+"""The derivatives of ``backward``."""
 
 from __future__ import annotations
 
@@ -112,8 +112,9 @@ def total(parts: Sequence[float | None]) -> float | None:
 
 
 def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
-    """Call the error node of @once_differentiable. .backward() calls it, but autograd.grad does
-    not.
+    """Call the error node of @once_differentiable.
+
+    ``.backward()`` calls this node, but ``autograd.grad`` does not.
     """
     for node in graph_nodes([grad for grad in grads if grad is not None]):
         if node.name() == "torch::autograd::Error":
@@ -173,12 +174,12 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
-    """The same for a Function that is meant to be twice differentiable."""
+    """Add the second derivatives of a Function that is meant to be twice differentiable."""
     return replace(second_order(session, evidence), second_order_required=True)
 
 
 class _Question:
-    """The gradients to differentiate, by which inputs, and along which directions."""
+    """The gradients to differentiate, the inputs to move, and the directions in which they move."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
@@ -198,7 +199,9 @@ class _Question:
         return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
 
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
-        """Yield autograd's and the expected result for all inputs together, and each if wrong."""
+        """Yield the actual and expected derivatives for all inputs together, or for each input if
+        they differ.
+        """
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
         if together and not any(found.wrong for found in together):
@@ -283,7 +286,7 @@ CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", 
 
 
 def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
-    """Name the value without a graph on which a gradient depends, if it can be found."""
+    """Name the value that has no graph although a gradient depends on it, if it can be found."""
     run = question.session.run()  # in PyTorch 2.11, the node lives only as long as its outputs
     node = next(custom_nodes(run.tensors, depth=1), None)
     if node is None:
@@ -324,7 +327,7 @@ class _Constants:
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
         """Return the constants that together explain the missing part of a derivative.
 
-        Empty if none do.
+        The list is empty if none do.
         """
         if not self.found:
             return []
@@ -396,7 +399,7 @@ def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
 
 
 def _cut(function: type) -> LostGraph | None:
-    """Return the part of the source of ``backward`` that cuts the graph."""
+    """Return the part of ``backward``'s source that cuts the graph."""
     for call in CUTS:
         if line := line_with(function, call.replace("…)", ""), methods=("backward",)):
             return LostGraph("backward", (call,), line)

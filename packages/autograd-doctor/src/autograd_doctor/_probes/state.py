@@ -40,7 +40,7 @@ from autograd_doctor.evidence import (
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
-    """Repeat a call with all changes that must not matter, all at once.
+    """Repeat a call, and make all the changes that must not affect it at once.
 
     If a result differs, repeat the call with each change alone, to find the one that matters. A
     random number may decide whether more are drawn, so a call that draws is repeated with several
@@ -77,7 +77,7 @@ RESEEDED = "when `backward` starts from a different seed"
 
 
 def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
-    """Yield how backward changes with another seed, if it changes for some draws."""
+    """Yield how backward changes with a different seed, if it changes for some of the draws."""
     grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
     for k in range(1, SEEDS + 1):
         other = copy.copy(session)
@@ -90,7 +90,7 @@ def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparis
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
-    """Send a second cotangent through a graph after a first one."""
+    """Send one cotangent through a graph, and then a second one through the same graph."""
     first, second = evidence.values.vjps[OTHER], evidence.values.vjps[RANDOM]
 
     def go_through(run: Run) -> None:
@@ -233,7 +233,7 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 def captured(session: Session, evidence: Evidence) -> Evidence:
     """Find tensors from a closure, a list or a module, and check which of them get a gradient."""
     subject = session.subject
-    if subject.function is None:  # a callable may have detached a tensor without a gradient
+    if subject.function is None:  # a callable may have detached the tensor on purpose
         return evidence
     passed = list(subject.passed.values())
     asking = [held for held in subject.around.held if held.asks and held not in passed]
@@ -251,7 +251,7 @@ def captured(session: Session, evidence: Evidence) -> Evidence:
 def _without_gradient(
     session: Session, evidence: Evidence, asking: Sequence[TensorState]
 ) -> list[TensorState]:
-    """Return the tensors that get no gradient from a backward pass, neither together nor alone."""
+    """Return the tensors that get no gradient from a backward pass."""
     reached: set[str] = set()  # by a backward pass inside backward
 
     def note(name: str) -> Any:
@@ -292,7 +292,7 @@ def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
     nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
     value = in_double(held.data)
     found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
-    # If an output has a kink or a jump nearby, its difference does not estimate a slope.
+    # If an output has a kink or a jump nearby, its finite difference does not estimate a slope.
     sure = found.matrix.abs() > 10 * found.error
     return Captured(held.name, size(found.matrix[sure]))
 
@@ -327,8 +327,8 @@ def on_ctx(session: Session, evidence: Evidence) -> Evidence:
 class _Whose:
     """The owner of a tensor's memory: an ``"input"`` or an ``"output"``, and its position.
 
-    Without a position, the tensor lies between the call and an inner Function, and does not belong
-    to the call.
+    If the position is -1, the tensor lies between the call and an inner Function and does not
+    belong to the call.
     """
 
     role: str
@@ -368,7 +368,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
 
 
 def _exchange(tensor: Tensor) -> None:
-    """Replace the values of a tensor in place by other legal values."""
+    """Replace the values of a tensor, in place, with other valid values."""
     rolled = tensor.detach().flatten().roll(1).view(tensor.shape)
     if same_bytes(rolled, tensor.detach()) and is_float(tensor):
         rolled = 1.25 * tensor.detach()

@@ -83,7 +83,7 @@ def _left_alone(
 ) -> Iterator[Comparison]:
     """Yield each tangent and its value before jvp.
 
-    It must not change, because other operations read it.
+    The tangent must not change, because other operations read it.
 
     If ``forward`` changes its input in place, ``jvp`` must change the tangent in the same way.
     """
@@ -105,7 +105,7 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
-    """Yield the gradients from the cotangent of each output alone."""
+    """For each output, yield the gradients that its cotangent alone produces."""
     gs = plain.grad_outputs
     if len(gs) == 1:
         yield dict(zip(session.wanted, plain.done.grads, strict=True))
@@ -224,7 +224,10 @@ def _tangent_differentiated(
 def _differentiated(
     run: Run, some: Sequence[Tensor | None], others: Sequence[Tensor]
 ) -> Sequence[Tensor | None]:
-    """Differentiate Σ ⟨one, other⟩ with respect to the inputs. ``None`` without a graph."""
+    """Differentiate Σ ⟨one, other⟩ with respect to the inputs.
+
+    The result is ``None`` without a graph.
+    """
     pairs = zip(some, others, strict=True)
     terms = [(as_real(one) * as_real(other)).sum() for one, other in pairs if one is not None]
     terms = [term for term in terms if term.requires_grad]
@@ -289,7 +292,7 @@ def _layouts(evidence: Evidence) -> Iterator[Layout]:
     every = tuple(0 if float_ else None for float_ in floats)
     in_place = bool(evidence.forward.dirty)
     yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
-    if in_place:  # slices cannot each change a tensor that they share
+    if in_place:  # all slices share this tensor, so they cannot each change it
         return
     for i, name in enumerate(evidence.parameters):
         if floats[i] and sum(floats) > 1:
@@ -310,7 +313,7 @@ def _is_fault(failure: Failure, layout: Layout) -> bool:
 def _looped(
     session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
 ) -> Pass:
-    """Return the results of one call for each slice, stacked in the same way as by vmap."""
+    """Return the results of one call for each slice, stacked in the same way as under vmap."""
     done = []
     for factor, values in zip(COTANGENTS, slices, strict=True):
         triples = zip(values, plain.inputs, layout.in_dims, strict=True)
@@ -381,7 +384,7 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 # stored on it.
 # --------------------------------------------------------------------------------------------------
 
-COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by others with other rounding errors
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation with others that round differently
 LONGEST = 200  # characters of a reason
 
 Call = Callable[..., Any]
@@ -416,7 +419,10 @@ def _traced(session: Session, plain: Plain) -> Pass:
 
 
 def whole(call: Call) -> Call:
-    """Return the call compiled into a single graph. If this is impossible, the first use raises."""
+    """Return the call compiled into a single graph.
+
+    If this is impossible, the first call raises.
+    """
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
 
@@ -462,7 +468,7 @@ def _available() -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare float32 with a forward under autocast and a backward outside, as in training loops.
+# Compare a float32 call with a forward under autocast and a backward outside, as in training loops.
 # --------------------------------------------------------------------------------------------------
 
 LOW = torch.bfloat16
@@ -495,7 +501,7 @@ def _under_autocast(session: Session) -> Session:
 
 
 def _otherwise_random(session: Session) -> Session:
-    """Return the session with other random draws. Autocast may also cause other draws."""
+    """Return the session with different random draws. Autocast may also cause different draws."""
     other = copy.copy(session)
     other.seed += 1
     return other

@@ -1,4 +1,4 @@
-"""Rows of the Jacobian, and calls with another size or other arguments."""
+"""Rows of the Jacobian, and calls with different sizes or arguments."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Add the ratios of actual to expected gradients, for another length or number in the call.
+    """Add the ratios of actual to expected gradients for calls with a different length or number.
 
     This is useful only if a gradient may be wrong.
     """
@@ -142,7 +142,7 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
 def with_other_length(value: Any, length: int) -> Any:
     """Remove the last element along every dim with this length.
 
-    If the length is 2, repeat the first.
+    If the length is 2, repeat the first element instead.
     """
     if not isinstance(value, Tensor):
         return value
@@ -155,7 +155,9 @@ def with_other_length(value: Any, length: int) -> Any:
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
-    """For each wanted input, yield the ratio of actual to expected gradient along a direction."""
+    """For each wanted input, yield the ratio of the actual to the expected gradient along a
+    direction.
+    """
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
     for slot, position in enumerate(session.wanted):

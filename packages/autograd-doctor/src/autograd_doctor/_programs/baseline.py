@@ -19,7 +19,7 @@ Known = frozenset[tuple[str, str]]  # pairs of a Function's name and a rule
 
 
 class BaselineError(AutogradDoctorError):
-    """A baseline cannot be read or written; the message is one sentence."""
+    """A baseline cannot be read or written. The message is one sentence."""
 
 
 def read_baseline(path: Path) -> Known:

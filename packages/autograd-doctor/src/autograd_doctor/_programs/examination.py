@@ -40,7 +40,7 @@ from autograd_doctor.program import ELSEWHERE, SECONDS, FunctionVerdict, Program
 
 PART = 1 / 4  # share of the time for one Function
 
-# These mistakes affect a program that differentiates twice, and the program would not notice them.
+# These mistakes silently affect a program that differentiates twice.
 SILENT = ("silent-double-backward", "once-differentiable-leak")
 
 # Results that are wrong for some cotangents but may be right for others.
@@ -78,7 +78,7 @@ class Recording:
 def recording() -> Iterator[Recording]:
     """Record the calls to every custom autograd Function in a block.
 
-    The block keeps a few small calls of each Function if one of their inputs requires grad. The
+    The block keeps a few small calls to each Function if one of their inputs requires grad. The
     program computes the same results, draws the same random numbers, and takes at most 10% longer.
 
     Yields:
@@ -118,7 +118,7 @@ def examine(
 ) -> ProgramDiagnosis:
     """Diagnose each recorded Function.
 
-    The best call of every Function is examined first, and then the other calls while there is time.
+    The best call to every Function is examined first. The other calls follow while there is time.
 
     Args:
         recorder: The recorder that watched the program.
@@ -171,7 +171,7 @@ class _Patient:
     claimed: bool = True
     done: int = 0  # examined calls
     diagnoses: list[tuple[RecordedCall, Diagnosis]] = field(default_factory=list)
-    right_for_program: bool = False  # the errors affect no backward pass of the program
+    right_for_program: bool = False  # whether no backward pass of the program shows the errors
     failures: list[str] = field(default_factory=list)
     declaration: Declaration | None = None
 
@@ -184,7 +184,7 @@ class _Patient:
         return next((it for it in self.diagnoses if it[1].ok is False), None)
 
     def waits_for(self, turn: int) -> bool:
-        """Whether to examine the next call in this turn."""
+        """Whether to examine the Function's next call in this turn."""
         ready = self.claimed and self.done == turn < len(self.calls)
         return ready and not self.wrong and self.seconds > 0
 
@@ -239,11 +239,11 @@ class _Patient:
             self.failures.append(f"its recorded call fails when it is made again: {raised.message}")
 
     def _is_right_for_the_program(self, call: RecordedCall, diagnosis: Diagnosis) -> bool:
-        """Whether an error concerns only backward passes that this program never runs.
+        """Whether an error affects only backward passes that this program never runs.
 
-        Some outputs are not unique, such as the square root of a matrix or an eigenvector. Then
-        ``backward`` may be right only for losses that do not depend on the choice. Equal
-        cotangents, such as those from a sum, prove nothing.
+        Some outputs are not unique, such as the square root of a matrix or an eigenvector. In this
+        case, ``backward`` may be right only for losses that do not depend on the choice. Equal
+        cotangents, such as the ones from a sum, prove nothing.
         """
         errors = [it.rule for it in diagnosis.findings if it.severity == "error"]
         if not errors or any(RULES[it].family not in OF_VALUES for it in errors if it != UNREDUCED):
@@ -300,7 +300,7 @@ class _Patient:
 
 
 def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis with a warning about second derivatives that the program may use."""
+    """Return the diagnosis with warnings about second derivatives, which the program may use."""
     findings = (
         replace(finding, severity="warning") if finding.rule in SILENT else finding
         for finding in diagnosis.findings
@@ -309,7 +309,7 @@ def _of_second_order(diagnosis: Diagnosis) -> Diagnosis:
 
 
 def _as_warnings(diagnosis: Diagnosis) -> Diagnosis:
-    """Return a diagnosis with warnings for errors that the program does not trigger."""
+    """Return the diagnosis with its errors as warnings, as the program does not trigger them."""
     findings = (
         replace(finding, severity="warning") if finding.severity == "error" else finding
         for finding in diagnosis.findings
@@ -332,7 +332,7 @@ def _why_nothing_was_kept(seen: RecordedFunction) -> str:
 
 
 def _how_to_declare(findings: Sequence[Finding], name: str) -> str:
-    """Say how to declare a deviation, for a rule that Functions often break by design."""
+    """If Functions often break one of these rules by design, say how to declare the deviation."""
     first = findings[0]
     meant = ("acts_on_the_gradient_alone", "passes_grad_output")
     stated = tuple(it.rule for it in findings if it.evidence.get("stated_design"))
@@ -353,7 +353,7 @@ def _arguments(call: RecordedCall) -> list[Any]:
     """Return the arguments of a call to examine.
 
     The arguments are copies, except for parameters that the call can also reach in another way, as
-    a checkpoint can. The gradient of such a parameter belongs to the parameter itself.
+    in a checkpoint. The gradient of such a parameter belongs to the parameter itself.
     """
     args = list(call.args)
     live = {i: it for i, ref in call.parameters.items() if (it := ref()) is not None}

@@ -18,11 +18,14 @@ _KEYS = ("surrogate", "intentional")
 
 
 class DeclarationError(AutogradDoctorError):
-    """A declaration contains a mistake; the message is one sentence."""
+    """A declaration contains a mistake. The message is one sentence."""
 
 
 class Project:
-    """The declarations in the nearest pyproject.toml. Each is read only when it is needed."""
+    """The declarations in the nearest pyproject.toml.
+
+    Each declaration is read only when it is needed.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.failure = ""  # why the declarations cannot be read, if this is a mistake

@@ -34,7 +34,7 @@ from autograd_doctor import _interception
 from autograd_doctor._safe_repr import first_line
 
 MOST_CALLS = 3  # per Function
-MOST_STRUCTURES = 100  # distinct calls of one Function
+MOST_STRUCTURES = 100  # distinct calls to one Function
 MOST_BYTES = 64 * 2**20  # all copies together
 WHOLE = 2**14  # largest call, in numbers, that is kept without reduction
 SMALL = 2**10  # largest size of a reduced call
@@ -53,14 +53,14 @@ TRACED = "every call was traced, so its tensors held no numbers"
 
 @dataclass(eq=False)
 class RecordedCall:
-    """A call: copies of its tensors, and all other arguments without copying."""
+    """A call: copies of its tensors, and all other arguments themselves."""
 
     function: type[Function]
     args: tuple[Any, ...]
     size: int  # number of elements in all its tensors
     shrunk: bool = False
     backward_ran: bool = False
-    create_graph: bool = False  # the state when backward ran
+    create_graph: bool = False  # whether backward ran with it
     # copies of the cotangents of the first backward pass; () if they were not kept
     grad_outputs: tuple[Tensor | None, ...] = ()
     # the leaves among the arguments
@@ -97,7 +97,7 @@ class RecordedFunction:
     skip: int = 0  # a call is not inspected if its number has one of these bits set
 
     def wants(self, size: int) -> RecordedCall | bool:
-        """Whether to keep another call. If it replaces a call, return that call."""
+        """Whether to keep another call. If it would replace a kept call, return the kept one."""
         if len(self.kept) < MOST_CALLS:
             return True
         worst = max(self.kept, key=lambda call: call.rank)
@@ -105,7 +105,7 @@ class RecordedFunction:
         return worst if worse else False
 
     def look_less(self) -> None:
-        """After inspections without new structures, inspect every 8th call, then every 64th …"""
+        """After inspections without a new structure, inspect every 8th call, then every 64th …"""
         self.fruitless += 1
         if self.fruitless % PATIENCE == 0 and self.skip < RAREST:
             self.skip = 8 * self.skip + 7
@@ -146,7 +146,7 @@ class Recorder:
         _interception.unwatch(self)
         self._watched += time.perf_counter() - self._since
 
-    # Called by the interception.
+    # The interception calls these methods.
 
     def begin(
         self, function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -285,7 +285,7 @@ def _bytes(call: RecordedCall) -> int:
 
 
 def _note_backward(call: RecordedCall, returned: Any) -> None:
-    """Let the node of a call's outputs record how backward runs. The hook changes no gradient."""
+    """Make the node of a call's outputs record how backward runs. No gradient changes."""
     compiling = sys.modules.get("torch._dynamo.compiled_autograd")
     if getattr(compiling, "compiled_autograd_enabled", False):
         return  # a hook would become part of the compiled code
@@ -307,7 +307,7 @@ def _note_backward(call: RecordedCall, returned: Any) -> None:
 
 
 def _copied_cotangents(grad_outputs: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Return copies of the cotangents. Empty if they are large or contain no numbers."""
+    """Return copies of the cotangents, or ``()`` if they are large or contain no numbers."""
     given = [grad for grad in grad_outputs if grad is not None]
     too_large = sum(grad.numel() for grad in given) > WHOLE
     if too_large or torch._C._are_functorch_transforms_active() or _unfit(tuple(given)):
@@ -344,7 +344,7 @@ def _tensors(value: Any, deepest: int = DEEPEST) -> Iterator[Tensor]:
 
 
 def _unfit(args: tuple[Any, ...]) -> str:
-    """Say why a call cannot be kept, or return ``""`` if it can."""
+    """Return the reason why a call cannot be kept, or ``""`` if it can be kept."""
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return TRACED
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -387,7 +387,7 @@ def _without_dispatch_modes() -> AbstractContextManager[Any]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Copies of tensors. Copies of huge tensors are smaller.
+# Copies of tensors. A copy of a huge tensor has smaller lengths.
 # --------------------------------------------------------------------------------------------------
 
 Lengths = Mapping[int, int]  # maps each large length to a smaller one

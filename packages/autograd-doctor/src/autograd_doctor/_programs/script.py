@@ -54,7 +54,8 @@ def run_program(
         steps: The maximum number of optimizer steps, if any.
 
     Returns:
-        How the program ended. An exception has already been printed, as Python prints it.
+        How the program ended. If an exception ended it, the exception has already been printed as
+        Python would print it.
     """
     try:
         with _terminable(), _at_most_seconds(seconds), _at_most_steps(steps):
@@ -97,7 +98,7 @@ def _run_module(command: Sequence[str]) -> None:
 
 
 def _fresh_main() -> ModuleType:
-    """Replace ``__main__`` by an empty module, which stays alive for the program's classes."""
+    """Replace ``__main__`` with an empty module, which stays alive for the program's classes."""
     main = ModuleType("__main__")
     main.__dict__.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main
@@ -112,7 +113,7 @@ def _is_source(path: str) -> bool:
 
 
 def _put_first(folder: str) -> None:
-    """Replace the command's folder in sys.path by the program's folder, as Python would."""
+    """Replace the command's folder in sys.path with the program's folder, as Python would."""
     if not sys.flags.safe_path:
         sys.path[:1] = [folder]
 
@@ -142,7 +143,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _at_most_seconds(seconds: float | None) -> Iterator[None]:
-    """Raise :class:`Stop` in the program after some seconds, and then every second."""
+    """Raise :class:`Stop` in the program after this many seconds, and then again every second."""
     if seconds is None or not hasattr(signal, "setitimer"):
         yield
         return
@@ -222,7 +223,7 @@ def _filtered(trace: TracebackType | None) -> TracebackType | None:
 
 
 def end_by(number: Callable[[], int]) -> None:
-    """Let this process end by a signal at the very end, as Python does after Ctrl-C.
+    """Make a signal end this process at the very end, as Python does after Ctrl-C.
 
     ``number`` returns the signal, or 0 for none. Call this function before the program registers
     its exit handlers, so that the handlers run first.

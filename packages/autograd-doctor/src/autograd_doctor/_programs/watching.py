@@ -1,7 +1,7 @@
 """Watch a whole program, even before it imports PyTorch, and examine its calls.
 
 This module does not import PyTorch until the program has imported it. Nothing in this module raises
-an error. A failure becomes a sentence below the table.
+an error. A sentence below the table reports a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Watching:
-    """Records the calls of this process from :meth:`start` to :meth:`stop`."""
+    """Records the calls that this process makes from :meth:`start` to :meth:`stop`."""
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
@@ -89,13 +89,13 @@ def conclude(
 
     Args:
         parts: The results of each process.
-        json: The file for the result as data.
+        json: The file to which the result is written as JSON.
         baseline: The file with the known errors.
-        update: Whether to update that file first.
+        update: Whether to update the baseline first.
 
     Returns:
-        The result, with the new errors and notes on failures of this module, and whether new errors
-        must fail the run.
+        The result, which includes new errors and notes on failures of this module, and whether new
+        errors must make the run fail.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
@@ -139,7 +139,10 @@ def _failure(what: str, error: Exception) -> str:
 
 
 def claim_in(folder: Path) -> Callable[[str], bool]:
-    """Return a claim that several processes share. The first to create a file gets the Function."""
+    """Return a claim that several processes share.
+
+    The first process that creates a Function's file examines the Function.
+    """
     from hashlib import sha256
 
     def claim(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""The five steps, described from the evidence. Nothing runs again, and the wording is the same.
+"""The five steps, described from the evidence in the same words. No code runs again.
 
 If the slopes along random directions confirmed the gradient, no Jacobian was built. In this case,
-the slopes replace the single elements. The last step compares the entries of both Jacobians with
-gradcheck's own tolerances.
+the steps show the slopes instead of single elements. The last step compares the entries of both
+Jacobians with gradcheck's own tolerances.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ATOL, RTOL = 1e-5, 1e-3  # gradcheck's defaults
 
 
 def steps_of(evidence: Evidence) -> Steps:
-    """Return the five steps on the inputs of one evidence."""
+    """Return the five steps on the inputs of one ``Evidence``."""
     steps: list[Step] = []
     for title, take in zip(
         TITLES, (_forward, _contract, _magnitudes, _element, _gradcheck), strict=True
@@ -148,7 +148,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 
 def _settled(evidence: Evidence) -> bool:
-    """Whether the slopes decided, so that no expected value of a single element was needed."""
+    """Whether the slopes decided the verdict, so that no element's expected value was needed."""
     expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.values.jacobian and evidence.values.slopes is not None

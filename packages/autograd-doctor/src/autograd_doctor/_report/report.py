@@ -109,6 +109,6 @@ def _names(rules: list[str]) -> str:
 
 
 def _told(diagnosis: Diagnosis) -> list[Finding]:
-    """Return the findings with a paragraph of their own. Notes get one only at level ``"full"``."""
+    """Return the findings that get their own paragraph. Notes get one only at level ``"full"``."""
     full = diagnosis.level == "full"
     return [f for f in diagnosis.findings if full or f.severity != "info"]

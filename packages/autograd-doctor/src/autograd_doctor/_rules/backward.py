@@ -88,7 +88,7 @@ _NEEDS = (
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
-# Messages of Python and PyTorch about common mistakes, and the repair of each mistake.
+# Python's and PyTorch's messages about common mistakes, with the repair for each mistake.
 WHAT_TO_DO = {
     "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
@@ -312,7 +312,7 @@ def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
 
 
 def _sums_to(got: torch.Size, want: torch.Size) -> bool:
-    """Whether autograd would silently sum a gradient to the shape of the input."""
+    """Whether autograd would silently sum a gradient down to the shape of the input."""
     if len(got) < len(want):
         return False
     trailing = got[len(got) - len(want) :]
@@ -422,7 +422,7 @@ def _unsupported(text: str) -> bool:
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
     """Name the real input that received a complex gradient.
 
-    Autograd's own error does not name it.
+    Autograd's own error message does not name the input.
     """
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:

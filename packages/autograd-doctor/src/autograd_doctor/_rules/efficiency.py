@@ -89,7 +89,8 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
-    # Compare size by size, because a sum that is smaller here may be larger for larger inputs.
+    # Compare the sizes one by one, because a smaller sum may become the larger one for larger
+    # inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None
     # 0: backward needs the node, but not its formula

@@ -192,7 +192,7 @@ def forward_raises(evidence: Evidence) -> Match | None:
     )
 
 
-# PyTorch's messages about common mistakes, and the repair of each mistake.
+# PyTorch's messages about common mistakes, with the repair for each mistake.
 _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
@@ -288,7 +288,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
-            # Only information, because marking running statistics is correct.
+            # This is only a note, because it is correct to mark running statistics.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "

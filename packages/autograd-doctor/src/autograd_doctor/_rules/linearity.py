@@ -116,7 +116,7 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _lost_at_zero(evidence: Evidence) -> Match | None:
-    """Say where zeros, such as those from a masked loss, become nan although all else is finite."""
+    """Say where zeros, for example from a masked loss, cause nan although all else is finite."""
     pairs = zip(_grads(evidence, RANDOM), _grads(evidence, ZERO), strict=False)
     for slot, (once, zero) in enumerate(pairs):
         if once is None or zero is None or not bool(torch.isfinite(once).all()):
@@ -142,7 +142,9 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return ``got`` with the non-finite elements of ``wanted``, because ∞ - ∞ is meaningless."""
+    """Return ``got``, with its elements replaced where ``wanted`` is not finite, because ∞ - ∞ is
+    meaningless.
+    """
     if got is None or wanted is None:
         return got
     return torch.where(torch.isfinite(wanted), got, wanted)
@@ -160,7 +162,7 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
 
 
 def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
-    """Return the relative precision of grad_output. It is in float32 if an output is in float32."""
+    """Return the relative precision of grad_output, which is coarser if an output is in float32."""
     gs = evidence.values.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
 

@@ -46,14 +46,14 @@ def _lost(evidence: Evidence, call: Extreme) -> Match | None:
 
 
 def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield the tensors that are not finite in float32, with the elements."""
+    """Yield each tensor that is not finite in float32: its position, and a mask of the elements."""
     for k, value in enumerate(call.single):
         if value is not None and not bool(torch.isfinite(value).all()):
             yield k, ~torch.isfinite(value)
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield the tensors that are nan although the reference's are not, with the elements.
+    """Yield each tensor with nan where the reference has none: its position, and a mask.
 
     The reference's gradients must be finite, because an infinite gradient is useless anyway.
     """
@@ -153,7 +153,7 @@ def precision(evidence: Evidence) -> Match | None:
 def _cast(evidence: Evidence) -> Match | None:
     """Say where backward used 16 bits: a float64 cotangent gives a gradient in 16-bit precision."""
     vjp = evidence.values.vjps.get(RANDOM)
-    if evidence.values.cotangent_range:  # whose numbers may have few digits
+    if evidence.values.cotangent_range:  # its cotangents may have few digits
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
@@ -172,7 +172,10 @@ def _cast(evidence: Evidence) -> Match | None:
 
 
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a dtype can represent a gradient exactly, unless it is zero up to rounding."""
+    """Whether a dtype can represent a gradient exactly.
+
+    The result is false for a gradient of zeros.
+    """
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
@@ -203,7 +206,7 @@ def _stairs(evidence: Evidence) -> Match | None:
 
 
 def _is_short(evidence: Evidence, slot: int) -> bool:
-    """Whether backward returned a gradient in another dtype. Another rule reports this."""
+    """Whether backward returned a gradient in another dtype, which a different rule reports."""
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     position = evidence.wanted[slot] if slot >= 0 else len(grads)
     grad = grads[position] if position < len(grads) else None
@@ -236,7 +239,7 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
 
 
 def _cancellation(evidence: Evidence) -> Match | None:
-    """Name the result that float32 spoils.
+    """Name the result that loses too many digits in float32.
 
     Without a reference, the example itself must be accurate.
 

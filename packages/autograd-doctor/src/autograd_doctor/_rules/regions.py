@@ -142,7 +142,8 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Name the number of the call that separates the norms of the wrong slices from the others.
+    """Name the number in the call that separates the norms of wrong slices from the norms of right
+    ones.
 
     The derivative changes at such a number if forward clamps a norm, as in ``max(norm, eps)``.
     """
@@ -163,7 +164,7 @@ def by_norm(m: Mismatch) -> str:
 
 
 def common_factor(ratios: Tensor) -> float | None:
-    """Return the value of all ratios if they are equal, or ``None``."""
+    """Return the common value of all ratios, or ``None`` if they differ."""
     if ratios.is_complex() or not ratios.numel() or not bool(ratios.isfinite().all()):
         return None
     factor = ratios.mean()
@@ -243,7 +244,7 @@ def _typical_of_masks(m: Mismatch) -> str | None:
 
 
 def _scaled(m: Mismatch) -> str | None:
-    """Return in words the factor by which all wrong elements are off, or ``None``."""
+    """Describe the factor by which all wrong elements are off, or return ``None``."""
     actual, truth = m.actual[m.wrong], m.truth[m.wrong]
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
@@ -286,7 +287,8 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield the interval of the input with all right elements and wrong ones on both sides.
+    """Yield the interval of the input that contains all right elements, if wrong ones lie on both
+    sides.
 
     A backward that ignores a clamp produces this pattern.
     """
@@ -335,7 +337,7 @@ def _bound(m: Mismatch, low: float, high: float) -> str:
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:
-    """Whether an element is wrong exactly if its value occurs more than once."""
+    """Whether an element is wrong if and only if its value occurs more than once."""
     x = m.input
     _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
     tied = counts[inverse] > 1

@@ -26,7 +26,7 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """The result of a rule: message and evidence, and any severity or hint of its own."""
+    """The result of a rule: a message, evidence, and an optional severity and hint."""
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Rule:
         )
 
 
-# After one of these errors, gradients cannot be judged, because they are missing or belong to other
-# values. A Function that modifies its inputs still returns gradients that can be judged.
+# After one of these errors, gradients cannot be judged, because they are missing or belong to
+# different values. A Function that modifies its inputs still returns gradients that can be judged.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -205,15 +205,15 @@ def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Describe the failure or difference in the first comparison of this kind.
+    """Describe the failure or difference in the first comparison of this kind that shows one.
 
-    ``None`` if all agree.
+    Return ``None`` if all comparisons agree.
     """
     return next(filter(None, map(describe_disagreement, comparisons(evidence, kind))), None)
 
 
 def describe_disagreement(comparison: Comparison) -> Match | None:
-    """Describe the failure or difference in a comparison. ``None`` if both sides agree."""
+    """Describe the failure or difference in a comparison. Return ``None`` if both sides agree."""
     if comparison.failure:
         stage = (
             f"`{comparison.stage}`"
@@ -282,7 +282,7 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 
 
 def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
-    """Format an element with four digits. Say so if the tensor is missing."""
+    """Format an element with four digits, or say that the tensor is missing."""
     if tensor is None:
         return "None"
     return (

@@ -69,7 +69,7 @@ def digits(factor: float) -> str:
 
 
 def _apart_from_one(factor: float, least: int) -> str:
-    """Format a factor with enough digits to distinguish it from 1, and at least this many."""
+    """Format a factor with at least ``least`` digits, and with enough to distinguish it from 1."""
     told = (f"{factor:.{count}g}" for count in range(least, 17))
     return next((text for text in told if float(text) != 1.0), "1")
 
@@ -195,7 +195,7 @@ def lacking_term(m: Mismatch) -> str | None:
 
 
 def _summed_term(m: Mismatch) -> str | None:
-    """Describe the missing term of a gradient that is one number, a sum over the output.
+    """Describe the missing term of a gradient that is a single number, summed over the output.
 
     A single number is a multiple of every other number. The Jacobian is more informative, because
     it has one number for each element of the output.
@@ -399,7 +399,7 @@ def _written(k: float, product: Product, upstream: Upstream) -> str:
 
 
 def _times(k: float, *factors: str) -> str:
-    """Return a product with its factor. The factors 1 and -1 are left out."""
+    """Format a product with its constant. The constant is omitted if it is 1 or -1."""
     size = [] if abs(abs(k) - 1) < CLOSE else [digits(abs(k))]
     return ("-" if k < 0 else "") + " · ".join([*size, *factors])
 
@@ -542,7 +542,7 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims that forward may have reduced: all, all but the first, and each one."""
+    """Yield the dims that forward may have reduced: all, all but the first, and each single dim."""
     every = tuple(range(residual.dim()))
     if len(every) > 1:
         yield "across the whole tensor", every
@@ -583,7 +583,7 @@ def _quoted(name: str) -> str:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether every slice of the error over some dims combines the basis slices linearly."""
+    """Whether each slice of the error over some dims is a linear combination of basis slices."""
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

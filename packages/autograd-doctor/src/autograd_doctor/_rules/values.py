@@ -133,7 +133,9 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 
 def part_of_output_at_fault(m: Mismatch) -> str:
-    """Name the slice of the output that contributes wrongly, or return ``""`` if all does."""
+    """Name the output slice whose contribution is wrong, or return ``""`` if the whole output is
+    wrong.
+    """
     matrix, rows = _jacobian(m), m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
     if matrix is None or rows is None or len(outputs) != 1 or outputs[0].is_complex():
@@ -227,7 +229,7 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
-    """The forward is piecewise constant, so the expected gradient is 0, but backward's is not."""
+    """Forward is piecewise constant, so 0 is expected, but backward returns a nonzero gradient."""
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
@@ -347,7 +349,7 @@ def nan_at_a_kink(evidence: Evidence) -> Match | None:
 
 
 def flipped_sign(m: Mismatch) -> str | None:
-    """The gradient has the opposite sign of the expected one."""
+    """The gradient and the expected gradient have opposite signs."""
     return f"the gradient of `{m.name}` has the wrong sign everywhere" if m.fits(-m.truth) else None
 
 
@@ -412,7 +414,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 def duplicate_index(m: Mismatch) -> str | None:
     """The gradient is right for elements used once, and wrong for elements used several times."""
-    if not bool(m.actual[m.wrong].any()):  # a single missing term is not all terms
+    if not bool(m.actual[m.wrong].any()):  # not just one missing term, but no gradient at all
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
@@ -600,7 +602,7 @@ def _factors_by_label(m: Mismatch) -> str:
 
 
 def _by_count(label: Tensor, factors: Sequence[float]) -> str:
-    """Say how the factors for the values of a label depend on the number of its occurrences."""
+    """Say how the factors for a label's values depend on how often each value occurs."""
     counts = label.unique(return_counts=True)[1].double().cpu()
     for power, how in ((1, "times"), (-1, "divided by")):
         one = common_factor(torch.tensor(factors, dtype=torch.float64) / counts**power)
@@ -651,7 +653,7 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 
 
 def _factor_there(m: Mismatch) -> str:
-    """Name the factor by which the wrong elements differ, if all have the same factor."""
+    """Name the factor by which the wrong elements are off, if it is the same for all of them."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
     if factor is None:
         return ""
@@ -854,7 +856,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield the other inputs of a quantizer that the surrogate affects, such as a learned step."""
+    """Yield a quantizer's other inputs that the surrogate affects, such as a learned step."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (

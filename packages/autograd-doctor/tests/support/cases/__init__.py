@@ -1,6 +1,6 @@
-"""Wrong Functions that a rule must name, and right ones that come close and must not be blamed.
+"""Wrong Functions that a rule must name, and similar right ones that no rule may report.
 
-One table, in a module for each family of rules.
+The cases form one table, with a module for each family of rules.
 """
 
 from cases import (
@@ -35,7 +35,7 @@ _FAMILIES = (
 
 WITNESSES: list[Case] = [case for family in _FAMILIES for case in family.WITNESSES]
 LOOKALIKES: list[Case] = [case for family in _FAMILIES for case in family.LOOKALIKES]
-# A wrong Function for each branch of a rule that has words of its own.
+# A wrong Function for each branch of a rule that has its own wording.
 BRANCHES: list[Case] = [*SAID, *ADVISED, *NAMED]
 
 __all__ = ["BRANCHES", "LOOKALIKES", "WITNESSES", "Case"]

@@ -1,4 +1,4 @@
-"""Which hint a rule gives for what it has seen: a row for each, and for what comes close to it."""
+"""The hints that rules give: a row for each hint, and rows for similar cases."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def early(ctx: Any, g: Tensor) -> Any:
 
 
 def sinc_gradient(x: Tensor, g: Tensor) -> Tensor:
-    """Replace 0/0 by its limit: right once, and 0 · nan in the graph that this leaves."""
+    """Replace 0/0 by its limit. The first derivative is right, but its graph contains 0 · nan."""
     return g * torch.where(x == 0, 0.0, (x * x.cos() - x.sin()) / x.square())
 
 
@@ -93,8 +93,8 @@ def refuse_twice(x: Tensor, g: Tensor) -> Tensor:
     return x.cos() * g
 
 
-# What is wrong, the Function, its inputs, options, the rule, and words of what it says; ``…`` for what
-# lies between.
+# The mistake, the Function, its inputs, options, the rule, and parts of its message, separated by
+# ``…``.
 ADVISED = [
     Case("backward-raises", "an entry of needs_input_grad for an argument that was left out", raw(saves_with_a_default, asks_for_the_default), (X,)),
     Case("backward-raises", "an entry of saved_tensors that is not there", raw(saves_with_a_default, lambda ctx, g:

@@ -1,4 +1,4 @@
-"""Look-alikes from code that ships: symmetric matrices, float32 inside, outputs without a gradient."""
+"""Right Functions from public code: symmetric matrices, internal float32, outputs without grad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that are data, not differentiated: labels, masks, rotations, running statistics."""
+"""Arguments that are data and not differentiated: labels, masks, rotations, running statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from cases.making import Case, draw, raw, saving
 
 LOGITS = draw(3, 4).requires_grad_()
-LABELS = torch.tensor([2, 1, 3])  # counted from one
+LABELS = torch.tensor([2, 1, 3])  # numbered from 1
 ONE_HOT = torch.nn.functional.one_hot(LABELS, 4).double()
 HEADS = draw(2, 3, 4).requires_grad_()
 ANGLES = torch.arange(3.0)[:, None] * torch.tensor([1.0, 0.1, 1.0, 0.1])
@@ -35,7 +35,9 @@ def masked_softmax(scores: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 
 def masked(axis: int | None) -> Any:
-    """Return a masked softmax whose backward sums over the axis that the call names, or this."""
+    """Return a masked softmax whose backward sums over ``axis``, or over the call's axis by
+    default.
+    """
 
     def forward(ctx: Any, scores: Tensor, mask: Tensor, dim: int) -> Tensor:
         ctx.save_for_backward(scores, mask)

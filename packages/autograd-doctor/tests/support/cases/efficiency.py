@@ -1,4 +1,4 @@
-"""What is computed or kept for nothing."""
+"""Unnecessary computations and unnecessary saved tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def keep(ctx: Any, result: Any, *tensors: Tensor) -> Any:
 
 
 def split(forward: Call, setup: Call, backward: Call) -> type[Function]:
-    """Return a Function whose forward is plain code and whose saving lies beside it."""
+    """Return a Function with a separate ``forward`` and ``setup_context``."""
     function = raw(forward, backward)
     function.setup_context = staticmethod(setup)  # type: ignore[method-assign]
     function.generate_vmap_rule = True
@@ -34,7 +34,7 @@ def weighted_error(x: Tensor, target: Tensor, weight: Tensor, g: Tensor) -> Any:
 
 
 class ThrownAway(Function):
-    """A product that computes both gradients and then looks which one is asked for."""
+    """A product that computes both gradients before it checks which one is needed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class ThrownAway(Function):
 
 
 class SharedWork(Function):
-    """A hypotenuse; both gradients begin with the same division."""
+    """The length of a hypotenuse. Both gradients start with the same division."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class SharedWork(Function):
 
 
 class Swish(Function):
-    """Keeps the sigmoid to be quick, and the input to be right if backward is derived in turn."""
+    """Saves the sigmoid for speed, and the input because second derivatives need it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class Swish(Function):
 
 
 class OwnGraph(Function):
-    """Keeps a graph of its own; of the saved output only its graph is used."""
+    """Saves its own graph. Backward uses only the graph of the saved output, and not its values."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class OwnGraph(Function):
 
 
 class Dropout(Function):
-    """Its mask is of no use where it is not training."""
+    """A dropout whose mask is useless outside of training."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, training: bool) -> Tensor:
@@ -119,7 +119,7 @@ class Dropout(Function):
 
 
 class Softplus(Function):
-    """As plain code it overflows for large inputs."""
+    """As plain code, it overflows for large inputs."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""What public code taught: inputs of a special kind, solvers, quantizers, and defects in company."""
+"""Cases from public code: special kinds of input, solvers, quantizers, and several mistakes at
+once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from torch.nn import functional as F
 from cases.making import Case, X, Y, draw, raw, saving
 
 # --------------------------------------------------------------------------------------------------
-# Functions that are right for the kind of input that their example shows.
+# Functions that are right for inputs of the same kind as the example.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -115,7 +117,7 @@ def newton_root(a: Tensor) -> Tensor:
 
 
 def log_by_two_formulas(a: Tensor) -> Tensor:
-    """Return log(a): above 3 by a formula that is off by 2e-3, and its slope by 2e-3."""
+    """Return log(a). Above 3, the value and the slope of the formula are off by 2e-3."""
     large = a > 3
     if large.any():
         a = torch.where(large, a * (1 + 2e-3 * a.sin()), a)
@@ -196,7 +198,8 @@ def levels_then_scale(x: Tensor, scale: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# Backwards that draw, forwards that look at requires_grad, buffers that are filled again.
+# Backwards that draw random numbers, forwards that read requires_grad, and buffers that are
+# refilled.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -334,7 +337,7 @@ LOOKALIKES = [
          (draw(4, 4),)),
 ]  # fmt: skip
 
-# Named first although no result is wrong, so they are witnesses of a note.
+# The rule must be named first although no result is wrong, because these cases show a note.
 WITNESSES += [
     Case("inexact-forward", "Newton's method to two digits",
          saving(newton_root, lambda a, g: g / (2 * a.sqrt())), (FROM_1_TO_5,), {"double_backward": False}),

@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from cases.making import CPLX, IDX, POSITIVE, TABLE, Call, Case, W, X, Y, draw, raw, saving
 
-# Pieces that several cases share
+# Parts that several cases share
 
 
 def soft(x: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def norms(v: Tensor) -> Tensor:
 
 
 def filters(v: Tensor, scale: Tensor) -> Tensor:
-    """Return filters of given lengths, as weight normalization does."""
+    """Return filters with the given norms, as weight normalization does."""
     return scale * v / norms(v)
 
 
@@ -46,12 +46,12 @@ def circular(z: Tensor, k: Tensor) -> Tensor:
 
 
 def square_with(g_of: Callable[[Tensor], Tensor]) -> type[Function]:
-    """Return the square with grad_output bent by a map."""
+    """Return the square with a backward that changes grad_output by a function."""
     return saving(lambda x: x * x, lambda x, g: 2 * x * g_of(g))
 
 
 def product_with(b: Call) -> type[Function]:
-    """Return the matrix product ``x Wᵀ`` with a backward."""
+    """Return the matrix product ``x Wᵀ`` with the given backward."""
     return saving(lambda x, w: x @ w.T, b)
 
 
@@ -391,7 +391,8 @@ WITNESSES = [
     Case("kink-convention", "clamp's bounds",
          saving(lambda x: x.clamp(0, 1), lambda x, g: g * ((x > 0) & (x < 1))),
          (torch.tensor([-1.0, 0.0, 0.3, 1.0, 2.0]),),
-         # Not clamp's own gradient: which one it has at its bounds depends on PyTorch's version.
+         # This does not use clamp's own gradient, because its value at the bounds depends on
+         # PyTorch's version.
          {"reference": lambda x: torch.where((x >= 0) & (x <= 1), x, x.detach().clamp(0, 1))}),
     Case("kink-convention", "relu with slope 1 at zero",
          saving(torch.relu, lambda x, g: g * (x >= 0)), (torch.tensor([-1.0, 0.0, 2.0]),),

@@ -18,7 +18,7 @@ ONE_ROW = draw(1, 4, seed=8)
 
 
 def in_memory_order(t: Tensor) -> Tensor:
-    """Read a tensor as a kernel does that takes a pointer and a length."""
+    """Read a tensor in memory order, as a kernel does if it takes a pointer and a length."""
     return torch.from_numpy(t.detach().numpy().ravel("K").copy()).reshape(t.shape)
 
 
@@ -27,7 +27,7 @@ def exp_outside(x: Tensor) -> Tensor:
 
 
 def columns_of(w: Tensor) -> Tensor:
-    """Return the transpose, as somebody who knows how a matrix lies in memory."""
+    """Return the transpose for a known memory layout."""
     return torch.as_strided(w, (w.shape[1], w.shape[0]), (1, w.shape[1]))
 
 
@@ -36,7 +36,7 @@ def rows_of(g: Tensor, width: int) -> Tensor:
 
 
 def linear_with(rows: Any) -> type[Function]:
-    """Return an affine map of the last axis whose backward flattens the others by a function."""
+    """Return a linear map of the last axis whose backward flattens the other axes with ``rows``."""
 
     def backward(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return g @ w, rows(g, w.shape[0]).T @ x.reshape(-1, w.shape[1])
@@ -45,12 +45,12 @@ def linear_with(rows: Any) -> type[Function]:
 
 
 def bias_with(b: Any) -> type[Function]:
-    """Return ``x Wᵀ + b`` with a backward for the bias."""
+    """Return ``x Wᵀ + b`` with the given backward for the bias."""
     return saving(lambda x, w, c: x @ w.T + c, lambda x, w, c, g: (g @ w, g.T @ x, b(x, g)))
 
 
 def along(d: int | None) -> type[Function]:
-    """Return a softmax along ``dim`` whose backward sums along an axis of its own, if given one."""
+    """Return a softmax along ``dim`` whose backward sums along ``d`` (by default, ``dim``)."""
 
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
         y = torch.softmax(x, dim)
@@ -66,7 +66,7 @@ def along(d: int | None) -> type[Function]:
 
 
 def averaged(unsqueeze: Any) -> type[Function]:
-    """Return a mean along ``axis`` whose backward puts the axis back by a function."""
+    """Return a mean along ``axis`` whose backward restores the axis with a function."""
 
     def forward(ctx: Any, x: Tensor, axis: int) -> Tensor:
         ctx.shape, ctx.axis = x.shape, axis
@@ -79,7 +79,7 @@ def averaged(unsqueeze: Any) -> type[Function]:
 
 
 def saving_only(needed: Any) -> type[Function]:
-    """Return a product that saves a factor under a flag: ``needed(flags)`` for x and for y."""
+    """Return a product that saves only some of its factors. ``needed(*flags)`` says which ones."""
 
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
         keep_x, keep_y = needed(*ctx.needs_input_grad)
@@ -95,7 +95,7 @@ def saving_only(needed: Any) -> type[Function]:
 
 
 def weight_under(flag: int) -> type[Function]:
-    """Return a matrix product that computes the weight's gradient under one of the flags."""
+    """Return a matrix product that computes the weight's gradient if one of the flags is set."""
 
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(x, w)
@@ -110,7 +110,7 @@ def weight_under(flag: int) -> type[Function]:
 
 
 class MaskIfNeeded(Function):
-    """A relu that makes its mask for backward, and then uses it in forward."""
+    """A relu that creates its mask only if backward needs it, but also uses it in forward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Dropout(Function):
 
 
 class Maximum(Function):
-    """The largest element along ``dim``; among equals, whichever the library picks."""
+    """The largest element along ``dim``. Among equal elements, the library chooses one."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -154,7 +154,7 @@ class Maximum(Function):
 
 
 class Doubled(Function):
-    """In place, and marked dirty."""
+    """Doubles its input in place and marks it dirty."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -171,12 +171,14 @@ Product = saving(torch.mul, lambda x, y, g: (g * y, g * x))
 
 
 def scaled_softmax(x: Tensor, w: Tensor, dim: int) -> Tensor:
-    """Return a softmax along ``dim`` times a weight that belongs to the last axis."""
+    """Return a softmax along ``dim``, multiplied by a weight for the last axis."""
     return torch.softmax(x, dim) * w
 
 
 def force(x: Tensor, w: Tensor) -> Tensor:
-    """Return the derivative of an energy by ``x``, which forward itself asks for."""
+    """Return the derivative of an energy with respect to ``x``, which forward computes with
+    autograd.
+    """
     energy = Product.apply(x, w).pow(2).sum()
     return torch.autograd.grad(energy, x, create_graph=True)[0]
 

@@ -1,7 +1,7 @@
-"""What cases are made of: Functions from a forward and a backward, and samples that stay the same.
+"""Helpers for cases: Functions made from a forward and a backward, and reproducible samples.
 
 ``saving(f, b)`` makes a Function from its forward ``f(*args)`` and its backward ``b(*args, *gs)``;
-``raw(f, b)`` from methods that see ctx.
+``raw(f, b)`` makes one from methods that take ctx.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def raw(forward: Call, backward: Call) -> type[Function]:
 
 
 def saving(f: Call, b: Call) -> type[Function]:
-    """Return a Function that keeps all its arguments and hands them to its backward."""
+    """Return a Function that saves all its arguments and passes them to its backward."""
 
     def forward(ctx: Any, *args: Any) -> Any:
         ctx.save_for_backward(*(a for a in args if isinstance(a, Tensor)))
@@ -53,7 +53,7 @@ def saving(f: Call, b: Call) -> type[Function]:
 
 
 def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return a normal sample that does not depend on the order of the tests."""
+    """Return a normal sample that is the same for every order of the tests."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the rules of value call a wrong gradient, and what they do not take it for: a row for each branch."""
+"""The value rules' names for wrong gradients, and names to avoid: a row for each branch."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def last_one_kept(x: Tensor, g: Tensor) -> Tensor:
 
 
 def some_kept(change: Any) -> Any:
-    """Return a backward of ``x[:, AGAIN]`` in which the sum of two terms is changed."""
+    """Return a backward of ``x[:, AGAIN]`` that changes the sum of two terms."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         right = torch.zeros_like(x).index_add(1, torch.tensor(AGAIN, device=x.device), g)
@@ -94,7 +94,7 @@ def some_kept(change: Any) -> Any:
 
 
 def last_kept(*indices: int) -> type[Function]:
-    """Return a choice of columns whose backward keeps one term where a column comes again."""
+    """Return a selection of columns whose backward keeps only one term for a repeated column."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         grad = torch.zeros_like(x)
@@ -114,7 +114,7 @@ def summed_by(x: Tensor, i: Tensor) -> Tensor:
 
 
 def without(x: Tensor, *edges: int) -> Tensor:
-    """Return a gradient of twice the input with zeros at these places of the last axis."""
+    """Return twice the input, with zeros at these positions of the last axis."""
     return 2 * x.index_fill(-1, torch.tensor(edges, device=x.device), 0)
 
 
@@ -184,13 +184,13 @@ def along_the_first(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
 
 
 def wrong_for(label: int) -> type[Function]:
-    """Return an exponential that is another function for a class, but not to its backward."""
+    """Return an exponential that is a different function for one class, which backward ignores."""
     return saving(lambda x, i: torch.where((i == label)[:, None], 2 * x, x.exp()),
                   lambda x, i, g: (x.exp() * g, None))  # fmt: skip
 
 
 def in_single(f: Any) -> Any:
-    """Return a function computed in float32: of its slope few digits are known."""
+    """Return a function that computes in float32, so only a few digits of its slope are known."""
     return lambda x: f(x.float()).to(x.dtype)
 
 
@@ -199,7 +199,7 @@ def within_bounds(x: Tensor) -> Tensor:
 
 
 def twice_at(*at: int) -> type[Function]:
-    """Return an exponential whose gradient is twice the true one at some places."""
+    """Return an exponential whose gradient is twice the true one at some positions."""
 
     def backward(x: Tensor, g: Tensor) -> Tensor:
         right = x.exp() * g
@@ -209,7 +209,7 @@ def twice_at(*at: int) -> type[Function]:
 
 
 def stretched(*inputs: Tensor) -> Any:
-    """Return a sampler of multiples of these inputs: what ties in them, and their order, stays."""
+    """Return a sampler of multiples of these inputs, which keeps their ties and their order."""
     return lambda rng: tuple(t.double() * (1 + 0.1 * torch.rand((), generator=rng)) for t in inputs)
 
 
@@ -237,7 +237,7 @@ def named(rule: str, what: str, fn: Any, *inputs: Any, **options: Any) -> Case:
 
 
 def column(k: int, factor: float, like: Tensor) -> Tensor:
-    """Return ones like a tensor, with a factor in one column."""
+    """Return a tensor of ones with a factor in one column."""
     factors = torch.ones_like(like)
     factors[:, k] = factor
     return factors
@@ -343,7 +343,7 @@ NAMED = [
           saving(lambda x: x.float().cumsum(0), lambda x, g: g.to(x.dtype).cumsum(0)), X[0]),
     named("gradient-mismatch", "forward's own linear map, where a surrogate is declared",
           saving(lambda x: x.cumsum(0), lambda x, g: g.cumsum(0)), X[0], surrogate=lambda x: 1 * x),
-    # An index that repeats
+    # A repeated index
     named("gradient-mismatch", "an index repeats, and that is not it",
           saving(lambda t, i: t[i] ** 2, lambda t, i, g:
                  (torch.zeros_like(t).index_add(0, i, g * t[i].exp()), None)), TABLE, IDX),
@@ -520,7 +520,7 @@ NAMED = [
           saving(lambda x: x.var(-1), lambda x, g: 2 / x.shape[1] * center(x) * g[:, None]),
           draw(3, 7)),
     named("constant-factor", "a mean", saving(torch.mean, lambda x, g: g.expand_as(x)), draw(3, 7)),
-    # A path that was forgotten
+    # A forgotten path
     named("missing-dependency", "a reference knows it", saving(gated, gated_backward), X, Y, reference=gated),
     named("missing-dependency", "and what the path is",
           raw(keeps_a_bell, lambda ctx, g: g * ctx.saved_tensors[0]), X,

@@ -22,7 +22,7 @@ def softmax_times(x: Tensor, g: Tensor) -> Tensor:
 
 
 def shifted_by(shift: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return a log-sum-exp that subtracts something from each row first."""
+    """Return a log-sum-exp that first subtracts ``shift(x)`` from each row."""
 
     def log_sum_exp(x: Tensor) -> Tensor:
         m = shift(x.amax(-1, keepdim=True))
@@ -36,7 +36,7 @@ def masked_softmax_times(x: Tensor, g: Tensor) -> Tensor:
 
 
 def mish_derivative(x: Tensor) -> Tensor:
-    """The formula of the paper, in powers of the exponential."""
+    """The formula from the paper, in powers of the exponential."""
     e = x.exp()
     omega = 4 * (x + 1) + 4 * e**2 + e**3 + e * (4 * x + 6)
     return e * omega / (2 * e + e**2 + 2) ** 2
@@ -55,7 +55,7 @@ THREE = torch.tensor(3.0)
 
 
 def either(x: Tensor) -> Tensor:
-    """1 or -1, which stays so a hair aside, and not much farther."""
+    """Return 1 or -1. The sign stays the same for a tiny step, but not for a larger one."""
     return 1 - 2 * ((1e6 * x.sum()).floor() % 2)
 
 
@@ -88,7 +88,7 @@ def distances_backward(a: Tensor, b: Tensor, g: Tensor) -> tuple[Tensor, Tensor]
 
 
 def dropped(ctx: Any, x: Tensor) -> Tensor:
-    keep = torch.rand(x.shape, dtype=x.dtype) < 0.5  # other draws in another dtype
+    keep = torch.rand(x.shape, dtype=x.dtype) < 0.5  # different draws in a different dtype
     ctx.save_for_backward(keep)
     return torch.where(keep, 2 * x, 0)
 
@@ -119,7 +119,7 @@ def tanh_backward(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Product(torch.autograd.Function):
-    """Runs backward in the dtype that forward ran in."""
+    """Runs backward in the dtype in which forward ran."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu")  # type: ignore[misc]
@@ -172,7 +172,8 @@ WITNESSES = [
          saving(torch.sin, lambda x, g: g * x.float().cos().to(g.dtype)), (X,)),
     Case("precision", "a linear backward in float32",
          saving(lambda x: 2 * x, lambda x, g: (2 * g.float()).to(x.dtype)), (X,)),
-    # By differences of a forward in float32 few digits of the truth are known: no more is said.
+    # Finite differences of a float32 forward show only a few digits, so the rule says no more than
+    # these.
     Case("constant-factor", "a factor beside a forward in float32",
          saving(lambda x: x.float().exp().to(x.dtype), lambda x, g: 1.1 * x.exp() * g), (X,)),
     Case("constant-factor", "a mean in float32, divided by half of N",

@@ -22,7 +22,7 @@ WITH_ZERO = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
 
 
 def keeping(make: Call, output: Call, backward: Call) -> type[Function]:
-    """Return a Function of one input that saves it with an intermediate of its forward."""
+    """Return a Function of one input that saves the input and an intermediate result."""
 
     def forward(ctx: Any, x: Tensor) -> Any:
         between = make(x)
@@ -48,12 +48,12 @@ def on_detached_inputs(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, ...]:
 
 
 def sinc_gradient(x: Tensor, g: Tensor) -> Tensor:
-    """Replace 0/0 by its limit: right once, and 0 · nan in the graph that this leaves."""
+    """Replace 0/0 by its limit. The first derivative is right, but its graph contains 0 · nan."""
     return g * torch.where(x == 0, 0.0, (x * x.cos() - x.sin()) / x.square())
 
 
 def bump(x: Tensor) -> Tensor:
-    """exp(-1/x), 0 up to x = 0: as smooth there as anywhere."""
+    """exp(-1/x) for positive x, otherwise 0. The function is smooth everywhere."""
     return torch.where(x > 0, (-1 / x.where(x > 0, 1.0)).exp(), 0.0)
 
 
@@ -69,7 +69,7 @@ def on_the_inputs(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, ...]:
 
 
 def polar(ctx: Any, x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-    """Save direction cosines that are computed a second time for the output."""
+    """Save direction cosines, and compute them a second time for the output."""
     r = torch.hypot(x, y)
     ctx.save_for_backward(r, x / r, y / r)
     return r, x / r, y / r
@@ -98,7 +98,7 @@ Exp = saving(torch.exp, lambda x, g: x.exp() * g)
 
 
 def once(f: Call, b: Call) -> type[Function]:
-    """Return a Function that keeps its argument and whose backward is once differentiable."""
+    """Return a Function that saves its argument and has a once-differentiable backward."""
 
     def forward(ctx: Any, x: Tensor) -> Tensor:
         ctx.save_for_backward(x)
@@ -127,7 +127,7 @@ def from_the_end(g: Tensor) -> Tensor:
 def split(
     forward: Call, backward: Call, *, setup: Call | None = None, **more: Any
 ) -> type[Function]:
-    """Return a Function with setup_context, which saves the tensors unless ``setup`` is given."""
+    """Return a Function with a setup_context, which saves the tensors unless ``setup`` is given."""
 
     class Made(Function):
         generate_vmap_rule = more.get("generate_vmap_rule", False)
@@ -157,7 +157,7 @@ def with_slope(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
 
 
 def saved(backward: Call) -> Call:
-    """Return a method that gets the saved tensors before its other arguments."""
+    """Return a method that passes the saved tensors to ``backward`` before its other arguments."""
     return lambda ctx, *args: backward(*ctx.saved_tensors, *args)
 
 
@@ -189,7 +189,7 @@ def to_front(x: Tensor, dim: int | None, size: int) -> Tensor:
 
 
 def running_sum(vmap: Callable[..., tuple[Tensor, Any]]) -> type[Function]:
-    """Return the running sum over the first axis of a slice, with a rule for vmap."""
+    """Return the running sum over the first axis of each slice, with a vmap rule."""
 
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         return g.flip(ctx.axis).cumsum(ctx.axis).flip(ctx.axis), None
@@ -203,7 +203,7 @@ def running_sum(vmap: Callable[..., tuple[Tensor, Any]]) -> type[Function]:
 
 
 def matrix_product(vmap: Callable[..., tuple[Tensor, Any]]) -> type[Function]:
-    """Return ``x Wᵀ`` of matrices or stacks of them, with a rule for vmap."""
+    """Return ``x Wᵀ`` for matrices or stacks of matrices, with a vmap rule."""
 
     def backward(x: Tensor, w: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         return (g @ w).sum_to_size(x.shape), (g.mT @ x).sum_to_size(w.shape)
@@ -239,7 +239,7 @@ def rows_at_setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class RowsAt(Function):
-    """Rows by their index; its vmap says that each slice must share the index."""
+    """Selects rows by index. Its vmap rule says that all slices must share the index."""
 
     forward, backward = staticmethod(rows_at), staticmethod(rows_at_backward)
     setup_context = staticmethod(rows_at_setup)
@@ -252,7 +252,7 @@ class RowsAt(Function):
 
 
 class RoundsOtherwise(Function):
-    """A sine whose rule for vmap is right to eight digits, as of another kernel."""
+    """A sine whose vmap rule is right to eight digits, as if it used a different kernel."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class RoundsOtherwise(Function):
 
 
 class NumpyCube(Function):
-    """The cube by NumPy, whose rule for vmap is to do it on the whole stack."""
+    """The cube, computed by NumPy. Its vmap rule computes it for the whole stack."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -307,7 +307,7 @@ Dropout = split(
 
 
 class Logging(Function):
-    """Tells what passes through it."""
+    """Logs the values that pass through it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -351,7 +351,7 @@ def traced_otherwise(x: Tensor) -> Tensor:
 
 
 def where_positive(choose: Callable[..., Tensor], otherwise: Callable[..., Tensor]) -> Any:
-    """Choose by the sign of the first argument's sum, as torch.cond does it: it compiles itself."""
+    """Choose by the sign of the first argument's sum, with torch.cond, which compiles itself."""
     return lambda *args: torch.cond(args[0].sum() > 0, choose, otherwise, args)
 
 

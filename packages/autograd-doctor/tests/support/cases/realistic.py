@@ -1,4 +1,7 @@
-"""Production operations: each mutant must be named, and what it is a mutant of comes close."""
+"""Production operations.
+
+A rule must name each mutant and must not report the original operation.
+"""
 
 from production import OPERATIONS
 from production.fixed_point import FixedPoint
@@ -31,7 +34,7 @@ LOOKALIKES = [
     for rule in dict.fromkeys(mutant.rule for mutant in operation.mutants)
 ]
 
-# What these operations taught the rules
+# Cases that these operations suggested
 
 WITNESSES += [
     Case(

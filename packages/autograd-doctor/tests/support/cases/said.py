@@ -1,6 +1,7 @@
-"""What the doctor says of the cases: ``said.json``, the only place where tests pin a report's words.
+"""The doctor's messages about the cases. Only ``said.json`` pins the words of reports.
 
-``PYTHONPATH=tests/support python -m cases.said`` writes it anew; what has changed is seen in the diff.
+``PYTHONPATH=tests/support python -m cases.said`` rewrites the file. The diff then shows the
+changes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cases.worded import OF_WITNESSES
 
 FILE = Path(__file__).with_suffix(".json")
 OF_A_RULE = 2  # witnesses
-NOT_COMPARED = ("precision",)  # how much is lost differs from processor to processor
+NOT_COMPARED = ("precision",)  # the size of the loss depends on the processor
 NUMBER = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?")
 
 
@@ -30,7 +31,7 @@ def named(case: Case) -> str:
 
 
 def chosen() -> Iterator[tuple[str, Case]]:
-    """Yield the first witnesses of each rule, those with words of their own, and all branches."""
+    """Yield each rule's first witnesses, the witnesses with their own wording, and all branches."""
     seen: Counter[str] = Counter()
     for case in WITNESSES:
         seen[case.rule] += 1
@@ -41,12 +42,12 @@ def chosen() -> Iterator[tuple[str, Case]]:
 
 
 def said(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what the first finding says, without an exception's text: each PyTorch has its own."""
+    """Return the first finding's contents without exception texts, which depend on PyTorch."""
     finding = diagnosis.findings[0]
     evidence = dict(finding.evidence)
     text = evidence.pop("text", None)
     if "<lambda>" in evidence.get("line", ""):
-        del evidence["line"]  # of the table, however that is broken into lines
+        del evidence["line"]  # the line belongs to the table of cases, whose line breaks may change
     message = finding.message.replace(text, "…") if text else finding.message
     told = {"severity": finding.severity, "message": message, "evidence": _rounded(evidence)}
     usual = finding.hint == RULES[finding.rule].hint
@@ -54,14 +55,14 @@ def said(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Return a value whose floats have few digits: a new run should not change the file."""
+    """Return a value whose floats have few digits, so that a new run does not change the file."""
     if isinstance(value, dict):
         return {key: _rounded(each) for key, each in value.items()}
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether what is said is the same, in numbers up to what differs between processors."""
+    """Whether two messages are the same, up to small numerical differences between processors."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""State and memory: what a call keeps, draws, captures, and leaves behind."""
+"""State and memory: what a call saves, draws, captures and leaves behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save(ctx: Any, *tensors: Tensor) -> None:
     ctx.save_for_backward(*tensors)
 
 
-# Random numbers, and what differs from call to call
+# Random numbers, and differences between calls
 
 GENERATOR = torch.Generator().manual_seed(5)
 
@@ -40,7 +40,7 @@ def cropped_with_zeros(x: Tensor, g: Tensor) -> Tensor:
 
 
 class Annealed(Function):
-    """Noise that dies away with the number of calls."""
+    """Noise that decreases with the number of calls."""
 
     calls = 0
 
@@ -114,7 +114,7 @@ class DroppedByTheClass(Function):
 
 
 class Observed(nn.Module):
-    """A tanh that keeps a running range of what it sees, as quantization needs it."""
+    """A tanh that keeps a running range of its inputs, as quantization needs it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Observed(nn.Module):
 
 
 class Rerun(Function):
-    """Runs a module, or a function, again in backward instead of keeping what lies inside of it."""
+    """Runs a module or a function again in backward instead of saving its intermediate results."""
 
     @staticmethod
     def forward(ctx: Any, run: Any, x: Tensor, *weights: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class Rerun(Function):
 
 
 class RerunQuietly(Rerun):
-    """The same, with the module's own state held still the second time."""
+    """The same, but the second run does not change the module's state."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -159,7 +159,7 @@ class RerunQuietly(Rerun):
 
 
 class RerunAccumulating(Rerun):
-    """The same, with the parameters' gradients accumulated on the way."""
+    """The same, but backward also accumulates the gradients of the parameters."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -186,7 +186,7 @@ Scaled = saving(lambda x: x * SCALE, lambda x, g: g * SCALE.detach())
 Summed = raw(lambda ctx, x, ws: (keep(ctx, ws=ws), sum(x * w for w in ws))[1],
              lambda ctx, g: (sum(g * w for w in ctx.ws), None))  # fmt: skip
 
-# Backward, again
+# Repeated backward passes
 
 
 def accumulating(ctx: Any, g: Tensor) -> Tensor:
@@ -228,7 +228,7 @@ def read_once(ctx: Any, g: Tensor) -> Any:
     return (y + 0 * x) * g, (x + 0 * y) * g
 
 
-# What ctx holds
+# The contents of ctx
 
 
 def kept_output(ctx: Any, x: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ def keeps_the_output(ctx: Any, x: Tensor) -> Tensor:
 
 
 class GainOnTheClass(Function):
-    """Its gain is that of the last call, whichever call backward belongs to."""
+    """Backward uses the last call's gain, even if it belongs to an earlier call."""
 
     @staticmethod
     def forward(ctx, x, gain):
@@ -297,7 +297,7 @@ class GainOnTheClass(Function):
 
 
 class LengthOnTheClass(Function):
-    """It is right with one table, and wrong with two."""
+    """Right if all calls use the same table, and wrong for two tables."""
 
     @staticmethod
     def forward(ctx, table, index):
@@ -312,7 +312,7 @@ class LengthOnTheClass(Function):
 
 
 class MaskOnTheClass(Function):
-    """Rows that end at a length: backward reads the mask of the last call."""
+    """Rows with different lengths. Backward reads the last call's mask."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lengths: Tensor) -> Tensor:
@@ -325,7 +325,7 @@ class MaskOnTheClass(Function):
 
 
 class TupleOnTheClass(Function):
-    """It keeps its input in a tuple, whose comparison would be a tensor."""
+    """Keeps its input in a tuple on the class. Comparing two such tuples would give a tensor."""
 
     @staticmethod
     def forward(ctx, x):
@@ -339,7 +339,7 @@ class TupleOnTheClass(Function):
 
 
 class CallsOnTheClass(Function):
-    """It counts its calls, which no gradient depends on."""
+    """Counts its calls, but no gradient depends on the count."""
 
     calls = 0
 

@@ -1,4 +1,4 @@
-"""What a rule says in those of its branches that no first witness takes: the words, a row for each."""
+"""The wording of the rule branches that no first witness reaches: a row for each branch."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def in_half(x: Tensor, w: Tensor) -> Tensor:
 
 
 def none_unless(says_one) -> object:
-    """A product whose second gradient is left out for some cotangents."""
+    """A product whose second gradient is missing for some cotangents."""
     return saving(product, lambda x, y, g: (g * y, g * x if says_one(float(g.sum())) else None))
 
 
 def none_where(sign: int) -> object:
-    """A product whose second gradient is left out where two rows of grad_output are alike, or not."""
+    """A product whose second gradient is missing if two rows of grad_output are similar, or if they
+    are not.
+    """
 
     def given(g: Tensor) -> bool:
         return bool(sign * (g[0] * g[1]).sum() > 0)
@@ -100,7 +102,7 @@ def keeps_input_and_itself(ctx, x):
 
 
 class Numbered(Function):
-    """Works in the order of calls alone."""
+    """Works only if backward runs before the next call."""
 
     calls = 0
 
@@ -119,7 +121,7 @@ class Numbered(Function):
 
 
 class Forgetful(Numbered):
-    """Has no second gradient for calls before the last."""
+    """Returns no second gradient for calls before the last one."""
 
     @staticmethod
     def forward(ctx, x, y):
@@ -135,7 +137,7 @@ class Forgetful(Numbered):
 
 
 class Overwritten(Forgetful):
-    """Has lost some elements of it for calls before the last."""
+    """Loses some elements of the second gradient for calls before the last one."""
 
     @staticmethod
     def backward(ctx, g):
@@ -148,7 +150,7 @@ class Overwritten(Forgetful):
 
 
 class Opaque:
-    """What a Function is given beside tensors, and nobody can copy."""
+    """An argument that is not a tensor and that cannot be copied."""
 
 
 ONE_FOR_THREE = raw(lambda ctx, x, y, tool: x * y, lambda ctx, g: (g,))
@@ -272,7 +274,7 @@ def save_for_backward_only(ctx, inputs, output):
 
 
 class Sum(Function):
-    """Keeps more than it needs."""
+    """Saves more than it needs."""
 
     @staticmethod
     def forward(ctx, x, y):
@@ -299,7 +301,7 @@ def all_five(a, b, c, d, e, g):
     )
 
 
-# What is wrong, the Function, its inputs, options, the rule, and words of its message or evidence.
+# The mistake, the Function, its inputs, options, the rule, and words from its message or evidence.
 SAID = [
     Case("wrong-region", "0/0 avoided by a hair", saving(lambda x: 2 * x, lambda x, g: 2 * g * x / (x + 1e-30)), (FROM_ZERO,)),
     Case("wrong-region", "a mask without its bound", saving(lambda x: 2 * x, lambda x, g: 2 * g * (x > 0)), (FROM_ZERO * SIGNS,)),
@@ -416,7 +418,7 @@ SAID = [
     Case("wasted-gradient", "three gradients", saving(lambda x, y, w: x * y * w, all_three), (X, Y, X + Y)),
 ]  # fmt: skip
 
-# Of witnesses that no daily run takes, whose message is one of its own.
+# Witnesses that the daily run skips and whose message has its own wording.
 OF_WITNESSES = [
     "input-layout: only backward takes the input for dense",
     "input-layout: a view that forward cannot make",
@@ -434,7 +436,7 @@ OF_WITNESSES = [
 ]  # fmt: skip
 
 
-# Right Functions that no daily run takes otherwise, and that some rule nearly takes for wrong.
+# Right Functions that the daily run would skip and that a rule could easily mistake for wrong.
 OF_LOOKALIKES = [
     "precision: fine levels, declared",
     "precision: a cast to 16 bits, declared",
@@ -472,7 +474,7 @@ def up_to_a_thousand(x: Tensor, g: Tensor) -> Tensor:
     return 2 * x * g
 
 
-# A right Function, and what about it might pass for a mistake.
+# A right Function, and the property that a rule could mistake for a mistake.
 CLEAN = [
     ("grad_output is rounded to float32", lambda x: x.float() ** 2, lambda x, g: 2 * x * g),
     ("of terms that cancel, rounding is left", sums_to_one, rounding_alone),

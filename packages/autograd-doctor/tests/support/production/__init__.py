@@ -1,6 +1,6 @@
-"""Hand-written Functions as a good engineer writes them, each with realistic bugs.
+"""Functions as a good engineer would write them, each with realistic bugs.
 
-One module for each area of work; every module has a table ``OPERATIONS``.
+The package has one module for each subject. Every module has a table ``OPERATIONS``.
 """
 
 from production import (

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that keeps no probabilities, and the rotary embedding before it."""
+"""Scaled dot-product attention that saves no probabilities, and the rotary embedding before it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scores(q: Tensor, k: Tensor, visible: Tensor | None) -> Tensor:
 
 
 class Attention(Function):
-    """Attention of ``(heads, rows, width)``; of the probabilities only the row sums are kept."""
+    """Attention for ``(heads, rows, width)``. It saves only the row sums of the probabilities."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None = None) -> Tensor:
@@ -79,7 +79,7 @@ def mask_forgotten_in_recomputation(ctx: Any, g: Tensor) -> Grads:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = False) -> Tensor:
-    """Call the Function as a library would: with keywords, the mask made here."""
+    """Call the Function as a library would, with keywords. The mask is created here."""
     length = q.shape[-2]
     visible = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
     return Attention.apply(q, k, v, visible if causal else None)
@@ -92,13 +92,13 @@ def spelled_out(q: Tensor, k: Tensor, v: Tensor, visible: Tensor) -> Tensor:
 
 
 def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair of neighbours by an angle of its own."""
+    """Rotate each pair of neighbors by its own angle."""
     even, odd = x[..., ::2], x[..., 1::2]
     return torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1).flatten(-2)
 
 
 class RotaryEmbedding(Function):
-    """A rotation of queries or keys; its transpose is the rotation back."""
+    """A rotation of queries or keys. The transpose is the inverse rotation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class BatchNormTraining(Function):
-    """Batch norm of ``(N, C, L)`` by the batch's statistics, which it returns for the buffers."""
+    """Batch norm for ``(N, C, L)``. It returns the statistics of the batch, for the buffers."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Grads:
@@ -37,7 +37,7 @@ class BatchNormTraining(Function):
 
 
 class BatchNorm(nn.Module):
-    """The layer around it: parameters, and running statistics that training updates."""
+    """The layer around the Function, with parameters and with running statistics for evaluation."""
 
     function = BatchNormTraining
     running_mean: Tensor

@@ -14,7 +14,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class SpectralFilter(Function):
-    """A real signal times a complex response, frequency by frequency; its length is even."""
+    """Multiplies the spectrum of a real signal of even length by a complex response."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, response: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ def every_frequency_once(ctx: Any, g: Tensor) -> Grads:
 
 
 class Magnitude(Function):
-    """``|z|``, with gradient 0 at the origin as torch has it."""
+    """``|z|``, with gradient 0 at the origin, as in PyTorch."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ def turned_clockwise(ctx: Any, g: Tensor) -> Tensor:
 
 
 class HolomorphicProduct(Function):
-    """``a exp(b)``: each gradient carries the conjugate of the local derivative."""
+    """``a exp(b)``. Each gradient contains the conjugate of the local derivative."""
 
     @staticmethod
     def forward(a: Tensor, b: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def no_conjugate_anywhere(ctx: Any, g: Tensor) -> Grads:
 
 
 class Solve(Function):
-    """``A⁻¹ b`` for complex square systems."""
+    """``A⁻¹ b`` for complex square matrices."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:

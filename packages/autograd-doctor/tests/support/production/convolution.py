@@ -1,4 +1,4 @@
-"""Windows: convolution by unfolding and by torch.nn.grad, pooling, pixel shuffle."""
+"""Convolution by unfolding, and with torch.nn.grad."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class Conv1d(Function):
-    """A convolution of ``(N, C, L)`` as a matrix product with its windows."""
+    """A convolution of ``(N, C, L)`` as a matrix product with the windows."""
 
     @staticmethod
     def forward(

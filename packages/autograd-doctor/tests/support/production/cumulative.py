@@ -1,4 +1,4 @@
-"""Running sums and products, and a product by NumPy."""
+"""Running sums and products, and a product computed by NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def from_the_end(x: Tensor, dim: int = -1) -> Tensor:
 
 
 class CumulativeSum(Function):
-    """The running sum; backward sums from the other end."""
+    """The running sum. Backward sums from the other end."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int = -1) -> Tensor:
@@ -42,7 +42,10 @@ def own_term_left_out(ctx: Any, g: Tensor) -> Grads:
 
 
 class LogCumulativeSumExp(Function):
-    """The running log-sum-exp; backward stays in logarithms, for each sign of grad_output apart."""
+    """The running log-sum-exp.
+
+    Backward uses logarithms, separately for each sign of grad_output.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -94,7 +97,10 @@ def divided_by_the_product(ctx: Any, g: Tensor) -> Tensor:
 
 
 class NumpyProduct(Function):
-    """The product of each row by NumPy, both ways; a row may hold one zero or many."""
+    """The product of each row, with forward and backward in NumPy.
+
+    A row may contain several zeros.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

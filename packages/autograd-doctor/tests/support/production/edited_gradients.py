@@ -1,4 +1,4 @@
-"""The identity, with a gradient that is reversed or clipped on purpose."""
+"""The identity with a deliberately reversed or clipped gradient."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class GradientReversal(Function):
-    """The identity, whose gradient is turned around and scaled: domain-adversarial training."""
+    """The identity with a negated and scaled gradient, for domain-adversarial training."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, strength: float = 1.0) -> Tensor:
@@ -39,7 +39,7 @@ def not_reversed(ctx: Any, g: Tensor) -> Grads:
 
 
 class ClipGradient(Function):
-    """The identity, whose gradient is clipped to a norm on its way back."""
+    """The identity with a gradient whose norm is clipped."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, largest: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""An implicit layer: a fixed point, differentiated without its iteration."""
+"""An implicit layer: a fixed point that is differentiated without its iteration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class FixedPoint(Function):
-    """The z with ``z = tanh(W z + x)``; backward solves one linear system, not the iteration."""
+    """The solution z of ``z = tanh(W z + x)``. Backward solves one linear system."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Picking and scattering: embedding, gather, scatter-mean, segment sum, sorting, the k largest."""
+"""Selecting and scattering: embedding, gather, scatter-mean and segment sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class Embedding(Function):
-    """Rows of a table; a padding index picks zeros and trains nothing."""
+    """Selects rows of a table. A padding index selects zeros and gives no gradient."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor, padding: int = -1) -> Tensor:
@@ -50,7 +50,7 @@ def zeros_of_the_default_dtype(ctx: Any, g: Tensor) -> Grads:
 
 
 class ScatterMean(Function):
-    """The mean of the rows that share an index; an index that no row has gets zeros."""
+    """The mean of the rows with the same index. An index without rows gets zeros."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor, size: int) -> Tensor:
@@ -98,7 +98,7 @@ def scattered_not_added(ctx: Any, g: Tensor) -> Grads:
 
 
 class SegmentSum(Function):
-    """Sums over consecutive rows, so many for each segment."""
+    """Sums over segments of consecutive rows with the given lengths."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lengths: tuple[int, ...]) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers: an activation in place, a recurrent cell, an invertible block, dropout."""
+"""Layers: an in-place activation, a recurrent cell and dropout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class LeakyReLUInPlace(Function):
-    """A leaky ReLU that overwrites its input; the output's sign is the input's."""
+    """A leaky ReLU that overwrites its input. The output has the same sign as the input."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slope: float = 0.1) -> Tensor:
@@ -48,7 +48,7 @@ def nothing_leaks_back(ctx: Any, g: Tensor) -> Grads:
 
 
 class RecurrentCell(Function):
-    """``tanh(x Wᵀ + h Uᵀ + b)`` with an optional bias, saving its output for the tanh."""
+    """``tanh(x Wᵀ + h Uᵀ + b)`` with an optional bias. It saves its output for the tanh."""
 
     @staticmethod
     def forward(
@@ -98,7 +98,7 @@ def state_and_input_exchanged(ctx: Any, g: Tensor) -> Grads:
 
 
 def packed(mask: Tensor) -> Tensor:
-    """Return a mask with eight elements to a byte."""
+    """Return a mask packed into one byte for every eight elements."""
     flat = F.pad(mask.flatten(), (0, -mask.numel() % 8)).view(-1, 8).to(torch.uint8)
     return (flat << torch.arange(8, device=mask.device)).sum(1, dtype=torch.uint8)
 
@@ -109,7 +109,7 @@ def unpacked(bits: Tensor, shape: torch.Size) -> Tensor:
 
 
 class PackedDropout(Function):
-    """Dropout that saves one bit an element."""
+    """Dropout that saves one bit per element."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Matrices: solving with a Cholesky factor, inverse, determinant, exponential, a fixed point."""
+"""Matrices: solving with a Cholesky factor, inverse, determinant and exponential."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class CholeskySolve(Function):
-    """``A⁻¹ b`` for a symmetric positive definite A; both directions share the factor."""
+    """``A⁻¹ b`` for a symmetric positive definite A. Both passes use the same factor."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class CholeskySolve(Function):
 
 
 def solve_gram(m: Tensor, b: Tensor, function: type[Function] = CholeskySolve) -> Tensor:
-    """Solve with ``m mᵀ + I``: however m moves, A stays symmetric."""
+    """Solve with ``m mᵀ + I``, which stays symmetric for every m."""
     eye = torch.eye(len(m), dtype=m.dtype, device=m.device)
     return function.apply(m @ m.mT + eye, b)
 
@@ -56,7 +56,7 @@ def without_the_second_solve(m: Tensor, b: Tensor) -> Tensor:
 
 
 class Inverse(Function):
-    """The inverse, saving only itself: ``-Yᵀ g Yᵀ``."""
+    """The inverse Y, which is the only saved tensor. The gradient is ``-Yᵀ g Yᵀ``."""
 
     @staticmethod
     def forward(a: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ def inverse_not_transposed(ctx: Any, g: Tensor) -> Tensor:
 
 
 class LogAbsDet(Function):
-    """The logarithm of the determinant's size, for a batch of matrices."""
+    """The logarithm of the determinant's absolute value, for a batch of matrices."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def determinant_not_transposed(ctx: Any, g: Tensor) -> Tensor:
 
 
 def series(a: Tensor) -> Tensor:
-    """The exponential series; enough terms for matrices of norm 3."""
+    """The exponential series, with enough terms for matrices of norm 3."""
     term = total = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for k in range(1, 30):
         term = term @ a / k
@@ -106,7 +106,7 @@ def series(a: Tensor) -> Tensor:
 
 
 class MatrixExponential(Function):
-    """exp(A); its derivative is a block of the exponential of a matrix of twice the size."""
+    """exp(A). The derivative is a block of the exponential of a matrix that is twice as large."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Softmax and the losses built on it, means with ignored elements, robust losses."""
+"""Losses: cross entropy with ignored elements, focal loss and Huber loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IGNORED = -100
 
 
 class CrossEntropy(Function):
-    """Mean cross entropy over the targets that count, with label smoothing."""
+    """Mean cross entropy over the targets that are not ignored, with label smoothing."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -37,7 +37,7 @@ class CrossEntropy(Function):
 
 
 def wanted_distribution(logits: Tensor, target: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """Return which targets count, and the distribution that each asks for."""
+    """Return a mask of the targets that count, and the wanted distribution for each of them."""
     counts = target != IGNORED
     one_hot = F.one_hot(target.where(counts, 0), logits.shape[-1]).to(logits.dtype)
     return counts.to(logits.dtype), (1 - smoothing) * one_hot + smoothing / logits.shape[-1]
@@ -62,7 +62,7 @@ def smoothing_forgotten(ctx: Any, g: Tensor) -> Grads:
 
 
 class FocalLoss(Function):
-    """The binary focal loss of logits, element by element: ``-(1 - p)^γ log p``."""
+    """The binary focal loss for each logit: ``-(1 - p)^γ log p``."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, is_positive: Tensor, gamma: float) -> Tensor:
@@ -100,7 +100,7 @@ def plain_focal_loss(logits: Tensor, is_positive: Tensor, gamma: float) -> Tenso
 
 
 class HuberLoss(Function):
-    """The mean Huber loss: a parabola up to ``delta``, straight beyond."""
+    """The mean Huber loss, which is a parabola up to ``delta`` and linear beyond it."""
 
     @staticmethod
     def forward(ctx: Any, prediction: Tensor, target: Tensor, delta: float) -> Tensor:

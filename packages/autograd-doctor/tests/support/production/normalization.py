@@ -1,4 +1,4 @@
-"""Normalization: layer, root mean square, group, batch and weight norm."""
+"""Normalization: layer norm, RMS norm and group norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 def standardized(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return the standardized rows and one over their standard deviation."""
+    """Return the standardized rows, and the inverse of their standard deviation."""
     var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
     rstd = (var + eps).rsqrt()
     return (x - mean) * rstd, rstd
@@ -26,7 +26,10 @@ def row_mean(x: Tensor) -> Tensor:
 
 
 class LayerNorm(Function):
-    """Layer norm of the last axis; statistics are recomputed, so it is differentiable again."""
+    """Layer norm over the last axis.
+
+    It recomputes its statistics, so it is twice differentiable.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -99,7 +102,7 @@ def plain_layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class RMSNorm(Function):
-    """Division by the root mean square of the last axis, open to torch.func."""
+    """Division by the root mean square over the last axis. It supports torch.func."""
 
     generate_vmap_rule = True
 
@@ -128,7 +131,7 @@ def root_mean_square_held_fixed(ctx: Any, g: Tensor) -> Grads:
 
 
 class GroupNorm(Function):
-    """Group norm of ``(N, C, L)`` with weight and bias for each channel."""
+    """Group norm for ``(N, C, L)``, with a weight and a bias for each channel."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, groups: int, weight: Tensor, bias: Tensor) -> Tensor:

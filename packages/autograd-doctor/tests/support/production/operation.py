@@ -1,4 +1,4 @@
-"""What is known of a hand-written operation: the plain expression it replaces, and its mutants."""
+"""A description of a hand-written operation: the plain expression it replaces, and mutants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 Call = Callable[..., Any]
 
-# What an expert may warn of and an author may keep, each with its reason.
+# Warnings that an expert would give although an author may keep the code, each with the reason.
 ONCE = {"once-differentiable-leak": "it is once differentiable, and says so"}
 CHEAP = {"wasted-gradient": "a few element-wise operations, for a formula that reads at a glance"}
 
@@ -21,8 +21,8 @@ CHEAP = {"wasted-gradient": "a few element-wise operations, for a formula that r
 class Mutant:
     """The operation with one realistic bug, and the rule that must name it first.
 
-    The bug is another ``backward``, or other ``methods``, of the operation's Function, or else a
-    whole other ``fn``. What that is named says what is wrong.
+    The bug is a different ``backward`` or different ``methods`` of the operation's Function, or an
+    entirely different ``fn``. The name of the different object describes the bug.
     """
 
     rule: str
@@ -49,11 +49,11 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Operation:
-    """A correct Function, or a callable built on some, as it stands in production code.
+    """A correct Function, or a callable that uses correct Functions, as in production code.
 
-    ``options`` are those that an honest author passes to ``diagnose``; ``allowed`` maps a rule that
-    may warn to the reason why an expert would agree with it. ``inexact`` says why backward is not
-    the derivative of forward: such an operation declares a surrogate or an intention.
+    ``options`` holds the options that an honest author passes to ``diagnose``. ``allowed`` maps a
+    rule that may warn to the reason why an expert would agree. ``inexact`` says why backward is not
+    the derivative of forward. In this case, the operation declares a surrogate or an intention.
     """
 
     name: str
@@ -79,5 +79,5 @@ def changed(function: type[Function], **methods: Call) -> type[Function]:
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return a standard normal sample that does not depend on the order of the tests."""
+    """Return a standard normal sample that is the same for every order of the tests."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)

@@ -1,4 +1,4 @@
-"""Several outputs: a rotation with its length, the least and the largest."""
+"""Several outputs: a Givens rotation, the minimum and maximum, and a coupling block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Grads = tuple[Tensor | None, ...]
 
 
 class Givens(Function):
-    """The rotation that turns ``(a, b)`` onto the first axis: its length, cosine and sine."""
+    """The rotation of ``(a, b)`` onto the first axis.
+
+    The outputs are the length, cosine and sine.
+    """
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,7 +55,7 @@ def none_not_expected(ctx: Any, gr: Tensor, gc: Tensor, gs: Tensor) -> Grads:
 
 
 class MinMax(Function):
-    """The least and the largest of each row; equal winners share the gradient."""
+    """The minimum and maximum of each row. Equal elements share the gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,7 +84,7 @@ def least_and_largest_exchanged(ctx: Any, g_low: Tensor, g_high: Tensor) -> Tens
 
 
 class Coupling(Function):
-    """An invertible residual block; backward recovers its inputs from its outputs."""
+    """An invertible residual block. Backward computes the inputs from the outputs."""
 
     @staticmethod
     def forward(ctx: Any, x1: Tensor, x2: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Pooling by the mean and by the maximum, and pixel shuffle."""
+"""Average pooling, max pooling and pixel shuffle."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def divided_by_the_side(ctx: Any, g: Tensor) -> Grads:
 
 
 class MaxPool(Function):
-    """The maximum of overlapping windows, with the indices of the winners."""
+    """The maximum of overlapping windows, and the indices of the maxima."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, size: int, stride: int) -> tuple[Tensor, Tensor]:
@@ -100,7 +100,7 @@ def winners_assigned(ctx: Any, g: Tensor, _: Tensor) -> Grads:
 
 
 class PixelShuffle(Function):
-    """Channels become pixels; backward is the way back, also for an empty batch."""
+    """Channels become pixels. Backward does the opposite, even for an empty batch."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: int) -> Tensor:
@@ -119,7 +119,7 @@ def gathered(g: Tensor, r: int, order: tuple[int, ...]) -> Tensor:
 
 
 def unshuffled_by_torch(ctx: Any, g: Tensor) -> Grads:
-    return F.pixel_unshuffle(g, ctx.factor), None  # of another shape where the batch is empty
+    return F.pixel_unshuffle(g, ctx.factor), None  # has a different shape if the batch is empty
 
 
 def channels_in_another_order(ctx: Any, g: Tensor) -> Grads:

@@ -1,4 +1,4 @@
-"""Backward passes that differ from forward by design: quantizers, reversal, clipping, sampling."""
+"""Backward passes that deliberately differ from forward's derivative: quantizers, sampling."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FakeQuantize(Function):
 def straight_through(
     x: Tensor, scale: Tensor, zero_point: Tensor, low: int = -8, high: int = 7
 ) -> Tensor:
-    """The declared truth: rounding passes a gradient as if it were the identity."""
+    """The declared function, in which rounding passes a gradient like the identity."""
     level = (x / scale + zero_point).clamp(low, high)
     grid = level + (level.round() - level).detach()
     return (grid - zero_point) * scale
@@ -58,7 +58,7 @@ def scale_of_the_saturated_only(ctx: Any, g: Tensor) -> Grads:
 
 
 class RoundStraightThrough(Function):
-    """Rounding whose gradient is the identity's; nothing is saved."""
+    """Rounding with the gradient of the identity. It saves nothing."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def gumbel(x: Tensor) -> Tensor:
 
 
 class GumbelSoftmax(Function):
-    """A one-hot sample whose gradient is the soft sample's."""
+    """A one-hot sample with the gradient of the soft sample."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, temperature: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Recomputation: what a checkpoint must get right about randomness, parameters and buffers."""
+"""Recomputation: how a checkpoint must treat random numbers, parameters and buffers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., Tensor]
 
 
 class Recomputed(Function):
-    """A piece of a network that keeps its inputs alone; backward runs it a second time."""
+    """A part of a network that saves only its inputs. Backward runs it a second time."""
 
     @staticmethod
     def forward(ctx: Any, run: Run, *tensors: Tensor) -> Tensor:
@@ -36,7 +36,7 @@ class Recomputed(Function):
 
 
 def again(ctx: Any, g: Tensor) -> Grads:
-    """Run once more, with a graph, and differentiate that."""
+    """Run forward again with a graph, and differentiate this run."""
     needs = ctx.needs_input_grad[1:]
     leaves = [
         t.detach().requires_grad_(need) for t, need in zip(ctx.saved_tensors, needs, strict=True)
@@ -54,7 +54,7 @@ def lets_go_of_the_run(ctx: Any, g: Tensor) -> Grads:
     return grads
 
 
-# Randomness: the second run must draw what the first drew
+# Random numbers: the second run must draw the same numbers as the first
 
 
 def dropout_block(x: Tensor, weight: Tensor) -> Tensor:
@@ -72,11 +72,11 @@ def dropout_drawn_again(x: Tensor, weight: Tensor) -> Tensor:
     return DrawsAgain.apply(dropout_block, x, weight)
 
 
-# Parameters: they must pass through apply, or their gradient never comes
+# Parameters: they must be arguments of apply, because otherwise they get no gradient
 
 
 class Checkpointed(nn.Module):
-    """A module whose activations are recomputed; its parameters are arguments of ``apply``."""
+    """A module whose activations are recomputed. Its parameters are arguments of ``apply``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,11 +98,11 @@ class CheckpointedCaptures(Checkpointed):
         return torch.tanh(Recomputed.apply(self.inner, x))
 
 
-# Buffers: the second run must not count the batch twice
+# Buffers: the second run must not count the batch again
 
 
 class NormBlock(nn.Module):
-    """Batch norm, recomputed; only the first run, which has no graph, updates the statistics."""
+    """A recomputed batch norm. Only the first run, which has no graph, updates the statistics."""
 
     running_mean: Tensor
 

@@ -1,4 +1,4 @@
-"""Softmax and log-softmax, saving only their output."""
+"""Softmax and log-softmax, which save only their output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 class Softmax(Function):
-    """Softmax over any axis, saving only its output."""
+    """Softmax over any axis. It saves only its output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int = -1) -> Tensor:
@@ -54,7 +54,7 @@ def normalizer_held_fixed(ctx: Any, g: Tensor) -> Grads:
 
 
 class LogSoftmax(Function):
-    """Log-softmax of the last axis, saving only its output; with forward mode."""
+    """Log-softmax over the last axis. It saves only its output and supports forward mode."""
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Sorting, by torch and by NumPy, and the k largest."""
+"""Sorting with PyTorch and with NumPy, and the k largest elements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def same_permutation_again(ctx: Any, g: Tensor, _: Tensor) -> Grads:
 
 
 class TopK(Function):
-    """The k largest of the last axis, and where they stand."""
+    """The k largest elements along the last axis, and their positions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ def into_the_first_k(ctx: Any, g: Tensor, _: Tensor | None) -> Grads:
 
 
 class NumpySort(Function):
-    """A sort by NumPy along any axis; the permutations travel as saved tensors."""
+    """A sort along any axis with NumPy. It saves the permutations as tensors."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, axis: int) -> Tensor:
