@@ -1294,12 +1294,18 @@ def missing_shapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     for place, node in [*_values(scope), *_inner(scope)]:
         if not _tensors_of(node):
             continue
-        for name in scope.tensors:
-            yield place, _method(node, f"reshape({name}.shape)")
         named = [f"unsqueeze({dim})" for dim in scope.dims[:-3]]
         for call in (*named, "unsqueeze(-1)", "unsqueeze(0)"):
             yield place, _method(node, call)
         yield place, ast.Subscript(node, parse("(..., None, None)"), ast.Load())
+
+
+def missing_reshapes(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
+    """Use the shape of another tensor."""
+    for place, node in [*_values(scope), *_inner(scope)]:
+        if _tensors_of(node):
+            for name in scope.tensors:
+                yield place, _method(node, f"reshape({name}.shape)")
 
 
 def flattened(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -1419,6 +1425,7 @@ KINDS = (
     Kind("indices exchanged", 1.2, exchanged_indices),
     Kind("an inverse order", 1.2, inverse_orders),
     Kind("a sign inside", 1.5, opposite_signs_inside),
+    Kind("another shape", 2.05, missing_reshapes),
     Kind("a shape", 2.1, missing_shapes),
     Kind("a simpler function", 1.4, simpler_functions),
     Kind("flattened", 1.4, flattened),
@@ -1482,6 +1489,7 @@ SAID = {
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",
     "an inverse order": "a permutation is not undone",
+    "another shape": "a tensor has the wrong shape",
     "a shape": "a dimension is missing",
     "flattened": "a reduction leaves out some dimensions",
     "the same along another dim": "a sum along another dimension is missing",
@@ -1562,12 +1570,13 @@ LIKELY_FOR = {
         "another extent",
         "another number",
         "a sum",
+        "another shape",
         "a shape",
         "a slice from the end",
     ),
     "unreduced-broadcast": ("another extent", "a sum"),
-    "batch-dimension": ("another extent", "another number", "a sum", "a shape"),
-    "backward-raises": ("a shape", "another extent", "a transpose"),
+    "batch-dimension": ("another extent", "another number", "a sum", "another shape", "a shape"),
+    "backward-raises": ("another shape", "a shape", "another extent", "a transpose"),
     "permuted-gradient": ("another selection", "a scan", "another order", "a sign inside"),
     "duplicate-index": ("another selection", "another function", "an addition"),
     "wrong-region": (

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -147,38 +148,35 @@ class Projected:
 
 
 def projected(
-    spots: Sequence[Spot], grads: Sequence[Tensor], expected: Sequence[Expected]
+    spots: Sequence[Spot], grad: Tensor, expected: Expected, seed: int
 ) -> Projected | None:
-    """Return the errors of the gradients and each spot's effect, or ``None`` without effects.
+    """Return the error of a gradient and each spot's effect, or ``None`` without effects.
 
     Args:
         spots: Expressions of backward.
-        grads: Gradients that backward returned, with their graph.
-        expected: The true gradients.
+        grad: A gradient that backward returned, with its graph.
+        expected: The true gradient.
+        seed: Determines the directions. Each gradient has its own, so that errors do not cancel.
     """
-    rng = torch.Generator().manual_seed(0)
-    lacking, slack = torch.zeros(PROJECTIONS).double(), torch.zeros(PROJECTIONS).double()
+    if not grad.requires_grad:
+        return None
+    truth = expected.value
+    known = torch.isfinite(truth)
+    wide = known.unsqueeze(-1) if grad.is_complex() else known
+    real = torch.where(wide, as_real(grad).double(), 0.0)
+    right = torch.where(wide, as_real(truth).double(), 0.0)
+    limits = torch.where(known, expected.tolerance.double(), 0.0)
+    room = (limits.unsqueeze(-1) if grad.is_complex() else limits) + 1e-10 * right.abs()
+    rng = torch.Generator().manual_seed(seed)
+    along = torch.randn(PROJECTIONS, *real.shape, generator=rng, dtype=torch.float64) * wide
+    flat = along.reshape(PROJECTIONS, -1)
+    lacking = flat @ (right - real.detach()).flatten()
+    slack = flat.abs() @ room.flatten()
     weights: dict[int, list[Tensor]] = {}
-    for k in range(PROJECTIONS):
-        total = torch.zeros((), dtype=torch.float64)
-        for grad, true in zip(grads, expected, strict=True):
-            known = torch.isfinite(true.value)
-            real, right = as_real(grad), as_real(true.value)
-            along = torch.randn(real.shape, generator=rng, dtype=torch.float64)
-            wide = known.unsqueeze(-1) if grad.is_complex() else known
-            along = torch.where(wide, along, 0.0)
-            total = total + (along * torch.where(wide, real.double(), 0.0)).sum()
-            right = torch.where(wide, right.double(), 0.0)
-            lacking[k] += (along * right).sum()
-            limits = torch.where(known, true.tolerance.double(), 0.0)
-            limits = limits.unsqueeze(-1) if grad.is_complex() else limits
-            slack[k] += (along.abs() * (limits + 1e-10 * right.abs())).sum()
-        if not total.requires_grad:
-            return None
-        lacking[k] -= total.detach()
-        found = torch.autograd.grad(
-            total, [spot.zero for spot in spots], retain_graph=True, allow_unused=True
-        )
+    zeros = [spot.zero for spot in spots]
+    for direction in along:
+        total = (real * direction).sum()  # with `grad_outputs`, PyTorch would import SymPy
+        found = torch.autograd.grad(total, zeros, retain_graph=True, allow_unused=True)
         for number, weight in enumerate(found):
             if weight is not None and weight.isfinite().all():
                 weights.setdefault(number, []).append(weight.detach())
@@ -188,6 +186,20 @@ def projected(
         slack,
         {n: part for n, part in full.items() if any(bool(weight.any()) for weight in part)},
     )
+
+
+def together(parts: Sequence[Projected]) -> Projected:
+    """Return the projections of several gradients as one."""
+    if len(parts) == 1:
+        return parts[0]
+    weights: dict[int, Sequence[Tensor]] = {}
+    for part in parts:
+        for number, added in part.weights.items():
+            before = weights.get(number)
+            pairs = zip(before, added, strict=True) if before else ()
+            weights[number] = [a + b for a, b in pairs] if before else added
+    lacking = torch.stack([part.lacking for part in parts]).sum(0)
+    return Projected(lacking, torch.stack([part.slack for part in parts]).sum(0), weights)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -743,9 +755,9 @@ class _Comparison:
     scalars: Sequence[Scalar]
 
     @cached_property
-    def _sorted(self) -> tuple[Tensor, Sequence[Scalar]]:
+    def _sorted(self) -> tuple[Sequence[float], Sequence[Scalar]]:
         known = sorted(self.scalars, key=lambda it: it.value)
-        return torch.tensor([it.value for it in known], dtype=torch.float64), known
+        return [it.value for it in known], known
 
     def products(
         self, bases: Rows, factors: Rows, target: Tensor
@@ -769,20 +781,22 @@ class _Comparison:
         costs = bases.costs[:, None] + factors.costs.repeat(2)
         cheap = torch.where(close, costs, math.inf).flatten()
         values, places = cheap.topk(min(MOST_COMPARED, len(cheap)), largest=False)
+        places = places[values < math.inf]
+        if not len(places):
+            return
+        i, j = places.div(2 * count, rounding_mode="floor"), places % (2 * count)
+        values = ((bases.matrix[i] * both.T[j]) @ self.along.T).real
+        ratio = target / values
+        within = room / values.abs() + 1e-9 * ratio.abs()
+        low, high = (ratio - within).amax(1), (ratio + within).amin(1)
         most = MOST_OF_ONE
-        for place in places[values < math.inf].tolist():
-            i, j = divmod(place, 2 * count)
-            k, over = j % count, j >= count
-            values = (self.along @ (bases.matrix[i] * both[:, j])).real
-            ratio = target / values
-            within = room / values.abs() + 1e-9 * ratio.abs()
-            low, high = float((ratio - within).max()), float((ratio + within).min())
-            if low <= high:
-                for scalar in islice(self._scalar(low, high), 1):
-                    yield bases.terms[i], factors.terms[k], scalar, over
-                    most -= 1
-                if not most:
-                    return
+        for k in (low <= high).nonzero().flatten().tolist():
+            base, factor = divmod(int(places[k]), 2 * count)
+            for scalar in islice(self._scalar(float(low[k]), float(high[k])), 1):
+                yield bases.terms[base], factors.terms[factor % count], scalar, factor >= count
+                most -= 1
+            if not most:
+                return
 
     def _scalar(self, low: float, high: float) -> Iterator[Scalar | None]:
         """Yield the simplest constants between two numbers."""
@@ -793,8 +807,7 @@ class _Comparison:
         values, known = self._sorted
         for sign in (1, -1):
             a, b = sorted((sign * low, sign * high))
-            first = int(torch.searchsorted(values, a))
-            last = int(torch.searchsorted(values, b, right=True))
+            first, last = bisect_left(values, a), bisect_right(values, b)
             for it in sorted(known[first:last], key=lambda it: it.cost)[:1]:
                 yield (
                     it if sign > 0 else Scalar(f"-{it.above or '1'}", it.below, -it.value, it.cost)

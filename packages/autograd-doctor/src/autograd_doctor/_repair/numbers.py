@@ -86,42 +86,47 @@ class Needed:
 
 
 def needed(
-    before: float, run: Callable[[float], Sequence[Tensor] | None], expected: Sequence[Expected]
+    before: float,
+    now: Sequence[Tensor],
+    run: Callable[[float], Sequence[Tensor] | None],
+    expected: Sequence[Expected],
 ) -> Iterator[Needed]:
     """Yield the number that would make some gradients right, if there is one.
 
     Args:
         before: The number that backward uses.
-        run: Returns the gradients for a number, or ``None`` if backward raises.
+        now: The gradients with this number.
+        run: Returns the gradients for another number, or ``None`` if backward raises.
         expected: The true gradients.
     """
-    others = (2 * before, 3 * before) if before else (1.0, 2.0)
+    double, triple = (2 * before, 3 * before) if before else (1.0, 2.0)
     truth, room = _flat([it.value for it in expected]), _flat([it.tolerance for it in expected])
     known = truth.isfinite()
-    flat = []
-    for value in (before, *others):
-        grads = run(value)
-        if grads is None:
-            return
-        flat.append(torch.where(known, _flat(grads), 0.0))
-    if not all(it.isfinite().all() for it in flat):
+
+    def flat(grads: Sequence[Tensor] | None) -> Tensor | None:
+        values = None if grads is None else torch.where(known, _flat(grads), 0.0)
+        return values if values is not None and values.isfinite().all() else None
+
+    start, step = flat(now), flat(run(double))
+    if start is None or step is None:
         return
-    start, step, far = flat
     truth, room = torch.where(known, truth, 0.0), torch.where(known, room, 0.0)
-    near = 2 * room + 1e-9 * truth.abs()
     for inverse in (False, True) if before else (False,):
-        first, *places = (1 / it if inverse else it for it in (before, *others))
-        slope = (step - start) / (places[0] - first)
-        predicted = start + (places[1] - first) * slope
+        first, second, third = (1 / it if inverse else it for it in (before, double, triple))
+        slope = (step - start) / (second - first)
         size = float((slope**2).sum())
-        if not size or not torch.allclose(predicted, far, rtol=1e-7, atol=1e-12):
-            continue
+        if not size:
+            return
         move = float((slope * (truth - start)).sum()) / size
-        found = first + move
-        if not found or not bool(((start + move * slope - truth).abs() <= near).all()):
+        rest = (start + move * slope - truth).abs()
+        if not first + move or not bool((rest <= 2 * room + 1e-9 * truth.abs()).all()):
+            continue
+        far = flat(run(triple))
+        predicted = start + (third - first) * slope
+        if far is None or not torch.allclose(predicted, far, rtol=1e-7, atol=1e-12):
             continue
         slack = float((slope.abs() * room).sum()) / size + 1e-9 * abs(move)
-        value = 1 / found if inverse else found
+        value = 1 / (first + move) if inverse else first + move
         yield Needed(value, slack * value**2 if inverse else slack)
         return
 

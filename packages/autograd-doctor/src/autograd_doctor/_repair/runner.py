@@ -29,11 +29,13 @@ from autograd_doctor._repair.edits import (
 from autograd_doctor._repair.formulas import (
     HOLE,
     Holes,
+    Projected,
     Words,
     formulas,
     formulas_in,
     hole_edits,
     projected,
+    together,
 )
 from autograd_doctor._repair.numbers import NumberHoles, formulas_of, needed
 from autograd_doctor._repair.source import (
@@ -425,10 +427,17 @@ class InProcess:
         returned = graph.traced(backward) if backward else None
         spots, words = holes.spots, self._words(scope)
 
+        @cache
+        def along(slot: int) -> Projected | None:
+            grads = question.gradients_in(returned, [slot])
+            (expected,) = question.expected_in([slot])
+            return projected(spots, grads[0], expected, slot) if grads else None
+
         def found(slots: Slots) -> Iterator[Edit]:
-            if grads := question.gradients_in(returned, slots):
-                known = projected(spots, grads, question.expected_in(slots))
-                yield from formulas(spots, known, lambda spot: words(spot.frame)) if known else ()
+            parts = [along(slot) for slot in slots]
+            known = [part for part in parts if part is not None]
+            if known and len(known) == len(parts):
+                yield from formulas(spots, together(known), lambda spot: words(spot.frame))
 
         return found
 
@@ -440,7 +449,8 @@ class InProcess:
         places = [it for it in number_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
         holes, words = NumberHoles(places), self._words(scope)
         backward = self._with_holes(hole_edits(places), holes)
-        if backward is None or next(graph.answers(backward)) is None:
+        returned = next(graph.answers(backward)) if backward else None
+        if backward is None or returned is None:
             return lambda slots: iter(())
         numbers = holes.found
 
@@ -453,9 +463,10 @@ class InProcess:
             return question.gradients_in(returned_with(key, value), slots)
 
         def found(slots: Slots) -> Iterator[Edit]:
-            expected = question.expected_in(slots)
-            for key, number in numbers:
-                for target in needed(number.value, partial(gradients, slots, key), expected):
+            now, expected = question.gradients_in(returned, slots), question.expected_in(slots)
+            for key, number in numbers if now else ():
+                run = partial(gradients, slots, key)
+                for target in needed(number.value, now or (), run, expected):
                     yield from formulas_of(number, target, words(number.frame).numbers)
 
         return found

@@ -37,10 +37,12 @@ from autograd_doctor.finding import Finding
 from autograd_doctor.repair import Change, Repair
 
 SECONDS = 0.5  # seconds for new tries; the results so far are still verified after that
+MORE_SECONDS = 0.2  # seconds for formulas, and for pairs that fix all gradients together
 MOST_VERIFIED = 12  # candidates
 MOST_PARTIAL = 2  # candidates that make only some gradients right
 PARTIAL = 12  # edits that fix the same gradients, for pairs
 FIRST_OF_TWO = 2  # edits that fix some of the gradients, each to be combined with a second edit
+FORMULAS_FITTING = 8  # formulas that make the same gradients right; the simplest come first
 MOST_ALIKE = 6  # pairs of the same edit
 FORMULAS = 1.35  # formulas are compared before edits that cost more than this
 # Kinds of edits that formulas contain.
@@ -218,7 +220,7 @@ def _right_values(
                 yield ((method, edit),)
 
     cost = -math.inf
-    latest = 2 * deadline - runner.now()  # the deadline for formulas
+    latest = deadline + MORE_SECONDS
     compared = backward is None or not runner.sees_values  # whether formulas have been compared
     for fix, right in runner.gradients(tried(), wrong):
         ((method, edit),) = fix
@@ -229,17 +231,17 @@ def _right_values(
             break
         if backward and not compared and cost >= FORMULAS:
             compared = True
-            yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward)
+            yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
         if right and all(right):
             found += _candidate(fix)
         elif helps(right, wrong) and method is backward:
             some.append((fix, right))
     yield from sorted(found, key=lambda it: it.rank)
     if backward and not compared and runner.now() < latest:
-        yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward)
+        yield from _with_formulas(runner, backward, wrong, concerns, some, of_backward, latest)
     if backward is not None:
-        # Only a few edits fix some gradients but not all, so their pairs are always tried.
-        together = _found_together(runner, backward, _complementary(some), wrong)
+        # Only a few edits fix some gradients but not all, so their pairs come first.
+        together = _found_together(runner, backward, _complementary(some), wrong, latest)
         yield from sorted(together, key=lambda it: it.rank)
         pairs = chain(
             _on_top(runner, some, of_backward),
@@ -259,40 +261,53 @@ def _with_formulas(
     concerns: Callable[[Edit], bool],
     some: list[Partial],
     edits: Sequence[Edit],
+    deadline: float,
 ) -> Iterator[Candidate]:
     """Yield formulas, then pairs with formulas, then likely edits applied in several places.
 
     Formulas that make only some gradients right are appended to ``some``.
     """
     found, partly = _formulas(runner, backward, wrong, concerns)
-    yield from sorted(found, key=lambda it: it.rank)
+    by_cost = sorted(found, key=_cost)
+    for _, alike in groupby(by_cost, _cost):  # only a few of them are needed
+        candidates = [it for fix in alike for it in _candidate(fix)]
+        yield from sorted(candidates, key=lambda it: it.rank)
     some += partly
     attempts = _attempts(runner.methods, "", ("a factor",))
     factors = [edit for method, edit in attempts if method is backward and concerns(edit)]
     for pairs in (_complementary(some), _alike([*edits, *factors])):
-        together = _found_together(runner, backward, pairs, wrong)
+        together = _found_together(runner, backward, pairs, wrong, deadline)
         yield from sorted(together, key=lambda it: it.rank)
 
 
 def _formulas(
     runner: Runner, backward: Method, wrong: Sequence[int], concerns: Callable[[Edit], bool]
-) -> tuple[list[Candidate], list[Partial]]:
+) -> tuple[list[Fix], list[Partial]]:
     """Return the formulas that make every gradient right, and those that make only some right."""
     known = [it for it in runner.methods.values() if it.owners in ((), ("backward",))]
     scope = _scope_of(backward, known)
-    found: list[Candidate] = []
+    found: list[Fix] = []
     some: list[Partial] = []
     groups = [wrong] if len(wrong) == 1 else [wrong, *([slot] for slot in wrong)]
     for slots, edits in groupby(runner.formulas(scope, groups, concerns), key=itemgetter(0)):
         if found and slots is not wrong:
             break
         fixes: Iterator[Fix] = (((backward, edit),) for _, edit in edits)
+        enough = 0
         for fix, right in runner.gradients(fixes, wrong):
             if right and all(right):
-                found += _candidate(fix)
+                found.append(fix)
             elif helps(right, wrong):
                 some.append((fix, right))
+            kept = all(it for slot, it in enumerate(right) if slot not in wrong)
+            enough += helps(right, wrong) and kept
+            if enough == FORMULAS_FITTING:
+                break
     return found, some
+
+
+def _cost(fix: Fix) -> float:
+    return sum(edit.cost for _, edit in fix)
 
 
 Partial = tuple[Fix, tuple[bool, ...]]
