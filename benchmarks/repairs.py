@@ -152,12 +152,12 @@ def _is_right(mistake: Mistake, repair: Repair, lines: Sequence[str]) -> bool:
             families = ("contract", "linearity", "values", "state")
             return verdict.status == "passed" or RULES[rule].family not in families
         return rule != repair.removes and _leaves(repair, [verdict.finding])
+    options = {"reference": scope["reference"]} if "reference" in scope else {}
     if repair.left:
-        options = {"reference": scope["reference"]} if "reference" in scope else {}
         left = diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).findings
         return all(found.rule != repair.removes for found in left) and _leaves(repair, left)
     if not _has_a_derivative(mistake):  # gradcheck cannot check a straight-through estimator
-        return bool(diagnose(answer, scope["inputs"](), seed=OTHER_SEED).ok)
+        return bool(diagnose(answer, scope["inputs"](), **options, seed=OTHER_SEED).ok)
     return _agrees(answer, scope)
 
 

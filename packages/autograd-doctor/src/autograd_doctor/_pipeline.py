@@ -67,6 +67,7 @@ from autograd_doctor._numerics.structure import structure_of
 from autograd_doctor._numerics.tensors import as_tuple, is_float, is_plain
 from autograd_doctor._probes import (
     ALWAYS,
+    EXPLAINING,
     ONLY_OF_A_CALLABLE,
     PROBES,
     Level,
@@ -188,15 +189,18 @@ def _probe(
     differences: bool = True,
     own: Sequence[torch.dtype | None] = (),
     intentional: Collection[str] = (),
+    explained: bool = True,
 ) -> Evidence:
     """Return evidence on one case. Without extra probes, only the probes of values run.
 
-    ``own`` holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
+    Without ``explained``, the evidence only shows whether a gradient is wrong, but not why. ``own``
+    holds the dtypes of the caller's inputs, if they differ from the case's dtypes.
     """
     own = own or own_dtypes(case)
     places = wanted(case)
     values = all_in_double(case, own)
-    probes, thorough = (*ALWAYS, *(extra_probes or ())), extra_probes is not None
+    always = [probe for probe in ALWAYS if explained or probe not in EXPLAINING]
+    probes, thorough = (*always, *(extra_probes or ())), extra_probes is not None
     seen = probe(
         subject,
         values,
@@ -517,9 +521,11 @@ class Case:
         )
         return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
 
-    def collect_values(self, seed: int) -> list[Evidence]:
+    def collect_values(self, seed: int, *, explained: bool = True) -> list[Evidence]:
         """Return evidence on the example, but only on its gradients and their values."""
-        seen = _probe(self.subject, self.args, seed, intentional=self.intentional)
+        seen = _probe(
+            self.subject, self.args, seed, intentional=self.intentional, explained=explained
+        )
         return [establish(seen, self.reference, self.surrogate, seed)]
 
     @property

@@ -51,6 +51,7 @@ Probe = Callable[[Session, Evidence], Evidence]
 
 # These probes run on every set of inputs, not only on the example.
 ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
+EXPLAINING: tuple[Probe, ...] = (resized, unused)  # they only help to explain a wrong gradient
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
     input_layout,

@@ -139,7 +139,7 @@ def _verified(
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
-    left = {"your example": _findings_on(changed, case.args, seed)}
+    left = {"your example": _findings_on(changed, case.args, seed, explained=True)}
     if not has_error(left["your example"]):
         for what, args in others.items():
             with suppress(CannotDiagnoseError):
@@ -235,13 +235,15 @@ def rules_on(case: Case, evidence: Sequence[Evidence], seed: int) -> set[str]:
 
 def _rules_on(case: Case, args: Sequence[Any], seed: int) -> set[str]:
     there = _there(case, args)
-    return rules_on(there, there.collect_values(seed + 2), seed + 2)
+    return rules_on(there, there.collect_values(seed + 2, explained=False), seed + 2)
 
 
-def _findings_on(case: Case, args: Sequence[Any], seed: int) -> Findings:
+def _findings_on(
+    case: Case, args: Sequence[Any], seed: int, *, explained: bool = False
+) -> Findings:
     """Return the findings on another call. Only the values of gradients are examined."""
     there = _there(case, args)
-    (found,) = there.judge(there.collect_values(seed + 2), seed + 2)
+    (found,) = there.judge(there.collect_values(seed + 2, explained=explained), seed + 2)
     return found
 
 
