@@ -1003,7 +1003,30 @@ class GatedSquare(Function):
         return d_y * gate, d_y * x * gate * (1 - gate)
 
 
+class Temper(Function):
+    """A softmax at a temperature, which is a single number."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, t: Tensor) -> Tensor:
+        y = torch.softmax(x / t, dim=-1)
+        ctx.save_for_backward(x, t, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, ...]:
+        x, t, y = ctx.saved_tensors
+        inner = y * (grad_output - (grad_output * y).sum(-1, keepdim=True))
+        return inner / t, -(inner * x).sum() / t
+
+
 MISTAKES += [
+    Mistake(
+        "a power in the gradient of a single number",
+        Temper,
+        lambda: (draw(3, 4), draw(1).squeeze()),
+        ["return inner / t, -(inner * x).sum() / t"],
+        ["return inner / t, -(inner * x).sum() / t / t"],
+    ),
     Mistake(
         "a number that lacks a term",
         SmoothTarget,
