@@ -33,7 +33,7 @@ FOLDERS = (LESSONS, SOLUTIONS, EXERCISES, BUNDLES)
 
 @dataclass(frozen=True)
 class Derived:
-    """The derived files of a course, by path: texts, and notebooks without outputs.
+    """The files built from the sources of a course, by path: texts, and notebooks without outputs.
 
     The texts include the sources, because the badge, setup cell and layout of a source are derived.
     """

@@ -1,4 +1,4 @@
-"""Layers fused with the ReLU that follows them, because the ReLU's backward needs only signs."""
+"""Layers fused with the ReLU that follows them. The ReLU's backward needs only signs."""
 
 from typing import Any
 

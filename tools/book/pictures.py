@@ -70,7 +70,7 @@ def _statements(source: str) -> list[ast.stmt]:
 
 
 def with_words(cell: NotebookNode, colab: str) -> NotebookNode:
-    """Add alternative text to the picture of ``cell``, and fold the description below the picture.
+    """Add alternative text to the picture of ``cell``, and put the description into a folded block.
 
     A text below the picture of a widget says where the widget's controls work. ``colab`` is the
     address of the notebook in Colab.

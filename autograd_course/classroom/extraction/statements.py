@@ -26,8 +26,8 @@ class Statement:
     """A statement of a cell, with its syntax tree.
 
     ``binds`` contains the names that it assigns. ``needs`` contains the names that it reads now, or
-    when its definitions are called. ``changes`` contains the names whose objects it alters, as in
-    ``table[0] = 1`` or ``table.append(1)``.
+    when its definitions are called. ``changes`` contains the names of the objects that it modifies,
+    as in ``table[0] = 1`` or ``table.append(1)``.
     """
 
     source: str
@@ -105,7 +105,7 @@ def _needed(top: symtable.SymbolTable) -> Iterator[str]:
 
 
 def _changed(node: ast.stmt) -> Iterator[str]:
-    """Yield the names whose objects the statement alters when it runs, not in a later call."""
+    """Yield the names of the objects that running the statement modifies, without later calls."""
     waiting: list[ast.AST] = [node]
     while waiting:
         part = waiting.pop()

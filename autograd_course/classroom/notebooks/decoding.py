@@ -33,7 +33,7 @@ def _by_mark(data: bytes) -> str:
 
 
 def _by_zeros(data: bytes) -> str:
-    """Return the name of UTF-16 if every second byte is zero, as in Latin text without a mark."""
+    """Return the UTF-16 encoding if every second byte is zero, as in Latin text without a BOM."""
     head = data[:_LOOKED_AT]
     for start, codec in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(head) > 1 and head[start::2].count(0) > 0.8 * len(head[start::2]):

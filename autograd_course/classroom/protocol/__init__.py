@@ -1,4 +1,4 @@
-"""The messages between the judge and the sandbox, as frames of JSON and tensors without code."""
+"""Messages between the judge and the sandbox: frames that hold JSON and tensors, but no code."""
 
 from autograd_course.classroom.protocol.frames import Frame, Malformed, read, write
 

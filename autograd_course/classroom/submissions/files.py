@@ -50,7 +50,7 @@ def found(path: Path, source: str, limits: Limits = LIMITS) -> Iterator[Found]:
 
 
 def _walk(path: Path, source: str, limits: Limits) -> Iterator[tuple[Path | Found, str]]:
-    """Yield the files that may contain answers in order, with their display names."""
+    """Yield, in order, each file that may contain answers, and its display name."""
     waiting = [(path, source, 0)]
     entries = 0
     while waiting:

@@ -234,7 +234,7 @@ _MOST_USES = 12  # the maximum number of uses of a value that are listed one by 
 
 
 def rows(trace: Trace, node: Node) -> list[Row]:
-    """Describe a node in rows. Each has a term, a text, and a value that must be known first."""
+    """Describe a node in rows. Each has a term, a description, and the value it needs."""
     if node.kind == "output":
         return results(node)
     size: Row = ("norm of ∂", marks.size(node.gradients[0], trace.unit), "gradient")

@@ -120,7 +120,7 @@ def diagnose(
             ``False`` skips them. By default, they are examined, and a failure is only a note.
         sampler: A callable that draws different inputs from a :class:`torch.Generator`. By default,
             ``diagnose`` varies the differentiated inputs of the example.
-        seed: The seed of all random numbers that ``diagnose`` draws.
+        seed: The seed for all random numbers that ``diagnose`` draws.
         level: ``"full"`` adds slow checks, such as ``torch.compile`` and autocast, and checks whose
             results are only informative.
         time_limit: The time limit in seconds for one pass of ``fn``. 0 means no limit.
@@ -350,7 +350,7 @@ def run_edits(
         edits: For each try, a mapping from method names to the changed source of their ``def``. An
             empty mapping leaves the Function unchanged.
         question: The inputs, the inputs to differentiate, and the cotangents.
-        seed: The seed of all random numbers.
+        seed: The seed for all random numbers.
 
     Returns:
         For each try, the values that ``backward`` returned for each cotangent. If the question has

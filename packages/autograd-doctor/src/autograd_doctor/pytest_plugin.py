@@ -88,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop watching, even if the run ended before it began."""
+    """Stop watching, even if the run ended before any test began."""
     if (doctor := config.stash.get(_STASH, None)) is not None:
         doctor.close()
 

@@ -1485,7 +1485,7 @@ SAID = {
     "a shifted slice": "a slice begins at the wrong element",
     "an unused value": "`backward` does not use a value that `forward` stores",
     "a neighbor": "an index is off by one",
-    "an addition": "a value is overwritten where values have to add up",
+    "an addition": "a value is overwritten, but values have to be added up here",
     "an accumulation": "a repeated index loses all values but one",
     "indices exchanged": "two indices are exchanged",
     "an inverse order": "a permutation is not undone",
