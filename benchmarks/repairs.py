@@ -9,11 +9,10 @@ This check is gradcheck on new random inputs with the author's reference, or the
 from another seed. "Wrong" counts the repairs that fail it. The times are search times.
 
 The search was first developed on all files except for those named ``held_out``, which were written
-afterwards. Later, edits were added for mistakes in these files as well. Only ``held_out_vision``
-was written after the last large change, and some edits were added for it, too. In each file, every
-cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and after the repair.
-``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an exercise, ``inputs`` and
-``reference`` are the arguments of ``diagnose``.
+afterwards. Later, edits were added for mistakes in these files as well, so none of them is unseen.
+In each file, every cell is a separate module. ``WRONG`` and ``RIGHT`` are the lines before and
+after the repair. ``NAME`` names the answer, and ``EXERCISE`` names its exercise. Without an
+exercise, ``inputs`` and ``reference`` are the arguments of ``diagnose``.
 """
 
 from __future__ import annotations
