@@ -117,9 +117,9 @@ def _totals(lessons: Sequence[Lesson]) -> str:
     path = hours[0][0] + hours[0][2]  # core sections plus core exercises
     everything = sum(map(sum, hours))
     return (
-        f"The core path takes about {path} hours: the *core* sections of its lessons, and the "
-        "exercises that have no star and are not optional. The whole course takes about "
-        f"{everything} hours."
+        f"The core path takes about {path} hours. It consists of the *core* sections of its "
+        "lessons and the exercises that have no star and are not optional. The whole course takes "
+        f"about {everything} hours."
     )
 
 

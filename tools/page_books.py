@@ -58,11 +58,11 @@ _RULES_PREFACE = f"""\
 This page lists everything that `diagnose` can find, in the order of its checks. Each rule has a
 severity:
 
-- An **error** means that a gradient or an output is wrong for some valid use.
+- An **error** means that a gradient or an output is wrong in some valid use.
 - A **warning** means that the Function is correct today, but breaks in a use that its author has
   probably not tried.
-- An **info** is good to know: it costs time or memory, or concerns only second derivatives. The
-  report names it in one line.
+- An **info** points out something that costs time or memory, or that concerns only second
+  derivatives. The report mentions it in one line.
 
 You can print the page of a rule with `autograd-doctor explain RULE`. To run the code on this page,
 first run these lines:

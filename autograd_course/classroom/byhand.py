@@ -32,12 +32,12 @@ def settle(
     ],
     points: Annotated[
         float | None,
-        typer.Option(metavar="P", help="The points, from 0 to the points of the exercise."),
+        typer.Option(metavar="P", help="The points, from 0 to the maximum for the exercise."),
     ] = None,
     comment: Annotated[str, typer.Option(metavar="TEXT", help="Tell the student why.")] = "",
     by: By = None,
     withdraw: Annotated[
-        bool, typer.Option("--withdraw", help="Take the points back. The grader's verdict counts.")
+        bool, typer.Option("--withdraw", help="Withdraw the points, so that the verdict counts.")
     ] = False,
 ) -> None:
     """Give an answer points by hand, whatever the grader's verdict is.

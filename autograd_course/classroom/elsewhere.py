@@ -42,7 +42,7 @@ SettingsFile = Annotated[
     typer.Option(
         "--settings",
         metavar="FILE.toml",
-        help="Use the weights and deadlines of this file. The gradebook remembers them.",
+        help="Use the weights and deadlines in this file. The gradebook remembers them.",
     ),
 ]
 RosterFile = Annotated[

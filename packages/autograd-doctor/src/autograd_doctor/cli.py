@@ -171,7 +171,7 @@ def check(
     seed: Seed = 0,
     time_limit: TimeLimit = 30.0,
     repair: Annotated[
-        bool, typer.Option("--repair/--no-repair", help="Search for a change that repairs it.")
+        bool, typer.Option("--repair/--no-repair", help="Search for a change that fixes the code.")
     ] = True,
     strict: Strict = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
