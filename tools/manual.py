@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 This page lists all commands with their options. Run `autograd-course COMMAND --help` to print the
 description of a command in your terminal.
 
-Run `autograd-course --install-completion` once, so that your shell completes commands, exercise ids
+Run `autograd-course --install-completion` once to make your shell complete commands, exercise ids
 and rule names.
 
 ## Exit codes
