@@ -72,7 +72,7 @@ _UNDEFINED = re.compile(r"undefined (?:symbol: |reference to [`'])(?P<name>[^'\s
 
 
 class BuildError(CourseError, RuntimeError):
-    """C++ cannot be built: there is no compiler, or the source does not compile.
+    """The C++ code cannot be built: no compiler is installed, or the source does not compile.
 
     ``message`` describes the problem in one line. ``line`` is the affected line of the author's
     source, or ``None``. ``log`` is the complete output of the compiler.

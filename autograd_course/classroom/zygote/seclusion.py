@@ -14,8 +14,8 @@ NOBODY = 65534
 def leave() -> None:
     """Leave the template's namespaces. The new process namespace starts with the next fork.
 
-    If the user is root, it becomes nobody first, because the kernel does not limit how many
-    processes root may have.
+    If the user is root, the process first switches to the user ``nobody``, because the kernel does
+    not limit how many processes root may have.
     """
     if os.geteuid() == 0:
         os.setgroups([])

@@ -144,7 +144,7 @@ class FunctionOrder:
     def also(self, finding: Finding) -> tuple[str, ...]:
         """Return the other rules that an answer breaks. :meth:`verdict` names only the first one.
 
-        An empty name stands for a mistake without a rule. If a finding leaves the gradients
+        An empty name means that no rule names the mistake. If a finding leaves the gradients
         unknown, no further rules are returned, because they were not examined.
         """
         if RULES[finding.rule].family in OF_GRADIENTS:

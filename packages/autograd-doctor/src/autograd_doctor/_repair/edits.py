@@ -548,18 +548,20 @@ def neighbors(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Use ``y[t - 1]`` for ``y[t]``, or ``x[n - 1 : -1]`` for ``x[n:]``."""
     loops = {ast.unparse(node.target) for _, node in scope.places if isinstance(node, ast.For)}
     for _, node in scope.places:
-        if not isinstance(node, ast.Subscript):
-            continue
-        parts: list[tuple[Place, ast.expr]] = [((node, "slice", None), node.slice)]
-        if isinstance(node.slice, ast.Tuple):
-            parts = [((node.slice, "elts", k), it) for k, it in enumerate(node.slice.elts)]
-        for place, part in parts:
+        for place, part in _index_parts(node) if isinstance(node, ast.Subscript) else ():
             for step in (-1, 1):
                 if isinstance(part, ast.Slice):
                     if part.step is None and (part.lower or part.upper):
                         yield place, _moved(part, step)
                 elif loops & _names_in([part]) or isinstance(part, ast.Name):
                     yield place, _plus(part, step)
+
+
+def _index_parts(node: ast.Subscript) -> Sequence[tuple[Place, ast.expr]]:
+    """Return the index of each dim, with its place."""
+    if isinstance(node.slice, ast.Tuple):
+        return [((node.slice, "elts", k), it) for k, it in enumerate(node.slice.elts)]
+    return [((node, "slice", None), node.slice)]
 
 
 def inverse_orders(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -634,29 +636,21 @@ def slices_from_the_end(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
 def shifted_slices(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     """Use ``x[n : n + length]`` for ``x[:length]``: the part that begins behind a padding."""
     sliced = [
-        (part, parent)
-        for _, parent in scope.places
-        if isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
-        for part in (parent.slice.elts if isinstance(parent.slice, ast.Tuple) else [parent.slice])
-        if isinstance(part, ast.Slice) and part.step is None and (part.lower or part.upper)
+        (place, part)
+        for _, node in scope.places
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+        for place, part in _index_parts(node)
+        if isinstance(part, ast.Slice) and part.step is None
     ]
-    for part, parent in sliced:
-        place = _place_of(part, parent)
-        used = {it for end in (part.lower, part.upper) if end for it in [ast.unparse(end)]}
-        for name in scope.names:
-            if name in used or re.search("grad", name):
-                continue
-            lower, upper = (
-                ast.BinOp(parse(name), ast.Add(), end) if end else None
-                for end in (part.lower, part.upper)
-            )
-            yield place, ast.Slice(lower or parse(name), upper)
-
-
-def _place_of(part: ast.Slice, parent: ast.Subscript) -> Place:
-    if isinstance(parent.slice, ast.Tuple):
-        return parent.slice, "elts", parent.slice.elts.index(part)
-    return parent, "slice", None
+    for place, part in sliced:
+        ends = {ast.unparse(end) for end in (part.lower, part.upper) if end}
+        for name in scope.names if ends else ():
+            if name not in ends and "grad" not in name:
+                lower, upper = (
+                    ast.BinOp(parse(name), ast.Add(), end) if end else None
+                    for end in (part.lower, part.upper)
+                )
+                yield place, ast.Slice(lower or parse(name), upper)
 
 
 def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
@@ -665,11 +659,11 @@ def unused_values(scope: Scope) -> Iterator[tuple[Place, ast.AST]]:
     unused = [it for it in scope.names if "." in it and not re.search(rf"{re.escape(it)}\b", own)]
     for place, node in _loads(scope):
         match node:
-            case ast.Attribute(attr="shape" | "dtype" | "device") | ast.Subscript(
-                ast.Attribute(attr="shape")
+            case (
+                ast.Attribute(attr="shape" | "dtype" | "device")
+                | ast.Subscript(ast.Attribute(attr="shape"))
+                | ast.Call(ast.Attribute(attr="size" | "numel"))
             ):
-                yield from ((place, parse(name)) for name in unused)
-            case ast.Call(ast.Attribute(attr="size" | "numel")):
                 yield from ((place, parse(name)) for name in unused)
 
 

@@ -97,11 +97,6 @@ class Holes:
         self._places = places
         self._seen: dict[int, Spot | None] = {}
 
-    @property
-    def edits(self) -> Sequence[Edit]:
-        """The edits that wrap each expression in a call of this object."""
-        return hole_edits(self._places)
-
     def __call__(self, number: int, value: Any, frame: Frame) -> Any:
         """Return a value with its zero added."""
         if not is_float(value) or number in self._seen or value.numel() > MOST_ELEMENTS:
@@ -312,12 +307,10 @@ class Words:
             if lengths & {number, number + 1}:
                 chance.add(str(number))
         for term in self.named:
-            shape = term.value.shape
-            for dim, length in enumerate(shape):
-                at = dim - len(shape) if dim == len(shape) - 1 else dim
-                known.setdefault(f"{term.text}.shape[{at}]", (float(length), 0.3))
-                known.setdefault(f"({term.text}.shape[{at}] - 1)", (length - 1.0, 0.4))
-            if len(shape) > 1:
+            for text, length in _lengths(term):
+                known.setdefault(text, (length, 0.3))
+                known.setdefault(f"({text} - 1)", (length - 1, 0.4))
+            if term.value.dim() > 1:
                 known.setdefault(f"{term.text}.numel()", (float(term.value.numel()), 0.3))
         usable = {t: it for t, it in known.items() if it[0] not in (0.0, 1.0, -1.0)}
         for text in chance - {"2"}:
@@ -348,9 +341,8 @@ class Words:
         for term in self.named:
             shape = term.value.shape
             if shape not in seen:
-                for dim, length in enumerate(shape):
-                    at = dim - len(shape) if dim == len(shape) - 1 else dim
-                    known.setdefault(f"{term.text}.shape[{at}]", (float(length), 0.3))
+                for text, length in _lengths(term):
+                    known.setdefault(text, (length, 0.3))
                 known.setdefault(f"{term.text}.numel()", (float(term.value.numel()), 0.3))
             seen.add(shape)
             if not shape and _is_inexact(term.value) and not term.value.is_complex():
@@ -438,6 +430,14 @@ class Words:
                 if isinstance(value, Tensor):
                     found.append(Term(f"{term.text}.{call}", 0.3 + cost, value))
         return found
+
+
+def _lengths(term: Term) -> Iterator[tuple[str, float]]:
+    """Yield the lengths of a tensor, each with its code."""
+    shape = term.value.shape
+    for dim, length in enumerate(shape):
+        at = dim - len(shape) if dim == len(shape) - 1 else dim
+        yield f"{term.text}.shape[{at}]", float(length)
 
 
 @lru_cache(maxsize=4096)

@@ -28,6 +28,7 @@ from autograd_doctor._repair.edits import (
 )
 from autograd_doctor._repair.formulas import (
     HOLE,
+    Frame,
     Holes,
     Projected,
     Words,
@@ -53,6 +54,9 @@ from autograd_doctor.repair import Repair
 
 Slots = Sequence[int]
 """Gradients, given by their indices among the wanted gradients."""
+
+WordsIn = Callable[[Frame], Words]
+"""Returns the terms that a formula may use where these names are known."""
 
 
 class Runner(Protocol):
@@ -411,21 +415,23 @@ class InProcess:
         self, scope: Scope, groups: Sequence[Slots], concerns: Callable[[Edit], bool]
     ) -> Iterator[tuple[Slots, Edit]]:
         """Yield formulas that make a group of gradients right."""
-        tensors = self._tensor_formulas(scope, concerns)
-        numbers = self._number_formulas(scope, concerns)
+        words = self._words(scope)
+        tensors = self._tensor_formulas(scope, words, concerns)
+        numbers = self._number_formulas(scope, words, concerns)
         for slots in groups:
             for edit in (*tensors(slots), *numbers(slots)):
                 yield slots, edit
 
     def _tensor_formulas(
-        self, scope: Scope, concerns: Callable[[Edit], bool]
+        self, scope: Scope, words: WordsIn, concerns: Callable[[Edit], bool]
     ) -> Callable[[Slots], Iterator[Edit]]:
         """Return a function that yields the formulas for tensors."""
         question, graph = self._asked[0]
-        holes = Holes([it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))])
-        backward = self._with_holes(holes.edits, holes)
+        places = [it for it in value_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
+        holes = Holes(places)
+        backward = self._with_holes(hole_edits(places), holes)
         returned = graph.traced(backward) if backward else None
-        spots, words = holes.spots, self._words(scope)
+        spots = holes.spots
 
         @cache
         def along(slot: int) -> Projected | None:
@@ -442,12 +448,12 @@ class InProcess:
         return found
 
     def _number_formulas(
-        self, scope: Scope, concerns: Callable[[Edit], bool]
+        self, scope: Scope, words: WordsIn, concerns: Callable[[Edit], bool]
     ) -> Callable[[Slots], Iterator[Edit]]:
         """Return a function that yields the formulas for single numbers."""
         question, graph = self._asked[0]
         places = [it for it in number_places(scope) if concerns(Edit("", 0, it[0], it[1]))]
-        holes, words = NumberHoles(places), self._words(scope)
+        holes = NumberHoles(places)
         backward = self._with_holes(hole_edits(places), holes)
         returned = next(graph.answers(backward)) if backward else None
         if backward is None or returned is None:
@@ -477,7 +483,7 @@ class InProcess:
             made = self.methods["backward"].compiled()
         return None if made is None else with_helpers(made, {HOLE: holes})
 
-    def _words(self, scope: Scope) -> Callable[[Mapping[str, Any]], Words]:
+    def _words(self, scope: Scope) -> WordsIn:
         """Return a function that returns the terms known in a frame."""
         method = self.methods["backward"]
         others = [it.tree for it in self.methods.values() if it is not method]
@@ -486,7 +492,7 @@ class InProcess:
         at: dict[tuple[int, ...], Words] = {}
         values: dict[Any, Any] = {}
 
-        def words(frame: Mapping[str, Any]) -> Words:
+        def words(frame: Frame) -> Words:
             key = tuple(id(value) for value in frame.values())
             if key not in at:
                 at[key] = Words(frame, scope, written, own.__globals__, values)

@@ -73,7 +73,7 @@ class Candidate:
         parts = sum(not isinstance(edit.place[0], ast.stmt) for _, edit in self.fix)
         brackets = sum(after.count(it) - before.count(it) for it in "()")
         more = len(after) - len(before)
-        return sum(edit.cost for _, edit in self.fix), more - brackets, parts, brackets
+        return _cost(self.fix), more - brackets, parts, brackets
 
     @property
     def edits(self) -> Sequence[Edit]:
@@ -476,7 +476,7 @@ def _found_together(
     cost = math.inf
     fixes = (tuple((method, edit) for edit in edits) for edits in pairs)
     for fix, right in runner.gradients(fixes, wrong):
-        total = sum(edit.cost for _, edit in fix)
+        total = _cost(fix)
         if runner.now() > deadline or total > cost:
             return
         if right and all(right):
