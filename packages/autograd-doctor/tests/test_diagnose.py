@@ -6,6 +6,7 @@ import random
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -63,14 +64,67 @@ def test_a_clean_report_says_what_was_examined() -> None:
         assert part in "\n".join(lines)
 
 
-def test_a_clean_report_names_the_numbers_at_which_a_mistake_does_not_show() -> None:
+def only_at_1(x: Tensor, scale: float) -> Tensor:
+    if scale != 1:
+        raise ValueError(scale)
+    return scale * x
+
+
+def test_a_number_that_hides_a_mistake_is_replaced_by_another_one() -> None:
     """The factor beta is missing from this backward."""
     logistic = saving(lambda x, beta: (beta * x).sigmoid(), half_of_a_logistic)
+    (found,) = diagnose(logistic, (X, 1.0)).findings
 
-    assert "`args[1]` only at 1, where a missing factor `args[1]` does not show" in words(
-        logistic, 1.0
-    )
+    assert (found.rule, found.severity) == ("constant-factor", "error")
+    assert "This is so with `args[1]` = 0.75 instead of 1." in found.message
     assert "constant-factor" in words(logistic, 2.0)
+
+
+def test_a_term_with_the_number_0_is_examined() -> None:
+    decayed = saving(lambda x, rate: x + rate * x**3, lambda x, rate, g: (g, None))
+
+    assert "= 0.25 instead of 0." in diagnose(decayed, (X, 0.0)).findings[0].message
+
+
+def test_with_several_tensors_a_mistake_at_another_number_is_a_warning() -> None:
+    """The tensors may have been computed for the example's number."""
+
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, y: Tensor, gain: float) -> Tensor:
+            ctx.save_for_backward(x, y)
+            return gain * x * y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
+            x, y = ctx.saved_tensors
+            return g * y, g * x, None
+
+    diagnosis = diagnose(Scaled, (X, X + 1, 1.0))
+
+    assert diagnosis.ok
+    assert [found.severity for found in diagnosis.findings] == ["warning"]
+    assert "pass `sampler=`" in diagnosis.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("forward", "options"),
+    [
+        (lambda x, scale: scale * x, {"reference": lambda x, scale: x}),
+        (lambda x, scale: x.round(), {"surrogate": lambda x, scale: x}),
+        (only_at_1, {}),
+    ],
+    ids=["a reference written for 1", "a surrogate written for 1", "forward accepts only 1"],
+)
+def test_a_number_that_cannot_be_replaced_is_named(
+    forward: Callable[..., Tensor], options: dict[str, Any]
+) -> None:
+    identity = saving(forward, lambda x, scale, g: (g, None))
+    diagnosis = diagnose(identity, (X, 1.0), **options)
+
+    assert diagnosis.ok
+    hidden = "`args[1]` only at 1, where a missing factor `args[1]` does not show"
+    assert hidden in " ".join(diagnosis.limits)
 
 
 def half_of_a_logistic(x: Tensor, beta: float, g: Tensor) -> tuple[Tensor, None]:

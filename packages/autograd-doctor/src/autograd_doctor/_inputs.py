@@ -157,6 +157,19 @@ def varied(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     )
 
 
+def hides_mistakes(value: Any) -> bool:
+    """Whether a factor or a term with this number does not change a gradient."""
+    return type(value) is float and value in OTHER_NUMBERS
+
+
+def with_other_numbers(case: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the example with other numbers in place of 0.0 and 1.0, which may hide a mistake."""
+    return tuple(OTHER_NUMBERS[v] if hides_mistakes(v) else v for v in case)
+
+
+OTHER_NUMBERS = {0.0: 0.25, 1.0: 0.75}  # they also fit a probability
+
+
 def singular(case: Sequence[Any], rng: torch.Generator) -> tuple[Any, ...]:
     """Return the example with 0, 1, -1 and two equal elements, if its range allows them.
 

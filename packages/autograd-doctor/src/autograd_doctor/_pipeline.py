@@ -22,8 +22,8 @@ A diagnosis takes twelve steps:
 7.  Each of the other probes examines one more aspect of the example: other memory layouts, extreme
     values, repeated calls, second derivatives, transforms. Most probes make the same call in two
     ways and compare the results.
-8.  Steps 3 to 6 are repeated on other inputs, which come from the ``sampler`` or are a variation of
-    the example (``examine_samples``).
+8.  Steps 3 to 6 are repeated on other inputs (``examine_samples``). They come from the ``sampler``
+    or are variations of the example: singular elements, other numbers, and other tensors.
 9.  ``_reference`` adds the expected gradients: autograd on the reference or surrogate, or finite
     differences with an estimate of their error. Elements at a kink are not compared.
 10. The rules judge each ``Evidence`` (``_judge``). They run in order, starting with the most basic
@@ -40,7 +40,7 @@ inputs (``_execution.dtypes``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -56,11 +56,13 @@ from autograd_doctor._execution.session import Session, Subject, subject_of
 from autograd_doctor._inputs import (
     all_in_double,
     beside,
+    hides_mistakes,
     own_dtypes,
     require_dense,
     singular,
     varied,
     wanted,
+    with_other_numbers,
 )
 from autograd_doctor._judge import RANK, judge
 from autograd_doctor._numerics.structure import structure_of
@@ -124,7 +126,7 @@ def examine_samples(
     any_output: bool,
     intentional: Collection[str] = (),
 ) -> list[Evidence]:
-    """Return evidence on the example first, then on sampled inputs or on a variation of the
+    """Return evidence on the example first, then on sampled inputs or on variations of the
     example.
 
     The ``extra_probes`` run only on the example, which is also the only input examined in other
@@ -145,6 +147,7 @@ def examine_samples(
     if sampler:
         return evidence
     evidence += _singular(subject, args, seed, intentional)
+    evidence += _other_numbers(subject, args, seed, intentional)
     return evidence + _variation(subject, args, seed, evidence[0], intentional)
 
 
@@ -172,13 +175,29 @@ def coarse_values(seen: Sequence[Evidence]) -> Iterator[str]:
         yield f"values only to {100 * off:.1g} %, because `forward` is inexact"
 
 
-def blind_spots(evidence: Evidence) -> Iterator[str]:
-    """Yield a sentence for each number in the example that may hide a mistake."""
-    for position, value in enumerate(evidence.inputs):
-        if type(value) is float and value in (0.0, 1.0):
-            name = evidence.name(position)
+def blind_spots(seen: Sequence[Evidence]) -> Iterator[str]:
+    """Yield a sentence for each number that may hide a mistake and was not examined otherwise."""
+    example = seen[0]
+    changed = {name for each in seen for name in changed_numbers(example, each)}
+    for position, value in enumerate(example.inputs):
+        if hides_mistakes(value) and (name := example.name(position)) not in changed:
             what = "term with" if value == 0 else "factor"
             yield f"`{name}` only at {value:g}, where a missing {what} `{name}` does not show"
+
+
+def changed_numbers(example: Evidence, evidence: Evidence) -> dict[str, tuple[float, float]]:
+    """Return the numbers that differ from the example by name, if its tensors are the same.
+
+    Each value contains the number in the example and the other number.
+    """
+    numbers = {}
+    for position, pair in enumerate(zip(example.inputs, evidence.inputs, strict=True)):
+        if isinstance(pair[0], Tensor):
+            if not torch.equal(*pair):
+                return {}
+        elif hides_mistakes(pair[0]) and pair[0] != pair[1]:
+            numbers[example.name(position)] = pair
+    return numbers
 
 
 def _probe(
@@ -270,6 +289,20 @@ def _singular(
     return [evidence] if finite and not evidence.forward.failure else []
 
 
+def _other_numbers(
+    subject: Subject, args: Sequence[Any], seed: int, intentional: Collection[str]
+) -> list[Evidence]:
+    """Return evidence on the example with other numbers, if the Function accepts them."""
+    case = with_other_numbers(args)
+    if not any(one is not other for one, other in zip(args, case, strict=True)):
+        return []
+    evidence = _probe(subject, case, seed, own=own_dtypes(args), intentional=intentional)
+    finite = all(bool(torch.isfinite(out).all()) for out in evidence.forward.outputs)
+    direct = evidence.contract.direct
+    failed = evidence.forward.failure or (direct and direct.failure)
+    return [evidence] if finite and not failed else []
+
+
 def _kinks(evidence: Evidence) -> Iterator[Tensor]:
     """For each wanted input, yield the flat indices of the elements at a kink of ``forward``."""
     for position, columns in zip(evidence.wanted, evidence.values.jacobian, strict=False):
@@ -305,6 +338,8 @@ Findings = tuple[Finding, ...]
 # callable, because a surrogate, a scale or a mask around a Function may correct them.
 FAMILIES_ASKED_INSIDE = ("contract", "layout", "state", "efficiency")
 VALUE_FAMILIES = ("linearity", "values")  # the families of rules that look only at gradients
+# If one of these rules is broken, forward is wrong or its values are unknown.
+FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
 
 
 def has_error(findings: Findings) -> bool:
@@ -416,28 +451,61 @@ def conclude(examiner: Examiner, seed: int, second_seed: int) -> Conclusion:
         The findings, with the evidence for them.
     """
     evidence = examiner.collect(seed, thorough=True)
-    verdicts = examiner.judge(evidence, seed)
+    verdicts = _judge(examiner, evidence, seed)
     findings = clearest(verdicts)
     if has_error(findings):
         errors = _errors(verdicts)
         thorough = any(RULES[name].family not in VALUE_FAMILIES for name in errors)
-        second = examiner.judge(examiner.collect(second_seed, thorough=thorough), second_seed)
+        second = _judge(examiner, examiner.collect(second_seed, thorough=thorough), second_seed)
         findings = clearest([keep_confirmed(found, second) for found in verdicts], second)
         if not has_error(findings):
-            others = examiner.judge(evidence, seed, skip_rules=and_their_like(errors))
+            others = _judge(examiner, evidence, seed, and_their_like(errors))
             findings = clearest([keep_confirmed(found, second) for found in others], second)
     return Conclusion(findings, verdicts, evidence)
+
+
+def _judge(
+    examiner: Examiner, evidence: Sequence[Evidence], seed: int, skip_rules: Collection[str] = ()
+) -> list[Findings]:
+    """Return the findings on each ``Evidence``. With other numbers, only wrong gradients count."""
+    verdicts = examiner.judge(evidence, seed, skip_rules)
+    pairs = zip(verdicts, evidence, strict=True)
+    return [_about_numbers(found, changed_numbers(evidence[0], each)) for found, each in pairs]
+
+
+def _about_numbers(findings: Findings, numbers: Mapping[str, tuple[float, float]]) -> Findings:
+    """Return the wrong gradients, and state the numbers with which they are wrong.
+
+    A reference may be written for the example's numbers, so ``forward`` is not compared with it.
+    """
+    if not numbers:
+        return findings
+    where = " and ".join(
+        f"`{name}` = {new:g} instead of {old:g}" for name, (old, new) in numbers.items()
+    )
+    values = {name: new for name, (_, new) in numbers.items()}
+    return tuple(
+        replace(
+            found,
+            message=f"{found.message} This is so with {where}.",
+            evidence={**found.evidence, "numbers": values},
+        )
+        for found in _errors_of(findings)
+        if RULES[found.rule].family in VALUE_FAMILIES and found.rule not in FORWARD_RULES
+    )
 
 
 def as_warning(finding: Finding) -> Finding:
     """Turn an error that appears only on varied inputs into a warning that says so."""
     if finding.severity != "error":
         return finding
-    message = f"{finding.message} This is so on other inputs than your example. {ELSEWHERE}"
-    return replace(finding, severity="warning", message=message)
+    where = (
+        "" if "numbers" in finding.evidence else " This is so on other inputs than your example."
+    )
+    return replace(finding, severity="warning", message=f"{finding.message}{where} {ELSEWHERE}")
 
 
-ELSEWHERE = "If the tensors belong together, pass `sampler=`, which draws them together."
+ELSEWHERE = "If the arguments belong together, pass `sampler=`, which draws them together."
 
 
 def _errors_of(findings: Findings) -> Iterator[Finding]:
@@ -519,7 +587,14 @@ class Case:
             any_output=self.reference is not None,
             intentional=self.intentional,
         )
-        return [establish(each, self.reference, self.surrogate, seed) for each in evidence]
+        known = [establish(each, self.reference, self.surrogate, seed) for each in evidence]
+        return [each for each in known if not self._is_for_other_numbers(known[0], each)]
+
+    def _is_for_other_numbers(self, example: Evidence, evidence: Evidence) -> bool:
+        """Whether the numbers changed, but the reference may be written for the example's ones."""
+        if not changed_numbers(example, evidence):
+            return False
+        return self.surrogate is not None or RULES["forward-mismatch"](evidence) is not None
 
     def collect_values(self, seed: int, *, explained: bool = True) -> list[Evidence]:
         """Return evidence on the example, but only on its gradients and their values."""

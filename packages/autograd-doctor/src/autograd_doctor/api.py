@@ -189,7 +189,7 @@ def diagnose(
             *avoided_kinks(evidence[0]),
             *without_time(evidence[0]),
             *without_cpu(evidence[0]),
-            *(() if sampler else blind_spots(evidence[0])),
+            *(() if sampler else blind_spots(evidence)),
         )
         search = partial(_repaired, case, findings, evidence, seed, time_limit)
         return Diagnosis(

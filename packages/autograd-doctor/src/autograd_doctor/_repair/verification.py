@@ -18,12 +18,15 @@ from autograd_doctor._execution.calls import attempt
 from autograd_doctor._execution.isolation import Stream, generator
 from autograd_doctor._execution.session import Session, subject_of
 from autograd_doctor._execution.time_limit import TimeUp, time_limit
+from autograd_doctor._inputs import with_other_numbers
 from autograd_doctor._numerics.tensors import as_tuple, is_float, is_number, on_cpu
 from autograd_doctor._pipeline import (
+    FORWARD_RULES,
     VALUE_FAMILIES,
     Case,
     Findings,
     and_their_like,
+    changed_numbers,
     conclude,
     has_error,
 )
@@ -40,6 +43,7 @@ from autograd_doctor.jacobians import Jacobians, compute_jacobians
 from autograd_doctor.memory import DispatchMode, operation_name
 from autograd_doctor.repair import Repair
 
+EXAMPLE = "your example"
 SECONDS = 1.0  # computing time, for the search and for verification together
 LENGTHS = 4  # dims whose lengths are changed, one at a time
 
@@ -99,7 +103,13 @@ def find_repair(
         seen = case.collect(seed, thorough=False)
         others = {what: tuple(map(on_cpu, args)) for what, args in others.items()}
         found = find_repair(case, findings, seen, seed, finding, others)
-        return found and replace(found, checked_on=_named_on_cpu(found.checked_on))
+        return found and _renamed(found, "your example on the CPU")
+    if numbers := finding.evidence.get("numbers"):
+        args, case = case.args, replace(case, args=with_other_numbers(case.args))
+        seen = [each for each in seen if changed_numbers(seen[0], each)]
+        finding = replace(finding, evidence={**finding.evidence, "numbers": {}})
+        found = find_repair(case, findings, seen, seed, finding, {**others, EXAMPLE: args})
+        return found and _renamed(found, listed([f"`{k}` = {v:g}" for k, v in numbers.items()]))
     known = {*rules_on(case, seen, seed), *(it.rule for it in findings)} - {finding.rule}
     held = _whole_numbers(case, seed)
     verified = partial(_verified, case, findings, seed, finding, others, known, held)
@@ -121,8 +131,10 @@ def _on_cpu(case: Case) -> Case:
     return replace(case, args=args, sampler=sampled if sampler else None)
 
 
-def _named_on_cpu(checked_on: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"{what} on the CPU" if what == "your example" else what for what in checked_on)
+def _renamed(repair: Repair, example: str) -> Repair:
+    """Return a repair that describes the example in other words."""
+    _, *rest = repair.checked_on
+    return replace(repair, checked_on=(example, *rest))
 
 
 def _verified(
@@ -139,8 +151,8 @@ def _verified(
     changed = replace(case, subject=edited(case.subject, function))
     if held and not _whole_numbers(changed, seed).issuperset(held):
         return None
-    left = {"your example": _findings_on(changed, case.args, seed, explained=True)}
-    if not has_error(left["your example"]):
+    left = {EXAMPLE: _findings_on(changed, case.args, seed, explained=True)}
+    if not has_error(left[EXAMPLE]):
         for what, args in others.items():
             with suppress(CannotDiagnoseError):
                 found_there = _findings_on(changed, args, seed)
@@ -157,18 +169,18 @@ def _verified(
                     if any(_is_new(found, before) for found in found_there):
                         return None
                 left[what] = found_there
-        left["your example"] = conclude(changed, seed + 2, seed + 3).findings
-    if has_error(left["your example"]):
-        return _partial(changed, findings, finding, left["your example"], others, seed)
-    if any(_is_new(found, known) for found in left["your example"]):
+        left[EXAMPLE] = conclude(changed, seed + 2, seed + 3).findings
+    if has_error(left[EXAMPLE]):
+        return _partial(changed, findings, finding, left[EXAMPLE], others, seed)
+    if any(_is_new(found, known) for found in left[EXAMPLE]):
         return None
-    rules = {found.rule for found in left["your example"]}
+    rules = {found.rule for found in left[EXAMPLE]}
     if finding.rule == "once-differentiable-leak" and rules & SILENT:
         return None  # without the decorator, second derivatives would be silently wrong
     is_error = finding.severity == "error"
     named = str(finding.evidence.get("input", ""))
     compute = partial(_jacobians, function, case.args, named) if is_error else None
-    checked_on = ("your example", "other values", *[what for what in left if what in others])
+    checked_on = (EXAMPLE, "other values", *[what for what in left if what in others])
     removes = "" if is_error else finding.rule
     return Repair("", (), checked_on, removes, compute=compute, made=function)
 
@@ -256,8 +268,6 @@ def _there(case: Case, args: Sequence[Any]) -> Case:
 
 
 SILENT = {"silent-double-backward", "silent-reverse-over-forward"}
-# If one of these rules is broken, forward is still wrong or its values are unknown.
-FORWARD_RULES = ("forward-mismatch", "forward-raises", "inexact-forward")
 # Errors that appear only for other inputs or other uses. Edits of values cannot cause them.
 OTHER_USES = ("layout", "order", "transforms")
 
@@ -283,7 +293,7 @@ def _partial(
         gone = not rules.intersection(FORWARD_RULES)
     elif RULES[finding.rule].family in VALUE_FAMILIES:
         if all(RULES[found.rule].family in OTHER_USES for found in errors):
-            checked_on = ("your example", "other values")
+            checked_on = (EXAMPLE, "other values")
             return Repair("", (), checked_on, left=_sentence(errors), made=function)
         wrong, still = _wrong_inputs(findings), _wrong_inputs(errors)
         if not (still and still < wrong):
