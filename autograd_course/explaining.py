@@ -10,6 +10,7 @@ from autograd_doctor import explain as explain_rule
 from autograd_course import messages
 from autograd_course.errors import OneSentenceError
 from autograd_course.index import id_typed, named
+from autograd_course.messages.pages import words_of
 
 LONGEST_NAME = 4  # words; a longer text is an error message
 
@@ -23,8 +24,9 @@ def explain(what: str | BaseException = "") -> Explanation:
 
     Args:
         what: The name of a rule or page, the text of an error or a whole traceback, or the
-            exception itself. In a name, capitals, spaces and underscores make no difference. If you
-            omit it, two tables list all rules and all messages.
+            exception itself. In a name, capitals, spaces and underscores make no difference. A few
+            words list the pages whose title or message contains them. If you omit it, two tables
+            list all rules and all messages.
 
     Returns:
         The page as Markdown.
@@ -53,7 +55,29 @@ def explain(what: str | BaseException = "") -> Explanation:
         return Explanation(messages.page(message))
     if match := messages.find(asked):
         return Explanation(_found(match))
+    if about := _pages_with(asked):
+        return Explanation(about)
     raise NothingToExplainError(_unknown(asked))
+
+
+def _pages_with(asked: str) -> str:
+    """Return a list of the rules and messages whose title or wording contains all words."""
+    words = words_of(asked)
+    texts = {name: f"{name} {rule.title}" for name, rule in RULES.items()}
+    titles = {name: rule.title for name, rule in RULES.items()}
+    for name, message in messages.MESSAGES.items():
+        texts[name] = f"{name} {' '.join(message.patterns)} {message.family}"
+        titles[name] = message.patterns[0]
+    found = [name for name, text in texts.items() if words and words <= words_of(text)]
+    rows = "\n".join(f"- `{name}`: {titles[name]}" for name in found[:MOST_PAGES])
+    return (
+        f"These pages contain the words *{asked}*. Call `explain` with a name:\n\n{rows}\n"
+        if found
+        else ""
+    )
+
+
+MOST_PAGES = 12
 
 
 def _found(match: messages.Match) -> str:

@@ -67,7 +67,7 @@ def grade(
     *,
     resume: bool,
 ) -> bool:
-    """Grade the pending answers and report. Return whether there were any and all are graded."""
+    """Grade the pending answers and report. Return whether all files and answers are graded."""
     files.prepare(places.reports)
     places.make_room()
     with only_run(places.gradebook), Gradebook(places.gradebook) as book:
@@ -118,7 +118,7 @@ def report(
 
 
 def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
-    """Read the submitted files and print how many there are. Return whether any was readable."""
+    """Read the submitted files and print how many there are. Return whether all were readable."""
     with showing.progress() as shown:
         reading = shown.add_task("reading", total=None)
         came = hand_in(book, root, exercises, lambda: shown.advance(reading))
@@ -128,7 +128,7 @@ def _collect(book: Gradebook, root: Path, exercises: Iterable[Entry]) -> bool:
         )
     rejected = f", {_some(came.rejected, 'file')} not graded" if came.rejected else ""
     showing.say(f"{_some(came.notebooks, 'notebook')} read{rejected}")
-    return came.notebooks > 0
+    return not came.rejected
 
 
 def _judge(book: Gradebook, run: Run, exercises: Iterable[Entry], crew: Crew) -> None:

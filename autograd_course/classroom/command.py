@@ -22,7 +22,7 @@ from autograd_course.shell import completion
 from autograd_course.shell.importing import importing
 from autograd_course.shell.options import end, epilog
 
-GRADED = "Exit codes: 0 all answers graded; 1 not all answers graded; 2 invalid command."
+GRADED = "Exit codes: 0 everything graded; 1 a file or answer not graded; 2 invalid command."
 AGAIN = "Exit codes: 0 same verdict; 1 different verdict; 2 invalid command."
 
 app = typer.Typer(

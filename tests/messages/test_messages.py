@@ -184,6 +184,18 @@ def test_a_rule_may_be_typed_in_other_ways(typed: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("inplace operation", "modified-by-inplace"),
+        ("broadcast", "unreduced-broadcast"),
+        ("linear", "nonlinear-in-grad-output"),
+    ],
+)
+def test_a_few_words_list_the_pages_about_them(words: str, name: str) -> None:
+    assert f"- `{name}`: " in str(explain(words))
+
+
+@pytest.mark.parametrize(
     ("asked", "says"),
     [("mising dependncy", "Did you mean missing-dependency"), (7, "not something of type int")],
 )

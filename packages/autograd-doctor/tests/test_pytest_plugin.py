@@ -292,7 +292,7 @@ def test_a_baseline_that_cannot_be_read_is_a_sentence(
         Path("known.json").write_text(content)
     ran = short(suite, "--doctor=strict", "--doctor-baseline", "known.json")
 
-    assert ran.ret == 0
+    assert ran.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(ran.outlines)
     assert "baseline known.json" in text
     assert "Which errors are new could not be examined." in text

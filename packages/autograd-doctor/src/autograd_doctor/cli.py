@@ -353,7 +353,7 @@ def run(
     watching.start()
     ended = run_program(command, module=module, seconds=seconds, steps=steps)
     watching.stop()
-    found, has_new = conclude(
+    found, fails = conclude(
         [watching.diagnose(doctor_seconds, folder)],
         json=json and folder / json,
         baseline=baseline and folder / baseline,
@@ -365,7 +365,7 @@ def run(
     if ended.by_signal:
         number = ended.by_signal
         raise typer.Exit(128 + number)
-    raise typer.Exit(Exit.NOT_SO if strict and has_new and not ended.code else ended.code)
+    raise typer.Exit(Exit.NOT_SO if strict and fails and not ended.code else ended.code)
 
 
 def explain(

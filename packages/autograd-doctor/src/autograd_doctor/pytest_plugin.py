@@ -167,13 +167,13 @@ class Doctor:
         from autograd_doctor.program import ProgramDiagnosis
 
         options = self._config.option
-        self._result, has_new = conclude(
+        self._result, fails = conclude(
             [*self._parts, ProgramDiagnosis(notes=tuple(self._notes))],
             json=options.doctor_json,
             baseline=options.doctor_baseline,
             update=options.doctor_update_baseline,
         )
-        self._fails = has_new and options.doctor == "strict"
+        self._fails = fails and options.doctor == "strict"
         if self._fails and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -188,9 +188,8 @@ class Doctor:
             count = len(self._result.new)
             what = "1 error is" if count == 1 else f"{count} errors are"
             where = "the baseline" if self._config.option.doctor_baseline else "a baseline"
-            terminalreporter.write_line(
-                f"With --doctor=strict the run fails: {what} not in {where}."
-            )
+            why = f"{what} not in {where}" if count else "the baseline could not be read"
+            terminalreporter.write_line(f"With --doctor=strict the run fails: {why}.")
 
 
 def _color(line: str) -> dict[str, bool]:

@@ -117,10 +117,20 @@ def subject_of(fn: Any, count: int) -> Subject:
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, Function) and fn.__name__ == "apply":
         return subject_of(owner, count)
+    if (schema := _schema_of(fn)) is not None:
+        names = [argument.name for argument in schema.arguments]
+        return Subject(schema.name, fn, _numbered(names, count), None)
     called = fn.forward if isinstance(fn, torch.nn.Module) else fn
     name = getattr(fn, "__name__", type(fn).__name__)
     parameters = _numbered(_parameters(called, 0, count), count)
     return Subject("callable" if name == "<lambda>" else name, fn, parameters, None)
+
+
+def _schema_of(fn: Any) -> Any:
+    """Return the schema of a custom operator, which names it and its arguments, or ``None``."""
+    operator = getattr(fn, "_opoverload", None) or getattr(fn, "default", fn)
+    schema = getattr(operator, "_schema", None)
+    return schema if isinstance(schema, torch.FunctionSchema) else None
 
 
 def _parameters(call: Callable[..., Any], skip: int, count: int) -> list[str]:

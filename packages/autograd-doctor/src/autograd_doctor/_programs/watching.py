@@ -94,8 +94,8 @@ def conclude(
         update: Whether to update the baseline first.
 
     Returns:
-        The result, which includes new errors and notes on failures of this module, and whether new
-        errors must make the run fail.
+        The result, which includes new errors and notes on failures of this module, and whether a
+        strict run fails: there are new errors, or the baseline could not be read.
     """
     try:
         found, readable = _compared(merged(parts), baseline, update)
@@ -103,7 +103,7 @@ def conclude(
             found = _written(found, json)
     except Exception as error:
         return ProgramDiagnosis(notes=(_failure("it could not report", error),)), False
-    return found, readable and bool(found.new)
+    return found, bool(found.new) or not readable
 
 
 def _compared(

@@ -108,6 +108,8 @@ WHAT_TO_DO = {
     "in `backward`, so PyTorch records no graph there.",
     "with a bool tensor is not supported": "Convert the mask to numbers first: "
     "`mask.to(grad_output.dtype)`.",
+    "modified by an inplace operation": "Do not change a tensor in place after `save_for_backward` "
+    "or an operation in `backward` has saved it: write `y = y + 1` in place of `y += 1`.",
     "'_fwd_used_autocast'": "Decorate `forward` with `custom_fwd`: `custom_bwd` needs it.",
 }
 

@@ -235,8 +235,8 @@ def backward_never_called(evidence: Evidence) -> Match | None:
         return Match("no output requires grad, so autograd never calls `backward`.")
     if not forward.custom_node:
         return Match(
-            "the outputs come from plain autograd: their graph contains no custom Function, so "
-            "your `backward` never runs.",
+            "the graph of the outputs contains no custom Function, so these are the gradients of "
+            "plain autograd. If you wrote a `backward`, it never runs.",
             severity="warning",
         )
     return None

@@ -163,8 +163,9 @@ def _vmap_hint(comparison: Comparison) -> str:
     "torch.compile and eager mode differ",
     hint="Remove branches that depend on tensor values, print calls, changes to state outside "
     "`ctx`, and calls to `torch.autograd.grad`: `torch.compile` traces `forward` and `backward` "
-    "with tensors that have no values. If you need such code, put it into a function that is "
-    "decorated with `torch.compiler.disable`.",
+    "with tensors that have no values. To raise an error that depends on values, use "
+    "`torch._assert_async`. To keep other such code, and the graph break that it causes, call the "
+    "Function from a function that is decorated with `torch.compiler.disable`.",
     lesson="12_compile_and_operators",
     after=FIRST_ORDER,
 )
