@@ -1,8 +1,8 @@
-"""Probes: one module for each question beyond the contract and the values of a single call.
+"""Probes: functions that run the user's code and record what happens.
 
-A probe receives the session and the evidence so far. It returns the evidence with its own part
-filled in. It runs the user's code but does not judge the results. If the user's code raises an
-error, the error becomes part of the evidence.
+A probe receives the session and the evidence collected so far. It returns this evidence with its
+own results added. A probe does not judge the results. If the user's code raises an error, the probe
+records the error as evidence.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from autograd_doctor.evidence import Evidence
 Level = Literal["standard", "full"]
 Probe = Callable[[Session, Evidence], Evidence]
 
-# These probes run on every set of inputs, not only on the example.
+# These probes run on every set of inputs, not only on the user's example.
 ALWAYS: tuple[Probe, ...] = (repetition, rows, resized, unused, dim_argument, batch_dimension)
-EXPLAINING: tuple[Probe, ...] = (resized, unused)  # they only help to explain a wrong gradient
+EXPLAINING: tuple[Probe, ...] = (resized, unused)  # these help to explain an incorrect gradient
 STANDARD: tuple[Probe, ...] = (
     grad_output_layout,
     input_layout,
@@ -74,7 +74,7 @@ STANDARD: tuple[Probe, ...] = (
 )
 FULL: tuple[Probe, ...] = (*STANDARD, autocast, compiled, own_views, old_style, plain)
 
-# These probes examine a callable as a whole. They are not repeated for the Functions inside it.
+# These probes examine a callable as a whole and are not repeated for the Functions inside it.
 ONLY_OF_A_CALLABLE: tuple[Probe, ...] = (
     second_order,
     forward_mode,
@@ -88,10 +88,11 @@ PROBES: dict[Level, tuple[Probe, ...]] = {"standard": STANDARD, "full": FULL}
 
 
 def probes_for(level: Level, double_backward: bool | None) -> tuple[Probe, ...]:
-    """Return the probes of a level.
+    """Return the probes that run at a level.
 
-    With ``double_backward``, second derivatives are required (true), left out (false), or examined
-    but not required (``None``).
+    If ``double_backward`` is true, the Function must support second derivatives. If it is false,
+    the probe for second derivatives is left out. If it is ``None``, second derivatives are examined
+    but not required.
     """
     instead = {True: (require_second_order,), False: (), None: (second_order,)}[double_backward]
     return tuple(

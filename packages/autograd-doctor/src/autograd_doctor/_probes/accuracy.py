@@ -1,15 +1,18 @@
-"""The accuracy of forward itself, if it stops as soon as its result is close enough.
+"""Detect a ``forward`` that returns an inexact result because it is an iterative solver.
 
 A solver that iterates to a tolerance returns an inexact result. ``backward`` returns the derivative
 of the exact solution, but finite differences of ``forward`` give the derivative of the approximate
-solution. The two agree only to a few digits, although ``backward`` is right.
+solution. The two derivatives agree only to a few digits, although ``backward`` is correct.
 
-Three signs reveal a solver. First, one line reads numbers from tensors repeatedly, to decide
-whether to continue. Second, ``backward`` may be a solver itself, and is then linear in
-``grad_output`` only to a few digits. Third, the values jump slightly where one more iteration is
-needed. A long step averages over such jumps and agrees better with the gradient than a short step.
-If a long step does not agree better, the jump is the boundary between two formulas, and the
-gradient is wrong.
+Three signs reveal a solver:
+
+1. One line repeatedly reads numbers from tensors, to decide whether to continue.
+2. ``backward`` is also a solver, so it is linear in ``grad_output`` only to a few digits.
+3. The values of ``forward`` jump slightly at inputs where the solver needs one more iteration.
+
+In the third case, a long finite-difference step averages over the jumps, so its slope agrees better
+with the gradient than the slope of a short step. If a long step does not agree better, the jump is
+a boundary between two formulas, and the gradient is incorrect.
 """
 
 from __future__ import annotations
@@ -36,26 +39,26 @@ from autograd_doctor._numerics.tensors import is_float
 from autograd_doctor.evidence import DOUBLE, RANDOM, Evidence
 from autograd_doctor.memory import DispatchMode, operation_name
 
-STEPS = (STEP, 1e-2, 1e-1)  # relative to an element: a long step averages over small jumps
-CLOSE = 0.05  # relative to a gradient: a wrong gradient usually exceeds a solver's tolerance
-CLOSER = 3  # the factor by which a long step must agree better
+STEPS = (STEP, 1e-2, 1e-1)  # relative to each element; a long step averages over small jumps
+CLOSE = 0.05  # relative to the gradient; the error of an incorrect one is usually larger
+CLOSER = 3  # a long step must reduce the deviation by this factor
 LINES = 2
-POINTS = 64  # points on a line from the example to another input
-SUSPECTS = 3  # intervals of a line that are searched for a jump
+POINTS = 64  # number of points on a line from the example to another input
+SUSPECTS = 3  # number of intervals per line that are searched for a jump
 HALVINGS = 30
-# a jump in the values, larger than float32 rounding and smaller than a quantizer's
+# size of a solver's jump: larger than float32 rounding, smaller than a quantizer's step
 SMALLEST, LARGEST = 3e-6, 1e-2
-DIGITS = 1e-4  # relative: 16-bit numbers are less precise
-READS = 3  # numbers that one line reads: one or two tests are not a loop
+DIGITS = 1e-4  # relative resolution; 16-bit dtypes are coarser
+READS = 3  # reads by one line; fewer reads do not indicate a loop
 
 
 def inexact(
     session: Session, found: Evidence, values: Values, directions: torch.Generator, keep: Keep
 ) -> Evidence:
-    """Record the error of the gradient if an inexact ``forward`` may be the reason."""
+    """Record the relative error of the gradient if an inexact ``forward`` can explain it."""
     outputs = (out for out in found.forward.outputs if is_float(out) and bool(out.any()))
     if any(not out.is_complex() and resolution(out.double()) > DIGITS for out in outputs):
-        return found  # with 16-bit precision, all values jump
+        return found  # at 16-bit precision, every function has jumps
     short, *long = (
         deviation(found, slopes(values, session.inputs, session.wanted, directions, keep, step))
         for step in STEPS
@@ -70,10 +73,10 @@ def inexact(
 
 
 class _ReadNumbers(DispatchMode):
-    """Counts how often each line of a pass reads a number from a tensor.
+    """Count how often each source line reads a number from a tensor.
 
-    The two passes are counted separately, because a call such as ``one_hot`` reads two numbers in
-    each pass without being a loop.
+    Reads in the forward pass and reads in the backward pass are counted separately. Otherwise, a
+    call such as ``one_hot``, which reads two numbers in each pass, would look like a loop.
     """
 
     def __init__(self) -> None:
@@ -82,20 +85,20 @@ class _ReadNumbers(DispatchMode):
         self.lines: Counter[tuple[str, str, int]] = Counter()
 
     def begin_backward(self, _run: Run) -> None:
-        """From now on, count reads as part of the backward pass."""
+        """Count all later reads as part of the backward pass."""
         self.stage = "backward"
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Run an operation, and count it if it returns a number."""
+        """Run an operation. Count it if it reads a number from a tensor."""
         if operation_name(func) == "_local_scalar_dense":
             self.lines[self.stage, *_line()] += 1
         return func(*args, **(kwargs or {}))
 
 
 def _line() -> tuple[str, int]:
-    """Return the file and line that reads the number, outside methods of Tensor."""
+    """Return the file and line number of the code that reads a number from a tensor."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _METHODS:
         frame = frame.f_back
@@ -106,7 +109,7 @@ _METHODS = (__name__, "torch._tensor", "torch.functional")
 
 
 def _nearly_linear(found: Evidence) -> bool:
-    """Whether doubling ``grad_output`` doubles the gradients approximately, but not exactly."""
+    """Whether doubling ``grad_output`` doubles the gradients approximately but not exactly."""
     pairs = zip(found.values.vjps[RANDOM].grads, found.values.vjps[DOUBLE].grads, strict=False)
     off = [
         size(twice - 2 * once) / size(twice)
@@ -127,9 +130,10 @@ def _reads_numbers(session: Session) -> bool:
 
 
 def _jumps(session: Session, found: Evidence, values: Values) -> bool:
-    """Whether values jump slightly between the example and other inputs.
+    """Whether ``forward`` has small jumps between the example and other inputs.
 
-    If the values change only by jumps, ``forward`` is a quantizer, not a solver.
+    Return false if ``forward`` is constant between its jumps, because it is then a quantizer and
+    not a solver.
     """
     rng = generator(session.seed, Stream.LINES)
     example = [v.requires_grad_() if i in found.wanted else v for i, v in _detached(found)]
@@ -153,7 +157,11 @@ def _detached(found: Evidence) -> list[tuple[int, Any]]:
 
 
 def _largest_jump(at: Callable[[float], Tensor]) -> float:
-    """Return the largest jump of a function on [0, 1] that remains as intervals are halved."""
+    """Return the largest jump of a function on [0, 1], relative to its largest value.
+
+    The function locates a jump by halving an interval repeatedly. The jump is the change across the
+    last interval.
+    """
     points = torch.stack([at(k / POINTS) for k in range(POINTS + 1)])
     if not bool(torch.isfinite(points).all()) or not points.numel():
         return 0.0

@@ -1,4 +1,4 @@
-"""The same call with frozen inputs, or with different layouts, dims, shapes or batches."""
+"""Repeat the call with frozen inputs or with other memory layouts, dims, shapes or batches."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from autograd_doctor.evidence import DIM_NAMES, Comparison, Evidence, Failure
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# The same values in another memory layout. The layout must not affect gradients or outputs.
+# Pass the same values in another memory layout. The layout must not affect outputs or gradients.
 # --------------------------------------------------------------------------------------------------
 
 Lay = Callable[[Tensor], Tensor]
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Return the same values with the last two dims swapped in memory.
+    """Return a copy of the tensor that stores its last two dims in swapped order.
 
-    The result is not a view, because an in-place Function may change it.
+    The copy is not a view, because an in-place Function may change it.
     """
     return tensor.mT.contiguous().mT.clone() if tensor.dim() > 1 else tensor
 
 
 def strided(tensor: Tensor) -> Tensor:
-    """Return the same values as every second element of a larger tensor, with NaN in between."""
+    """Return the same values as a strided view of a larger tensor. NaN fills the gaps."""
     if not tensor.dim():
         return tensor
     return torch.stack([tensor, torch.full_like(tensor, torch.nan)], -1)[..., 0]
@@ -67,12 +67,16 @@ EXPANDED: dict[str, Lay] = {
 
 
 def grad_output_layout(session: Session, evidence: Evidence) -> Evidence:
-    """Pass the same cotangents to ``backward`` in other layouts."""
+    """Pass the same cotangents to ``backward`` in other memory layouts."""
     return asked(session, evidence, _cotangents_laid_out)
 
 
 def input_layout(session: Session, evidence: Evidence) -> Evidence:
-    """Pass the same inputs in other layouts. PyTorch does not support this for sparse gradients."""
+    """Pass the same inputs in other memory layouts.
+
+    Functions with sparse gradients are skipped, because PyTorch does not support other layouts for
+    them.
+    """
     if evidence.contract.direct and evidence.contract.direct.sparse:
         return evidence
     return asked(session, evidence, _inputs_laid_out, draws=False)
@@ -88,7 +92,7 @@ def _cotangents_laid_out(
         if all(g.is_contiguous() for g in laid):
             continue
         expected = replace(plain.done, outputs=())
-        if how in EXPANDED:  # these layouts change the values
+        if how in EXPANDED:  # expanding also changes the values
             expected = _sent_back(session, plain, [g.contiguous() for g in laid])
         actual = _sent_back(session, plain, laid)
         if not expected.failure:
@@ -105,14 +109,14 @@ def _cotangents_laid_out(
 
 
 def _sent_back(session: Session, plain: Plain, grad_outputs: Sequence[Tensor]) -> Pass:
-    """Pass cotangents to ``backward`` in their own layout, and return only the gradients."""
+    """Pass the cotangents to ``backward`` without copying them. Return only the gradients."""
     return replace(both_ways(session, lambda _: grad_outputs, inputs=plain.inputs), outputs=())
 
 
 def _with_line(
     found: Comparison, plainly: Callable[[], object], otherwise: Callable[[], object]
 ) -> Comparison:
-    """Return a comparison. If the two calls differ, add the line at which the difference starts."""
+    """Return the comparison. If the calls differ, add the first source line that differs."""
     if agrees(found) or found.failure:
         return found
     return replace(found, line=line_that_differs(plainly, otherwise))
@@ -121,11 +125,11 @@ def _with_line(
 def _inputs_laid_out(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comparison]:
     for how, lay in LAYOUTS.items():
         if lay is strided and evidence.forward.dirty:
-            continue  # an in-place change of such a view also affects the gradient of the NaNs
+            continue  # changing such a view in place would also affect the gradient of the NaNs
         places = [i for i, value in enumerate(plain.inputs) if _can_be_laid(value, lay)]
         together = [*_passed(session, evidence, plain, how, lay, places)]
         if len(places) > 1 and not all(map(agrees, together)):
-            for place in places:  # find out which tensor causes the difference
+            for place in places:  # find the tensor that causes the difference
                 yield from _passed(session, evidence, plain, how, lay, [place])
         yield from together
 
@@ -158,7 +162,7 @@ def _passed(
 
 
 def frozen_input(session: Session, evidence: Evidence) -> Evidence:
-    """Freeze some of the inputs (they no longer require grad), and then all of them."""
+    """Repeat the call with some inputs frozen (not requiring grad), then under ``no_grad``."""
     return asked(session, evidence, _frozen)
 
 
@@ -166,7 +170,7 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     for how, kept in _masks(evidence):
         actual = both_ways(session, plain.grad_outputs, inputs=plain.inputs, wanted=kept)
         if actual.stage == "forward" and not evidence.is_function:
-            continue  # a callable may differentiate with respect to an input
+            continue  # the callable may itself differentiate with respect to an input
         if actual.stage == "forward" or len(actual.outputs) == len(plain.done.outputs):
             grads = [plain.done.grads[evidence.wanted.index(i)] for i in kept]
             actual, expected = replace(actual, outputs=()), Pass(grads=tuple(grads))
@@ -178,7 +182,11 @@ def _frozen(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
 
 
 def _masks(evidence: Evidence) -> Iterator[tuple[str, Sequence[int]]]:
-    """Yield each input alone and, if there are three or more, each set of all inputs but one."""
+    """Yield the sets of inputs that require grad: each input alone, then all inputs except one.
+
+    Each set comes with a description. The sets of all inputs except one are yielded only if there
+    are at least three inputs.
+    """
     wanted = evidence.wanted
     if len(wanted) > 1:
         for i in wanted:
@@ -199,7 +207,7 @@ def _without_graph(session: Session, evidence: Evidence, plain: Plain) -> Iterat
 
 
 # --------------------------------------------------------------------------------------------------
-# An argument named dim or axis: every dim must be treated in the same way.
+# Check an argument named dim or axis: the Function must treat every dim in the same way.
 # --------------------------------------------------------------------------------------------------
 
 MOST_AXES = 4  # for inputs with many dims, only the first dims are tried
@@ -207,29 +215,33 @@ MOST_AXES = 4  # for inputs with many dims, only the first dims are tried
 
 @dataclass(frozen=True)
 class Axis:
-    """The dim that a call selects: the argument's position, the dim, and the rank of the inputs."""
+    """The dim that a call selects.
+
+    ``place`` is the position of the dim argument, ``home`` is the selected dim, and ``rank`` is the
+    largest number of dims among the inputs.
+    """
 
     place: int
     home: int
     rank: int
 
     def moved(self, tensor: Tensor, axis: int) -> Tensor:
-        """Move the selected dim to another position. Tensors of another rank stay unchanged."""
+        """Move the selected dim to position ``axis``. Return a tensor of another rank unchanged."""
         return tensor.movedim(self.home, axis).contiguous() if tensor.dim() == self.rank else tensor
 
     def spread(self, tensor: Tensor) -> Tensor:
-        """Add leading dims to a tensor of lower rank, as broadcasting does."""
+        """Add leading dims to a tensor of lower rank, as in broadcasting."""
         return tensor[(None,) * (self.rank - tensor.dim())]
 
     def back(self, tensor: Tensor | None, axis: int) -> Tensor | None:
-        """Move the dim back to its original position."""
+        """Move the selected dim from position ``axis`` back to its original position."""
         if tensor is None or tensor.dim() != self.rank:
             return tensor
         return tensor.movedim(axis, self.home)
 
 
 def dim_argument(session: Session, evidence: Evidence) -> Evidence:
-    """Select other dims, and move the dims of the inputs so that the result stays the same."""
+    """Select another dim, and move the inputs' dims to match, so that the result stays the same."""
     named = _named_axis(evidence)
     if named is None:
         return evidence
@@ -251,7 +263,10 @@ def _named_axis(evidence: Evidence) -> Axis | None:
 
 
 def _others(named: Axis, dim: int) -> Iterator[tuple[int, int]]:
-    """Yield every dim except the call's own, counted from the front and from the back."""
+    """Yield pairs: the position of a dim, and a value of the dim argument that selects this dim.
+
+    Negative values are included, but not the value in the original call.
+    """
     for axis in range(min(named.rank, MOST_AXES)):
         yield from ((axis, d) for d in (axis, axis - named.rank) if d != dim)
 
@@ -265,7 +280,7 @@ def _called(
         moved[named.place] = dim
         done = both_ways(session, gs, inputs=moved)
         outputs = tuple(named.back(out, axis) for out in done.outputs)
-        if not all_alike(outputs, plain.done.outputs):  # empty if forward rejects this call
+        if not all_alike(outputs, plain.done.outputs):  # no outputs if forward rejects this call
             continue
         grads = tuple(named.back(grad, axis) for grad in done.grads)
         actual, expected = replace(done, outputs=(), grads=grads), replace(plain.done, outputs=())
@@ -275,8 +290,9 @@ def _called(
 
 
 def _readings(session: Session, plain: Plain, named: Axis) -> Iterator[list[Any]]:
-    """Yield the original inputs, then the inputs with broadcast tensors (such as masks) at full
-    rank.
+    """Yield the original inputs, then inputs in which broadcast tensors have full rank.
+
+    Broadcast tensors, such as masks, get leading dims of size 1.
     """
     yield list(plain.inputs)
     data = {i for i, v in enumerate(plain.inputs) if isinstance(v, Tensor)} - set(session.wanted)
@@ -291,19 +307,19 @@ def _in_words(name: str, home: int, axis: int, dim: int) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# 0-dim inputs for an elementwise Function.
+# Pass 0-dim inputs to an elementwise Function.
 # --------------------------------------------------------------------------------------------------
 
 
 def zero_dim(session: Session, evidence: Evidence) -> Evidence:
-    """Pass single elements of the inputs as 0-dim tensors, and as a vector."""
+    """Pass single elements of the inputs, first in a vector and then as 0-dim tensors."""
     if not _one_shape(evidence):
         return evidence
     return asked(session, evidence, _single, draws=False, resizes=True)
 
 
 def _one_shape(evidence: Evidence) -> bool:
-    """Whether all tensors of the call have the same shape, with at least one element."""
+    """Whether all tensors in the call have the same shape, which is not empty and not 0-dim."""
     given = (value for value in evidence.inputs if isinstance(value, Tensor))
     shapes = {tensor.shape for tensor in (*given, *evidence.forward.outputs)}
     shape = shapes.pop()
@@ -315,14 +331,14 @@ def _single(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Comp
     vector = _on_elements(session, plain, both)
     first, last = (_on_elements(session, plain, place) for place in (0, -1))
     if vector is None or vector.failure or first is None or last is None:
-        return  # not elementwise, or forward does not accept 0-dim tensors
+        return  # not elementwise, or forward rejects 0-dim tensors
     expected = Pass(grads=tuple(g if g is None else g[-1] for g in vector.grads))
     actual, how = replace(first, outputs=()), "when the inputs are 0-dim"
     yield compare(evidence, "zero-dim", how, actual, expected, tolerance=TOLERANCE)
 
 
 def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pass | None:
-    """Pass some elements alone. Return ``None`` if ``forward`` then returns different values."""
+    """Make the call on some elements alone. Return ``None`` if this changes their outputs."""
 
     def of(values: Sequence[Any]) -> list[Any]:
         return [v.reshape(-1)[places] if isinstance(v, Tensor) else v for v in values]
@@ -332,13 +348,13 @@ def _on_elements(session: Session, plain: Plain, places: list[int] | int) -> Pas
 
 
 # --------------------------------------------------------------------------------------------------
-# Treat dim 0 as a batch: if slices are independent in forward, they are independent in backward.
+# Treat dim 0 as a batch: if forward does not mix its slices, backward must not mix them either.
 # --------------------------------------------------------------------------------------------------
 
 GROWN = 3  # a batch of 1 is extended to this length
-MOST_SLICES = 64  # a longer batch is cut only into two parts
+MOST_SLICES = 64  # a longer batch is split only into two parts
 
-Sliced = tuple[int, ...]  # the positions of the inputs to cut; the slices share the others
+Sliced = tuple[int, ...]  # positions of the inputs to split; the slices share the others
 
 
 def batch_dimension(session: Session, evidence: Evidence) -> Evidence:
@@ -358,21 +374,25 @@ def _batches(session: Session, evidence: Evidence, plain: Plain) -> Iterator[Com
 
 
 def _length(outputs: Sequence[Tensor]) -> int:
-    """Return the length of dim 0 if all outputs have the same length, else 0."""
+    """Return the size of dim 0 if it is the same for all outputs, else 0."""
     lengths = {len(out) if out.dim() else 0 for out in outputs}
     return lengths.pop() if len(lengths) == 1 else 0
 
 
 def _cuts(inputs: Sequence[Any], length: int) -> Iterator[Sliced]:
-    """Yield the inputs to cut: all inputs with this length in dim 0, or only one of them."""
+    """Yield sets of inputs to split along dim 0.
+
+    The first set holds every input whose dim 0 has size ``length``. Each other set holds one of
+    these inputs.
+    """
     fitting = tuple(
         i for i, v in enumerate(inputs) if isinstance(v, Tensor) and v.dim() and len(v) == length
     )
     if any(map(_is_one_matrix, (inputs[i] for i in fitting))):
-        return  # its rows belong together
+        return  # the rows of a structured matrix belong together
     if fitting and length:
         yield fitting
-    if len(fitting) > 1 and length:  # indices that are cut alone may no longer fit the other inputs
+    if len(fitting) > 1 and length:  # not indices: alone, they may not fit the rest
         yield from ((i,) for i in fitting if is_float(inputs[i]))
 
 
@@ -382,9 +402,9 @@ def _is_one_matrix(value: Tensor) -> bool:
 
 
 def _cut(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a batch with its first slice and the rest.
+    """Compare a call on the whole batch with two calls: one on the first slice, one on the rest.
 
-    If they differ, compare it with every slice.
+    If the results differ, compare the whole batch with one call per slice.
     """
     length = _length(plain.done.outputs)
     halves = _compared(session, evidence, plain, sliced, [0, 1, length])
@@ -405,7 +425,7 @@ def _compared(
 
 
 def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -> Comparison | None:
-    """Compare a longer batch with its slices. It contains the example and varied copies of it."""
+    """Compare a longer batch with its slices. The batch is the example plus varied copies of it."""
     rng = generator(session.seed, Stream.LONGER_BATCH)
 
     def longer(value: Tensor) -> Tensor:
@@ -425,7 +445,7 @@ def _grown(session: Session, evidence: Evidence, plain: Plain, sliced: Sliced) -
 def _emptied(
     session: Session, evidence: Evidence, plain: Plain, sliced: Sliced
 ) -> Iterator[Comparison]:
-    """Compare an empty batch with its empty result, if ``forward`` accepts it."""
+    """Check the gradients for an empty batch, if ``forward`` accepts an empty batch."""
     actual = _piece(session, plain, sliced, slice(0, 0))
     if actual.stage == "forward" or not _are_slices(actual, plain, slice(0, 0)):
         return
@@ -441,14 +461,17 @@ def _emptied(
 
 
 def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[int]) -> Pass | None:
-    """Return the joined results of the pieces, or ``None`` if ``forward`` mixes slices."""
+    """Make one call per piece of the batch, and join the results.
+
+    Return ``None`` if ``forward`` mixes the slices of a batch.
+    """
     pieces = []
     for start, stop in pairwise(cuts):
         piece = _piece(session, plain, sliced, slice(start, stop))
         if piece.stage == "forward" or not _are_slices(piece, plain, slice(start, stop)):
             return None
         pieces.append(piece)
-    for piece in pieces:  # only after every slice has passed through forward
+    for piece in pieces:  # after the loop, so that forward has accepted every piece
         if piece.failure:
             return piece
     joined = []
@@ -459,7 +482,7 @@ def _in_pieces(session: Session, plain: Plain, sliced: Sliced, cuts: Sequence[in
 
 
 def _piece(session: Session, plain: Plain, sliced: Sliced, part: slice) -> Pass:
-    """Pass one slice. An input without a gradient gets zeros."""
+    """Make the call on one piece of the batch. Replace a missing gradient by zeros."""
     inputs = [v[part] if i in sliced else v for i, v in enumerate(plain.inputs)]
     done = both_ways(session, [g[part] for g in plain.grad_outputs], inputs=inputs)
     pairs = zip(session.wanted, done.grads, strict=False)

@@ -1,4 +1,4 @@
-"""Paired runs: a call is made in two ways that must give the same results."""
+"""Make a call in two ways that must give the same results, and compare the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Compare two passes that must agree.
+# Compare two passes whose results must agree.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -46,7 +46,11 @@ def compare(
     wanted: Sequence[int] | None = None,
     tolerance: float = 1e-9,
 ) -> Comparison:
-    """Compare the pass of a variant with the plain pass, or only the ``wanted`` parts."""
+    """Compare the results of a variant of a call with the results of the original call.
+
+    ``wanted`` holds the positions of the inputs whose gradients are compared. The default is every
+    input that requires grad.
+    """
     if actual.failure and actual.failure.runs_in_own_dtype:
         return Comparison(kind, how)
     if actual.failure:
@@ -70,25 +74,27 @@ def _values(done: Pass) -> tuple[Tensor | None, ...]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Ask a question about the example. If the answer is a difference, repeat the question on other
-# values.
+# Compare two calls on the example. If their results differ, repeat the comparison on other values.
 #
-# If an example contains ties, zeros or equal entries, a correct Function may give different
-# results. A maximum may choose another of its equal elements if the memory layout changes.
-# Subtracting the mean over the batch has no visible effect if all rows are equal. Such a difference
-# disappears on values without ties, but a difference that a mistake causes does not.
+# If the example contains zeros or equal entries, the results of a correct Function can differ. For
+# example, a maximum may choose another of several equal elements when the memory layout changes.
+# Subtracting the mean over the batch has no visible effect when all rows are equal. Such a
+# difference disappears on values without ties. A difference that a bug causes does not disappear.
 # --------------------------------------------------------------------------------------------------
 
 INEXACT = 0.05  # for a solver that stops at a tolerance
-TOLERANCE = 1e-6  # a wrong layout, slice or mask is far off, unlike another order of summation
-# the relative step of an element: large enough to break ties, and small enough to stay in most
-# domains
+TOLERANCE = 1e-6  # larger than the effect of another summation order, smaller than that of a bug
+# relative change of each element: large enough to break ties, and small enough to stay inside the
+# domain of most functions
 SPREAD = 0.05
 
 
 @dataclass(frozen=True)
 class Plain:
-    """The plain call: its inputs, cotangents and results."""
+    """The original call: its inputs, cotangents and results.
+
+    Variants are compared with this call.
+    """
 
     inputs: tuple[Any, ...]
     grad_outputs: tuple[Tensor, ...]
@@ -106,16 +112,19 @@ def asked(
     draws: bool = True,
     resizes: bool = False,
 ) -> Evidence:
-    """Add the comparisons for a question, unless only the example shows a difference.
+    """Compare variants of a call with the original call, and add the comparisons to the evidence.
 
-    Pass ``draws=False`` if the second call may draw its random numbers for different elements. The
-    question then skips subjects whose results depend on random draws. Pass ``resizes=True`` if the
-    question makes calls with other shapes. It then makes them on the CPU.
+    ``question`` makes the variants and yields the comparisons. If a variant differs on the example
+    but not on other values, its comparison is left out.
+
+    Pass ``draws=False`` if the variants may use the random numbers for other elements. Differences
+    in random results are then ignored. Pass ``resizes=True`` if the variants have other shapes. The
+    variants then run on the CPU.
     """
     ask = _lasting_on_cpu if resizes and session.on_cpu() is not session else _lasting
     try:
         comparisons = ask(session, evidence, on_example(evidence), question, draws)
-    except CannotDiagnoseError:  # the second call does not finish, so it gives no evidence
+    except CannotDiagnoseError:  # a variant does not finish, so there is no evidence
         comparisons = ()
     return replace(
         evidence,
@@ -128,11 +137,11 @@ def asked(
 def _lasting_on_cpu(
     session: Session, evidence: Evidence, plain: Plain, question: Question, draws: bool
 ) -> tuple[Comparison, ...]:
-    """Ask on the CPU, and return the comparisons on the device of the example."""
+    """Make the comparisons on the CPU, and move their tensors to the example's device."""
     device, session = plain.done.outputs[0].device, session.on_cpu()
     sent = tuple(map(on_cpu, plain.grad_outputs))
     plain = Plain(session.inputs, sent, both_ways(session, copies(sent), inputs=session.inputs))
-    if plain.done.failure:  # the Function needs the device
+    if plain.done.failure:  # the Function does not run on the CPU
         return ()
 
     def back(values: Values) -> Values:
@@ -161,7 +170,7 @@ def _lasting(
 
 
 def on_example(evidence: Evidence) -> Plain:
-    """Return the plain call on the example, which the evidence already contains."""
+    """Return the call on the example, with its results from the evidence."""
     vjp = evidence.values.vjps[RANDOM]
     outputs = tuple(out for out in evidence.forward.outputs if is_float(out))
     sent = tuple(g for g in vjp.grad_outputs if g is not None)
@@ -169,7 +178,7 @@ def on_example(evidence: Evidence) -> Plain:
 
 
 def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) -> Plain:
-    """Make the plain call on other inputs, with new cotangents."""
+    """Make the call on other inputs, with new cotangents."""
     sent: list[Tensor] = []
 
     def cotangents(outputs: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -181,9 +190,10 @@ def plain_call(session: Session, inputs: Sequence[Any], rng: torch.Generator) ->
 
 
 def jittered(value: Any, rng: torch.Generator) -> Any:
-    """Move every element of a floating-point tensor away from zero by a small random step.
+    """Move each element of a floating-point tensor away from zero by a small random step.
 
-    Zeros move upwards. Signs and structures stay the same.
+    A zero becomes positive, and other signs stay the same. A structured matrix, such as a symmetric
+    one, is replaced by a random matrix with the same structure.
     """
     if not is_float(value) or not value.numel():
         return value
@@ -202,12 +212,15 @@ def agrees(comparison: Comparison) -> bool:
 
 
 def all_alike(some: Sequence[Tensor | None], others: Sequence[Tensor | None]) -> bool:
-    """Whether two calls gave the same number of results, and each pair is equal up to rounding."""
+    """Whether two calls gave equally many results, and each pair is equal up to rounding."""
     return len(some) == len(others) and all(map(alike, some, others))
 
 
 def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
-    """Whether two results have the same shape and values. A missing gradient counts as zeros."""
+    """Whether two results have the same shape, and the same values up to rounding.
+
+    A missing gradient counts as zeros.
+    """
     if one is None or other is None:
         rest = other if one is None else one
         return rest is None or not bool((rest.abs() > floor).any())
@@ -218,7 +231,7 @@ def alike(one: Tensor | None, other: Tensor | None, floor: float = 0.0) -> bool:
 
 
 def _elsewhere(session: Session, draws: bool) -> Plain | None:
-    """Return the plain call on jittered inputs, or ``None`` if it fails or is not repeatable."""
+    """Make the call on jittered inputs. Return ``None`` if it fails or is not repeatable."""
     rng = generator(session.seed, Stream.ELSEWHERE)
     there = plain_call(session, [jittered(value, rng) for value in session.inputs], rng)
     if there.done.failure or not (draws or _drawn_on(session, there)):
@@ -233,7 +246,7 @@ def _elsewhere(session: Session, draws: bool) -> Plain | None:
 
 
 def _drawn_on(session: Session, plain: Plain) -> bool:
-    """Whether ``forward`` returns the same result when its random state is not reset."""
+    """Whether ``forward`` returns the same result if it starts from the current random state."""
     _, args = fresh(plain.inputs, session.wanted)
     returned = attempt(lambda: as_tuple(session.subject.call(*args)))
     if isinstance(returned, Failure):
@@ -242,7 +255,7 @@ def _drawn_on(session: Session, plain: Plain) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# The custom Functions in a call, and the features that they claim to support.
+# Find the custom Functions in a call.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +271,7 @@ def definitions(session: Session) -> tuple[type[Function], ...]:
 
 
 def old_style(session: Session, evidence: Evidence) -> Evidence:
-    """Record the Functions whose ``forward`` takes ``ctx``."""
+    """Record the names of the Functions whose ``forward`` takes ``ctx``."""
     found = [f for f in definitions(session) if takes_ctx(f)]
     return replace(
         evidence,
@@ -269,18 +282,18 @@ def old_style(session: Session, evidence: Evidence) -> Evidence:
 
 
 # --------------------------------------------------------------------------------------------------
-# Is a Function needed, or does autograd give the same result on the same forward?
+# Is the custom Function needed, or does autograd give the same result for the same forward?
 #
-# The user's own forward runs as ordinary code, with a stand-in for ctx that does nothing. Both
-# calls must give the same outputs, gradients and second derivatives, even where a formula overflows
-# or has a kink. Then their costs are compared.
+# One call applies the Function. The other call runs the Function's forward as ordinary code, with a
+# stand-in for ctx that does nothing. The two calls must give the same outputs, gradients and second
+# derivatives, even where a formula overflows or has a kink. If they do, their costs are compared.
 # --------------------------------------------------------------------------------------------------
 
 Cotangents = Sequence[Tensor | None]
 
 
 class StandIn:
-    """A stand-in for ctx that accepts every call from ``forward`` and ignores it."""
+    """A stand-in for ctx that accepts the method calls in ``forward`` and ignores them."""
 
     saved_tensors = ()
 
@@ -288,14 +301,14 @@ class StandIn:
         self.needs_input_grad = needs_input_grad
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Do nothing, because autograd saves the tensors it needs."""
+        """Do nothing, because autograd itself saves the tensors that it needs."""
 
     save_for_forward = mark_dirty = mark_non_differentiable = save_for_backward
     set_materialize_grads = save_for_backward
 
 
 def plain(session: Session, evidence: Evidence) -> Evidence:
-    """Compare the Function with autograd on its ``forward``."""
+    """Compare a custom Function with ordinary autograd on the same ``forward`` code."""
     function = session.subject.function
     if function is None or not evidence.forward.whole or _has_other_reasons(function):
         return evidence
@@ -319,7 +332,7 @@ def plain(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _has_other_reasons(function: type[Function]) -> bool:
-    """Whether a Function also defines how it is batched or exported."""
+    """Whether a Function also defines ``vmap`` or ``symbolic`` (for ONNX export)."""
     return function.vmap is not Function.vmap or hasattr(function, "symbolic")
 
 
@@ -337,7 +350,7 @@ def _as_ordinary_code(function: type[Function]) -> Callable[..., Any]:
 def _twins(
     session: Session, ordinary: Session, evidence: Evidence, gs: Cotangents
 ) -> Iterator[Comparison]:
-    """Yield the results of both calls for inputs on which the Function works."""
+    """Compare a Function with ordinary autograd on several inputs, unless the Function fails."""
 
     def like(outputs: Sequence[Tensor]) -> Cotangents:
         pairs = zip(gs, outputs, strict=True)
@@ -355,7 +368,10 @@ def _twins(
 
 
 def _places(inputs: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the example, and inputs that separate formulas: overflow, underflow, ties, kinks."""
+    """Yield the example, then inputs on which equivalent formulas may differ.
+
+    These inputs cause overflow, underflow, kinks or ties.
+    """
     elsewhere: dict[str, Move] = {
         "on the example": stay,
         "at 30 times the inputs": lambda t: 30 * t,
@@ -379,7 +395,7 @@ def _single(tensor: Tensor) -> Tensor:
 
 
 def _second_pass(session: Session, gs: Cotangents) -> Pass:
-    """Return the second derivatives as a pass, or a failure if the Function has none."""
+    """Return the second derivatives, or the error that PyTorch raises, as a ``Pass``."""
     found = attempt(lambda: derived_twice(session.run(), gs))
     if isinstance(found, Failure):
         return Pass(failure=found, stage="backward")
@@ -388,7 +404,7 @@ def _second_pass(session: Session, gs: Cotangents) -> Pass:
 
 
 def _cost(session: Session, gs: Cotangents) -> Cost:
-    """Run forward and backward, and measure the memory alive in between and the operations."""
+    """Count the operations of forward and backward, and measure the memory held between them."""
     leaves, args = fresh(session.inputs, session.wanted)
     swapper, recording = SavedTensorSwapper(), OperationRecorder()
     with recording, swapper.hooks():

@@ -58,13 +58,16 @@ from autograd_doctor.evidence import (
 )
 
 Cotangents = tuple[Tensor | None, ...]
-FAR_INPUTS = 3  # values tried to find out whether an input matters at all
-# further values, if the first ones change nothing and no other input is smooth
+FAR_INPUTS = 3  # number of other values tried, to find out whether an input matters at all
+# factors for more values, if the first values change nothing and all slopes are zero
 FAR_FACTORS = (-1.0, 30.0, -30.0)
 
 
 def choose_precision(subject: Subject, args: Sequence[Any], seed: int) -> Subject:
-    """Return the subject with its state in float64 if ``forward`` accepts this, else unchanged."""
+    """Decide whether to convert the subject's state, such as parameters, to float64.
+
+    The state keeps its own dtypes only if ``forward`` fails in float64 but works with these dtypes.
+    """
     lower = replace(subject, in_float64=False)
 
     def fails(each: Subject) -> bool:
@@ -87,11 +90,14 @@ def probe(
     in_other_dtypes: bool = True,
     differences: bool = True,
 ) -> Evidence:
-    """Examine a subject on float64 inputs. Stop early if further evidence would be meaningless.
+    """Run the subject on float64 inputs and collect evidence.
 
-    ``intentional`` names rules that are broken by design. The cotangents are then drawn from a
-    range in which ``backward`` is still linear. Without ``differences``, no Jacobian is computed. A
-    gradient is then not judged unless the slopes of ``forward`` along random directions confirm it.
+    Stop early if further evidence would be meaningless.
+
+    ``intentional`` names the rules that the subject breaks by design. If such a rule is about
+    linearity, the cotangents come from a range in which ``backward`` is still linear. If
+    ``differences`` is false, no Jacobian is computed. A gradient is then judged only if the slopes
+    of ``forward`` along random directions confirm it.
     """
     session = Session(subject, inputs, wanted, seed, own_dtypes)
     rng = generator(seed)
@@ -104,7 +110,7 @@ def probe(
     values = _values(session, flat(outputs))
     graded = _values(session, flat(outputs), in_grad_mode=True)
     plain, seconds = _timed(values, session.inputs)
-    if seconds > SLOW:  # perhaps only because the machine was busy
+    if seconds > SLOW:  # possibly only because the machine was busy
         seconds = min(seconds, _timed(values, session.inputs)[1])
     differing = _without_grad(found, plain, graded)
     if differing:
@@ -150,47 +156,47 @@ def probe(
     if found.values.vjps[RANDOM].failure:
         return found
     slow = seconds > SLOW
-    if not slow and together > SLOW * len(found.values.vjps):  # backward or the first call
+    if not slow and together > SLOW * len(found.values.vjps):  # only the first call?
         slow = _seconds_of_backward(session, one) > SLOW
     return _looked_further(session, found, further, slow=slow)
 
 
 # --------------------------------------------------------------------------------------------------
-# If one pass takes long, only some probes run.
+# Limit the time: if one pass is slow, only some probes run.
 # --------------------------------------------------------------------------------------------------
 
-PATIENCE = 20.0  # wall-clock time divided by computing time, on a busy machine
-SLOW = 5e-3  # seconds for a pass; a faster pass leaves time for everything
-FURTHER_SECONDS = 2.0  # for all further probes of a slow subject
-COLUMN_SECONDS = 1.0  # for the columns of its Jacobian
-FEWEST_COLUMNS = 4  # per input
+PATIENCE = 20.0  # largest ratio of wall-clock time to CPU time on a busy machine
+SLOW = 5e-3  # seconds; if a pass takes less time, all probes run
+FURTHER_SECONDS = 2.0  # time limit for all further probes, if the subject is slow
+COLUMN_SECONDS = 1.0  # time limit for the columns of its Jacobian
+FEWEST_COLUMNS = 4  # for each input
 
 
 def _timed(values: Values, inputs: Sequence[Any]) -> tuple[Tensor, float]:
-    """Return the values, and how many seconds it took to compute them."""
+    """Return the values of ``forward``, and the time in seconds that the call took."""
     inputs = copied(inputs)
     began = _moment()
     return values(inputs), _seconds_since(began)
 
 
 def _moment() -> tuple[float, float]:
-    """Return the computing time of this thread, and the wall-clock time."""
+    """Return the CPU time of this thread and the wall-clock time."""
     return time.thread_time(), time.perf_counter()
 
 
 def _seconds_since(moment: tuple[float, float]) -> float:
-    """Return the seconds since a moment.
+    """Return the CPU time in seconds that this thread has used since ``moment``.
 
-    This is the computing time of the thread. With wall-clock time, a busy machine would make the
-    code look slow, which would change the verdict. For code that waits, for example for a GPU, a
-    fraction of the wall-clock time counts.
+    The result does not use wall-clock time directly, because a busy machine would make the code
+    look slow and change the verdict. If the code waits, for example for a GPU, the result is a
+    fraction of the wall-clock time.
     """
     computed, passed = (now - then for now, then in zip(_moment(), moment, strict=True))
     return max(computed, passed / PATIENCE)
 
 
 def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
-    """Return the shortest measured time of a forward and a backward pass together."""
+    """Run forward and backward twice. Return the shorter time in seconds."""
     times = []
     for _ in range(2):
         began = _moment()
@@ -200,7 +206,7 @@ def _seconds_of_backward(session: Session, grad_outputs: Cotangents) -> float:
 
 
 def _columns_in_time(seconds: float, inputs: int) -> int:
-    """For each input, return the number of Jacobian columns that fit into the time limit."""
+    """Return how many Jacobian columns per input can be computed within the time limit."""
     if seconds <= SLOW:
         return MOST_COLUMNS
     return max(FEWEST_COLUMNS, min(MOST_COLUMNS, int(COLUMN_SECONDS / (4 * seconds * inputs))))
@@ -209,7 +215,10 @@ def _columns_in_time(seconds: float, inputs: int) -> int:
 def _looked_further(
     session: Session, found: Evidence, further: Sequence[Probe], *, slow: bool
 ) -> Evidence:
-    """Run further probes. If the subject is slow, run only required probes once the time is up."""
+    """Run further probes.
+
+    If the subject is slow and the time limit has passed, run only the required probes.
+    """
     began, left_out = _moment(), []
     for look in further:
         late = slow and _seconds_since(began) > FURTHER_SECONDS
@@ -223,10 +232,11 @@ def _looked_further(
 
 
 def _along_structures(session: Session, found: Evidence, values: Values) -> Evidence:
-    """Measure the slopes along changes that keep the structure of each input.
+    """Measure slopes along directions that preserve the structure of each input.
 
-    These slopes replace the others if the gradient agrees with them. If it agrees only roughly,
-    ``forward`` may be inexact.
+    An example is a symmetric input that stays symmetric. If the gradient agrees with these slopes,
+    these slopes replace the ones in the evidence. If the gradient does not agree, check whether
+    ``forward`` is an inexact solver.
     """
     structures = {i: structure_of(session.inputs[i]) for i in session.wanted}
     keep = _keeping(session, structures)
@@ -241,7 +251,7 @@ def _along_structures(session: Session, found: Evidence, values: Values) -> Evid
 
 
 def _keeping(session: Session, structures: Mapping[int, Structure | None]) -> Keep:
-    """Return a function that projects directions onto changes that keep an input's structure."""
+    """Return a function that projects directions to preserve the structure of an input."""
 
     def keep(position: int, direction: Tensor) -> Tensor:
         structure, like = structures[position], session.inputs[position]
@@ -258,7 +268,7 @@ RIGHT = 1e-3  # relative to a gradient; a solver may be less accurate
 
 
 def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
-    """Whether, for these cotangents, the gradient agrees with the slope of ``forward``.
+    """Whether the gradients for these cotangents agree with the slopes of ``forward``.
 
     ``grad_outputs`` holds one cotangent for each tensor that ``forward`` returns.
     """
@@ -284,7 +294,7 @@ def agrees_for(session: Session, grad_outputs: Sequence[Tensor | None]) -> bool:
 
 
 def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[int]:
-    """Yield the positions of inputs that affect the output only if they change a lot."""
+    """Yield the indices of inputs that affect the output only if they change by a large amount."""
     rng = generator(session.seed, Stream.FAR)
     smooth = any(bool(columns.matrix.any()) for columns in found.values.jacobian)
     factors = () if smooth else FAR_FACTORS
@@ -305,7 +315,7 @@ def _piecewise(session: Session, found: Evidence, values: Values) -> Iterator[in
 
 
 def _is_changed(session: Session, position: int, others: Iterable[Tensor], values: Values) -> bool:
-    """Whether some other values of an input change the result of ``forward``."""
+    """Whether replacing an input by one of ``others`` changes the result of ``forward``."""
     here = values(copied(session.inputs))
     for other in others:
         inputs = copied(session.inputs)
@@ -317,7 +327,7 @@ def _is_changed(session: Session, position: int, others: Iterable[Tensor], value
 
 
 def _after_forward(session: Session) -> Evidence:
-    """Return the evidence from one forward pass, including the facts that need no run."""
+    """Run one forward pass. Return its results and the facts that are known without a run."""
     subject = session.subject
     return Evidence(
         subject=subject.name,
@@ -343,7 +353,7 @@ def _after_backward(
     two: tuple[Tensor, ...],
     in_other_dtypes: bool,
 ) -> Evidence:
-    """Add the results of ``backward``, called directly and by the engine."""
+    """Add the results of ``backward``, both from a direct call and from the autograd engine."""
     if found.forward.whole:
         raw = direct_call(session, one)
         others = variants(session, one, raw) if in_other_dtypes else ()
@@ -364,7 +374,10 @@ def _after_backward(
 
 
 def _rejected(found: Evidence) -> Failure | None:
-    """Return autograd's error about a wrong number of gradients."""
+    """Return the error that autograd raises if ``backward`` returns too many or too few gradients.
+
+    Return ``None`` if autograd does not raise this error.
+    """
     direct, vjp = found.contract.direct, found.values.vjps.get(RANDOM)
     if direct is None or direct.failure or vjp is None or vjp.failure is None:
         return None
@@ -372,7 +385,10 @@ def _rejected(found: Evidence) -> Failure | None:
 
 
 def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison | None:
-    """Return how the outputs differ if no input requires grad, or ``None`` if they are the same."""
+    """Compare the outputs of ``forward`` with and without inputs that require grad.
+
+    Return ``None`` if the outputs are equal.
+    """
     outputs = tuple(output for output in found.forward.outputs if is_float(output))
     right = tuple(map(in_double, outputs))
     parts = values.split([as_real(output).numel() for output in right])
@@ -383,7 +399,7 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
     )
     if bool(values.isnan().any()) or all(map(same, without, right)):
         return None
-    # the call with grad is not repeatable either
+    # the outputs differ even between two calls with grad, so there is no evidence
     if not torch.equal(graded(copied(found.inputs)), flat(outputs)):
         return None
     names = tuple(output_names(len(outputs)))
@@ -391,11 +407,11 @@ def _without_grad(found: Evidence, values: Tensor, graded: Values) -> Comparison
 
 
 def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Values:
-    """Return ``forward`` as a function from arguments to one flat vector, without a graph.
+    """Return a function that calls ``forward`` and flattens the outputs into one vector.
 
-    A callable may differentiate with respect to its own arguments, and then needs grad mode. If
-    ``forward`` raises or returns a different number of values, the result is nan, because no slope
-    exists.
+    The call runs in grad mode if ``in_grad_mode`` is true, or if the subject is a callable that
+    fails without grad mode. If ``forward`` raises an error or returns a different number of
+    elements, the vector contains only nan, because no slope exists.
     """
 
     def values(args: Sequence[Any]) -> Tensor:
@@ -417,7 +433,7 @@ def _values(session: Session, like: Tensor, *, in_grad_mode: bool = False) -> Va
 def cotangents(
     one: Sequence[Tensor], two: Sequence[Tensor], ones: Sequence[Tensor] | None = None
 ) -> Iterator[tuple[Cotangent, Cotangents]]:
-    """Yield named cotangents that are related to each other, so that rules can judge linearity."""
+    """Yield named cotangents, such as g and 2 g, to test whether ``backward`` is linear."""
     yield RANDOM, tuple(one)
     yield OTHER, tuple(two)
     yield SUM, tuple(a + b for a, b in zip(one, two, strict=True))
@@ -432,7 +448,7 @@ def cotangents(
 
 
 def _vjps(session: Session, cotangents: dict[Cotangent, Cotangents]) -> dict[Cotangent, VjpResult]:
-    """Send each cotangent through the engine. Stop if the first one fails."""
+    """Run autograd's backward pass for each cotangent. Stop if the first pass fails."""
     random = backward_pass(session, cotangents[RANDOM])
     if random.failure:
         return {RANDOM: random}

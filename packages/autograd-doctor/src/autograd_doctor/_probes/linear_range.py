@@ -1,9 +1,9 @@
-"""The range in which a backward is linear, if it is nonlinear elsewhere by design.
+"""Find a range of cotangents in which an intentionally nonlinear ``backward`` is linear.
 
-``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. The
-values of such a backward can still be compared. A clip does not change a small ``grad_output``, and
-a guided backward does not change a positive one. So the whole examination draws its cotangents from
-a range in which ``backward`` is linear.
+``intentional="nonlinear-in-grad-output"`` declares a clipped, guided or thresholded backward. Its
+gradients can still be checked. A clipped backward does not change a small ``grad_output``, and a
+guided backward does not change a positive ``grad_output``. For this reason, all cotangents come
+from a range in which ``backward`` is linear.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from autograd_doctor._numerics.projection import agrees
 from autograd_doctor.evidence import Evidence, VjpResult
 
 SMALL, TINY, LARGE = 1e-3, 1e-6, 1e3
-ROUNDING = 1e-6  # relative to a gradient: float32 rounding is smaller
+ROUNDING = 1e-6  # relative to the gradient; float32 rounding is smaller
 
 DECLARED = {"ignores-grad-output", "nonlinear-in-grad-output", "uniform-grad-output"}
 
-# moves two draws into the range
+# maps two draws into the range
 Place = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Range:
-    """A range of cotangents: its description, and how to move two standard normal draws into it."""
+    """A range of cotangents: its description, and a function that maps random draws into it."""
 
     words: str
     place: Place
@@ -76,12 +76,12 @@ def linear_range(
     two: Sequence[Tensor],
     intentional: Collection[str],
 ) -> Range | None:
-    """Return the range for the cotangents, or ``None`` if backward is not linear in any range.
+    """Return a range of cotangents in which ``backward`` is linear, or ``None`` if none exists.
 
-    If ``backward`` does not break the declared rule, nothing changes. If several ranges are
-    possible, the function returns the first one in which the slopes of ``forward`` confirm the
-    gradient. If they do not confirm it in any range, the gradient is wrong, and the function
-    returns the first range with a nonzero gradient.
+    If no rule about linearity is declared as intentional, the range is unlimited. If ``backward``
+    is linear in several ranges, return the first range in which the slopes of ``forward`` confirm
+    the gradient. If the slopes do not confirm it in any range, the gradient is incorrect. In this
+    case, return the first range with a nonzero gradient.
     """
     if not DECLARED.intersection(intentional):
         return ANY
@@ -107,7 +107,11 @@ def linear_range(
 
 
 def _constants(like: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield zeros, then ones. A backward that ignores ``grad_output`` may belong to a loss."""
+    """Yield two sets of cotangents: all zeros, then all ones.
+
+    The ``backward`` of a loss may ignore ``grad_output``. Its gradient is then correct only for
+    ones.
+    """
     yield [torch.zeros_like(g) for g in like]
     yield [torch.ones_like(g) for g in like]
 
@@ -117,7 +121,10 @@ def _equal(one: VjpResult, other: VjpResult) -> bool:
 
 
 def _parallel(one: VjpResult, other: VjpResult) -> bool:
-    """Whether the gradients are proportional, as if only the mean of ``grad_output`` mattered."""
+    """Whether the gradients for two cotangents are proportional.
+
+    This happens, for example, if ``backward`` uses only the mean of ``grad_output``.
+    """
     for a, b in zip(one.grads, other.grads, strict=False):
         if a is None or b is None or not bool(a.any()) or a.numel() < 2:
             continue
@@ -130,13 +137,16 @@ def _parallel(one: VjpResult, other: VjpResult) -> bool:
 def drawn_from(
     found: Range, one: Sequence[Tensor], two: Sequence[Tensor]
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """Return two standard normal draws, moved into a range."""
+    """Map two standard normal draws into a range of cotangents."""
     pairs = [found.place(a, b) for a, b in zip(one, two, strict=True)]
     return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
 
 
 def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> VjpResult | None:
-    """Return the pass of the first cotangents if backward is linear on them, else ``None``."""
+    """Return the backward pass for ``one`` if backward is linear for ``one`` and ``two``.
+
+    Otherwise, return ``None``.
+    """
     total = [a + b for a, b in zip(one, two, strict=True)]
     double = [2 * a for a in one]
     first, second, added, doubled = passes = list(_passes(session, [one, two, total, double]))
@@ -153,7 +163,7 @@ def _linear(session: Session, one: Sequence[Tensor], two: Sequence[Tensor]) -> V
 
 
 def _near(one: Tensor, other: Tensor) -> bool:
-    """Whether two gradients agree up to float32 rounding, which does not count as nonlinear."""
+    """Whether two gradients agree up to float32 rounding errors."""
     return bool(torch.isclose(one, other, rtol=0, atol=ROUNDING * size(other)).all())
 
 
@@ -166,7 +176,7 @@ def _all_zero(vjp: VjpResult) -> bool:
 
 
 def _confirmed(evidence: Evidence, vjp: VjpResult) -> bool:
-    """Whether the slopes of ``forward`` along random directions agree with the gradient."""
+    """Whether the gradient agrees with the slopes of ``forward`` along random directions."""
     slopes = evidence.values.slopes
     smooth = slopes is not None and bool(slopes.smooth.all())
     return slopes is not None and smooth and not vjp.failure and agrees(evidence, slopes, vjp)

@@ -1,4 +1,4 @@
-"""Tensors saved for backward, unnecessary computations, and graphs that are never freed."""
+"""Find unneeded saved tensors, wasted computations, and graphs that are never freed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from autograd_doctor.evidence import RANDOM, Evidence, Failure, Kept, WastedGrad
 # --------------------------------------------------------------------------------------------------
 # Does backward need the values that were saved for it?
 #
-# When backward unpacks a saved tensor, it gets a tensor with different values instead. If every
-# gradient stays exactly the same for all replacement values, no gradient depends on the saved
-# values. A tensor also counts as needed if it is needed in another situation: for a second
-# derivative, with a frozen input, for other inputs, or with a different number or flag in the call.
+# When backward unpacks a saved tensor, it gets a tensor with different values instead. If no
+# gradient changes for any replacement values, no gradient depends on the saved values. A tensor
+# also counts as needed if a variant of the call needs it: a second derivative, a frozen input,
+# other inputs, or another number or flag as an argument.
 # --------------------------------------------------------------------------------------------------
 
 MOST_TENSORS = 8
@@ -48,7 +48,7 @@ MOST_TENSORS = 8
 
 @dataclass(frozen=True)
 class _Asked:
-    """A call, its original derivatives, and the tensors that backward unpacked."""
+    """A call with its original saved tensors: its derivatives, and the tensors it unpacked."""
 
     session: Session
     setting: Setting
@@ -57,7 +57,10 @@ class _Asked:
     unpacked: set[int]
 
     def depends_on(self, group: Group, exchanges: Sequence[Exchange]) -> bool:
-        """Whether a derivative depends on the values of a group. True if this is unknown."""
+        """Whether a derivative depends on the values of a group of saved tensors.
+
+        Return true if this cannot be determined.
+        """
         if not self.unpacked.intersection(group):
             return False
         return not exchanges or any(self._changes(group, exchange) for exchange in exchanges)
@@ -97,7 +100,7 @@ def kept(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
-    """Yield the example, and the variants of the call that work."""
+    """Yield the call on the example, then each variant of the call that raises no error."""
     yield example
     for setting in _elsewhere(session):
         if asked := _asked(session, setting, example.grad_outputs):
@@ -105,7 +108,7 @@ def _calls(session: Session, example: _Asked) -> Iterator[_Asked]:
 
 
 def _elsewhere(session: Session) -> Iterator[Setting]:
-    """Yield calls that may need values that the example does not need."""
+    """Yield variants of the call that may need saved values that the example does not need."""
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     yield Setting(session.inputs, floating, twice=True)
     if len(floating) > 1:
@@ -126,7 +129,7 @@ def _another(number: bool | int | float) -> bool | int | float:
 
 
 def _asked(session: Session, setting: Setting, gs: Sequence[Tensor | None]) -> _Asked | None:
-    """Run a call unchanged. Return ``None`` if it fails."""
+    """Run a call with its original saved tensors. Return ``None`` if the call fails."""
 
     def plainly() -> _Asked:
         call = called(session, setting)
@@ -162,8 +165,8 @@ def _kept_of(evidence: Evidence, call: Call, group: Group, read: bool, used: boo
 # --------------------------------------------------------------------------------------------------
 # Does backward compute a gradient that is not needed?
 #
-# One input is frozen, and backward is called directly while its operations are recorded. An
-# operation is wasted if it contributes only to the gradient of this input.
+# The probe freezes one input, calls backward directly, and records its operations. An operation is
+# wasted if it contributes only to the gradient of the frozen input.
 # --------------------------------------------------------------------------------------------------
 
 MOST_INPUTS = 8
@@ -171,18 +174,22 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True)
 class Backward:
-    """A direct call to ``backward``: its operations, and the gradients that use each of them."""
+    """A recorded call to ``backward``.
+
+    ``names`` lists the operations. For each gradient, ``leading`` holds the positions of the
+    operations that contribute to it.
+    """
 
     names: tuple[str, ...]
     leading: tuple[set[int], ...]  # in the order of the arguments
 
     def toward(self, position: int) -> set[int]:
-        """Return the positions of the operations that contribute to an argument's gradient."""
+        """Return the positions of the operations that contribute to the gradient of an argument."""
         return self.leading[position] if position < len(self.leading) else set()
 
 
 def wasted_gradients(session: Session, evidence: Evidence) -> Evidence:
-    """Find operations that contribute only to a gradient that is not needed."""
+    """Record the operations in ``backward`` that contribute only to gradients of frozen inputs."""
     floating = [position for position, value in enumerate(session.inputs) if is_float(value)]
     if not evidence.forward.whole or not 2 <= len(floating) <= MOST_INPUTS:
         return evidence
@@ -206,8 +213,8 @@ def _wasted(
         backward = _backward(session, gs, asking) if asking else None
         if backward is None:
             continue
-        # If backward discards a gradient only at the end, its operations do not change, and the
-        # position of the gradient shows which operations were wasted.
+        # If backward computes a gradient and then discards it, it runs the same operations as with
+        # no frozen input. The recording without frozen inputs shows which operations were wasted.
         same = backward.names == everything.names
         needed = set().union(*map(backward.toward, asking))
         wasted = (everything if same else backward).toward(frozen) - needed
@@ -216,7 +223,7 @@ def _wasted(
 
 
 def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> Backward | None:
-    """Call ``backward`` directly and record it. Return ``None`` if that fails."""
+    """Call ``backward`` directly and record its operations. Return ``None`` if this fails."""
     run = attempt(lambda: session.run(wanted=wanted))
     if isinstance(run, Failure):
         return None
@@ -234,10 +241,10 @@ def _backward(session: Session, gs: Sequence[Tensor], wanted: Sequence[int]) -> 
 
 
 # --------------------------------------------------------------------------------------------------
-# The life of a graph: how often its tensors are unpacked, and whether it is freed.
+# How often does backward unpack a saved tensor, and is the graph freed?
 # --------------------------------------------------------------------------------------------------
 
-WHILE = 0.02  # seconds until the engine's own threads have released a graph
+WHILE = 0.02  # seconds in which the engine's threads release their references to a graph
 
 
 def unpacking(session: Session, evidence: Evidence) -> Evidence:
@@ -261,7 +268,7 @@ def unpacking(session: Session, evidence: Evidence) -> Evidence:
 
 
 def cycles(session: Session, evidence: Evidence) -> Evidence:
-    """Delete a graph, before and after backward, and check whether its memory is freed."""
+    """Check whether deleting the results of a call frees its graph, before and after backward."""
     with _no_collector():
         outlived = tuple(
             stage
@@ -273,7 +280,7 @@ def cycles(session: Session, evidence: Evidence) -> Evidence:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Run a block without Python's cyclic garbage collector."""
+    """Disable Python's cyclic garbage collector inside a ``with`` block."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -287,7 +294,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
     """Make a call, delete its results, and return weak references to each ctx in its graph."""
 
     def call() -> list[weakref.ref[object]]:
-        run = session.run(watched=False)  # a log would keep the tensors alive
+        run = session.run(watched=False)  # logging would keep the tensors alive
         contexts = [weakref.ref(node) for node in custom_nodes(run.tensors)]
         if backward:
             gradients(run, copies(evidence.values.vjps[RANDOM].grad_outputs))
@@ -298,7 +305,7 @@ def _dropped(session: Session, evidence: Evidence, backward: bool) -> list[weakr
 
 
 def _only_the_collector_frees(contexts: list[weakref.ref[object]]) -> bool:
-    """Whether a cycle keeps an object alive until the garbage collector runs."""
+    """Whether a reference cycle keeps a ctx alive until the garbage collector runs."""
     if not _alive(contexts):
         return False
     time.sleep(WHILE)
@@ -314,7 +321,7 @@ def _alive(contexts: list[weakref.ref[object]]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Outputs that autograd treats as views although they share no memory with an input.
+# Find outputs that autograd treats as views although they share no memory with an input.
 # --------------------------------------------------------------------------------------------------
 
 

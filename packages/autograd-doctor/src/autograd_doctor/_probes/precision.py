@@ -1,4 +1,4 @@
-"""Lost digits, overflow, and inputs close to the limits of a dtype."""
+"""Find results that lose digits, overflow, or become nan where the exact result is finite."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from autograd_doctor.evidence import Evidence, Extreme, Float32Steps
 from autograd_doctor.formatting import element, number
 
 # --------------------------------------------------------------------------------------------------
-# The same call on the same numbers in float32 and in float64. Only rounding may differ.
+# Make the same call in float32 and in float64. The results may differ only by rounding.
 # --------------------------------------------------------------------------------------------------
 
 PATIENCE = 1.0  # time limit in seconds for one pass
@@ -46,35 +46,37 @@ Inputs = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Precisions:
-    """Runs a session's forward and backward in either precision.
+    """Run forward and backward in float32 or in float64.
 
-    Complex inputs are not supported.
-
-    The results are ``None`` if the call raises an error or takes too long.
+    Each method returns ``None`` if the call raises an error or takes too long. Complex inputs are
+    not supported.
     """
 
     session: Session
 
     def single(self, inputs: Inputs) -> Values | None:
-        """Return the results in float32."""
+        """Return the outputs and gradients in float32."""
         return self._values(self.session, lambda tensor: tensor.float(), inputs)
 
     def double(self, inputs: Inputs) -> Values | None:
-        """Return the results in float64."""
+        """Return the outputs and gradients in float64."""
         return self._values(self.session, stay, inputs)
 
     def both(self, inputs: Inputs) -> tuple[Values, Values] | None:
-        """Return the results in float32 and in float64, or ``None`` if their shapes differ."""
+        """Return the outputs and gradients in float32 and in float64.
+
+        Return ``None`` if their shapes differ.
+        """
         single, double = self.single(inputs), self.double(inputs)
         if single is None or double is None or not alike(single, double):
             return None
         return single, double
 
     def rounded_once(self, inputs: Inputs, draw: int) -> Values | None:
-        """Return the results in float64 with a rounding error added to every number.
+        """Add a random rounding error to each input and cotangent. Return the float64 results.
 
-        Each draw has its own seed, because a random Function draws different numbers in float32.
-        Such a difference is not a loss of precision.
+        Each draw also changes the seed of the call. A random Function draws different numbers in
+        float32 and in float64, and this difference must not count as a loss of precision.
         """
         session = copy.copy(self.session)
         session.seed += draw
@@ -82,7 +84,7 @@ class Precisions:
         return self._values(session, stay, jittered(inputs, EPS, rng), rng)
 
     def extreme(self, evidence: Evidence, how: str, inputs: Inputs, *both: Values) -> Extreme:
-        """Return the results in float32 and in float64 as evidence."""
+        """Store the results in float32 and in float64 as evidence."""
         double = both[-1]
         outputs = [value for value in double[: -len(evidence.wanted)] if value is not None]
         gradients = (evidence.gradient_name(position) for position in evidence.wanted)
@@ -107,12 +109,15 @@ class Precisions:
                 done = both_ways(session, cotangents, move, inputs=inputs)
         except (
             CannotDiagnoseError
-        ):  # a solver may never finish on such numbers, so there is no verdict
+        ):  # a solver may never finish on these numbers, so there is no verdict
             return None
         return None if done.failure else each(wide, (*done.outputs, *done.grads))
 
     def _cotangents(self, outputs: Sequence[Tensor]) -> list[Tensor]:
-        """Draw numbers that float32 can represent, the same for float32 and float64 outputs."""
+        """Draw cotangents that float32 can represent exactly.
+
+        The numbers are the same for float32 and float64 outputs.
+        """
         rng = generator(self.session.seed, Stream.SHORT_COTANGENTS)
         return [
             torch.randn(out.shape, generator=rng, dtype=torch.float32).to(out) for out in outputs
@@ -120,12 +125,12 @@ class Precisions:
 
 
 def as_single_holds(inputs: Sequence[Any]) -> Inputs:
-    """Return the arguments rounded to float32 but stored in float64."""
+    """Round the arguments to float32 precision, but keep them as float64 tensors."""
     return tuple(value.float().double() if is_float(value) else value for value in inputs)
 
 
 def jittered(inputs: Inputs, by: float, rng: torch.Generator) -> Inputs:
-    """Return the arguments with a small relative change of every number, up or down."""
+    """Randomly increase or decrease each number in the arguments by the relative amount ``by``."""
     return as_single_holds([_moved(v, by, rng) if is_float(v) else v for v in inputs])
 
 
@@ -135,12 +140,11 @@ def _moved(tensor: Tensor, by: float, rng: torch.Generator) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The coarseness of one call in float32: its actual rounding errors, compared with the expected
-# ones.
+# Compare the rounding errors of one float32 call with the rounding errors that are unavoidable.
 # --------------------------------------------------------------------------------------------------
 
-DRAWS = 2  # draws of rounding errors, because a single draw may cancel by chance
-ROUGH = 0.2  # rounding errors at nearby inputs differ by at least this fraction
+DRAWS = 2  # more than one draw of rounding errors, because one draw may cancel by chance
+ROUGH = 0.2  # typical rounding errors at nearby inputs differ by more than this fraction
 
 
 def coarseness(
@@ -150,16 +154,17 @@ def coarseness(
     beside: Callable[[], Inputs],
     grain: Sequence[float],
 ) -> tuple[Values, Values]:
-    """Return the rounding errors and the expected noise.
+    """Return the errors of the float32 results and the errors that noise explains.
 
-    Both are empty if noise explains the errors.
+    Both are empty if noise explains every error. Noise is the effect of one rounding error in each
+    input and cotangent. For each result, the noise is at least ``grain``.
 
-    ``both`` holds the results in float32 and float64 for the inputs, and ``beside`` creates inputs
-    close to them. The noise of each result is at least ``grain``.
+    ``both`` holds the results for ``inputs`` in float32 and in float64. ``beside`` returns inputs
+    that are close to ``inputs``.
     """
     error = each(distance, *both)
     if all(e <= EXCESSIVE * g for e, g in zip(peaks(error), grain, strict=True)):
-        return (), ()  # the usual case, in which no other call is necessary
+        return (), ()  # in the usual case, no further call is necessary
     there, noise = call.both(beside()), _noise(call, inputs, both[1], grain)
     if there is None or noise is None or not alike(there[1], both[1]):
         return (), ()
@@ -172,7 +177,7 @@ def coarseness(
 def _noise(
     call: Precisions, inputs: Inputs, double: Values, grain: Sequence[float]
 ) -> Values | None:
-    """Return the change of the float64 results after a rounding error in every number."""
+    """Return how much a rounding error in each input and cotangent changes the float64 results."""
     least = zip(double, grain, strict=True)
     noise: Values = tuple(None if v is None else torch.full_like(v.abs(), g) for v, g in least)
     for draw in range(1, DRAWS + 1):
@@ -186,10 +191,10 @@ def _noise(
 def _is_rounding(
     error: Tensor | None, change: Tensor | None, value: Tensor | None, noise: Tensor | None
 ) -> bool:
-    """Whether an error is larger than the noise, and as irregular as rounding errors are.
+    """Whether an error is larger than the noise and is as irregular as a rounding error.
 
-    An error that hardly changes on neighboring inputs has another cause: a random draw, the sign of
-    an eigenvector, or a tolerance that depends on the dtype.
+    An error that is almost the same for nearby inputs has another cause, such as a random draw, the
+    sign of an eigenvector, or a tolerance that depends on the dtype.
     """
     if error is None or change is None or excess(error, value, noise) <= EXCESSIVE:
         return False
@@ -198,20 +203,20 @@ def _is_rounding(
 
 
 # --------------------------------------------------------------------------------------------------
-# Inputs for which float32 may be coarse: the example, fractions of it, and numbers far from zero.
+# Try inputs for which float32 may lose digits: the example, fractions of it, and shifted inputs.
 #
-# Formulas lose digits if large numbers cancel, or if a small number is added to a large one.
+# A formula loses digits if large numbers cancel, or if it adds a small number to a large one.
 # --------------------------------------------------------------------------------------------------
 
 FRACTIONS = (1e-4, 1e-2)
-SHIFT = 1000.0  # times the spread of the numbers, for example years around 2000 that differ by 2
-# large enough to change rounding errors, and small enough to change nothing else
+SHIFT = 1000.0  # times the spread of the inputs, as in years around 2000 that differ by 2
+# relative change: large enough to change rounding errors, small enough to change nothing else
 ASIDE = 0.05
 
 
 @dataclass(frozen=True)
 class _Neighbor:
-    """A recipe for inputs close to the example, and the allowed growth of rounding errors."""
+    """A way to change the example, and a factor by which rounding errors may grow."""
 
     how: str
     change: Callable[[Inputs], Inputs]
@@ -219,11 +224,10 @@ class _Neighbor:
 
 
 def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Iterator[Extreme]:
-    """Yield the calls for which float32 is coarse or returns numbers that are not finite.
+    """Yield the calls for which float32 loses digits or returns numbers that are not finite.
 
-    A result that is small here may be the remainder of a result that is large for smaller inputs,
-    like the gradient of a sigmoid in its tails. Its rounding error may then be as large as for the
-    large result.
+    A small result is compared with the results for smaller inputs. For example, the gradient of a
+    sigmoid is small in the tails, but its rounding error may be as large there as near 0.
     """
     on_example = call.both(example)
     if on_example is None:
@@ -251,11 +255,11 @@ def neighborhood(call: Precisions, evidence: Evidence, example: Inputs) -> Itera
 
 
 def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Values) -> bool:
-    """Whether each result depends only on one element of one input.
+    """Whether each element of the results depends on only one element of one input.
 
-    Only in this case is the formula to blame if digits are lost for small inputs. If a Function
-    mixes elements, cancellation may be unavoidable, for example in the gradient of a softmax with
-    nearly equal inputs, or in a batch norm after a bias.
+    If an elementwise Function loses digits for small inputs, its formula is the cause. If a
+    Function mixes elements, cancellation may be unavoidable. Two examples are the gradient of a
+    softmax with nearly equal inputs, and a batch norm after a bias.
     """
     if len(call.session.wanted) > 1:
         return False
@@ -274,10 +278,10 @@ def _is_elementwise(call: Precisions, example: Inputs, aside: Inputs, double: Va
 
 
 def _of_outputs(grain: list[float], gradients: int) -> list[float]:
-    """Return the grain with infinite values for the gradients, so that these are not judged.
+    """Allow infinite noise for each gradient, so that only the outputs are judged.
 
-    If numbers are far from zero, sums over a gradient lose digits even in a correct backward, for
-    example in a linear layer before a batch norm.
+    If inputs are far from zero, even a correct backward loses digits when it sums over a gradient.
+    An example is a linear layer before a batch norm.
     """
     return grain[:-gradients] + [math.inf] * gradients
 
@@ -285,7 +289,7 @@ def _of_outputs(grain: list[float], gradients: int) -> list[float]:
 def _neighbors(
     evidence: Evidence, example: Inputs, fractions: Sequence[float]
 ) -> Iterator[_Neighbor]:
-    """Yield neighbors of the example, in ascending order of size."""
+    """Yield ways to change the example, ordered by the size of the changed inputs."""
     wanted = evidence.wanted
     one = len(wanted) == 1
     are, their = (f"`{evidence.name(wanted[0])}` is", "its") if one else ("the inputs are", "their")
@@ -300,10 +304,10 @@ def _neighbors(
 
 
 def _data(evidence: Evidence, example: Inputs) -> Sequence[int]:
-    """Return the inputs that may be far from zero.
+    """Return the positions of the inputs that look like data, which may be far from zero.
 
-    Parameters are seldom far from zero, and they have fewer dims. A square matrix is usually an
-    operator and not data.
+    The other inputs look like parameters or operators, which are seldom far from zero.
+    Parameters usually have fewer dims than data. A square matrix is usually an operator.
     """
     axes = max(example[i].dim() for i in evidence.wanted)
     most = [i for i in evidence.wanted if example[i].dim() == axes]
@@ -322,30 +326,30 @@ def _changed(
 
 
 def _spread(tensor: Tensor) -> float:
-    """Return the standard deviation of the finite elements, or a single element's magnitude."""
+    """Return the standard deviation of the finite elements, or the maximum if it is 0."""
     known = tensor[torch.isfinite(tensor)]
     spread = float(known.std(correction=0)) if known.numel() else 0.0
     return spread or size(tensor)
 
 
 # --------------------------------------------------------------------------------------------------
-# Inputs far from the example: large numbers, small numbers, numbers far from zero, masks of -inf.
+# Try inputs far from the example: large or small numbers, shifted inputs, and masks of -inf.
 #
-# The probe reports two kinds of calls. In the first kind, float32 returns nan or infinity, or is
-# coarser than rounding explains. In the second kind, a mask causes nan.
+# The probe reports two kinds of calls. In the first kind, float32 returns nan or infinity, or loses
+# more digits than rounding explains. In the second kind, a mask of -inf causes nan.
 # --------------------------------------------------------------------------------------------------
 
-# exp overflows float32 at 89 and float64 at 710, so steps smaller than a factor of 8 cannot skip
-# the gap between them.
+# exp overflows at 89 in float32 and at 710 in float64, so magnitudes that differ by less than a
+# factor of 8 cannot skip the range between 89 and 710.
 RUNGS = tuple(10 ** (k / 2) for k in range(1, 7))  # to 1000
-LOW = -50.0  # for an exponential, this acts like -inf, but without underflow
+LOW = -50.0  # exp(-50) is nearly 0, as exp(-inf) is, but does not underflow
 
 
 def extremes(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with the calls that work in float64 but not in float32."""
+    """Record the calls that fail in float32 but not in float64, and masks that cause nan."""
     tensors = [value for value in session.inputs if isinstance(value, Tensor)]
-    # A single number, such as an exponent or a temperature, does not become large, although the
-    # elements of a tensor may.
+    # Elements of a tensor can become large. A single number, such as an exponent or a temperature,
+    # usually stays small.
     several = [i for i in session.wanted if session.inputs[i].numel() > 1] or session.wanted
     empty = not all(session.inputs[i].numel() for i in session.wanted)
     if empty or any(t.is_complex() for t in tensors):
@@ -362,7 +366,7 @@ def extremes(session: Session, evidence: Evidence) -> Evidence:
 def _ladder(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the first magnitude of one input for which float32 is not finite."""
+    """Increase the magnitude of one input until float32 overflows. Yield this call."""
     largest = size(example[position])
     rungs = [rung for rung in RUNGS if rung > largest > 0]
 
@@ -370,7 +374,7 @@ def _ladder(
         return as_single_holds(_with(example, position, example[position] * (rung / largest)))
 
     if not rungs or not _overflows(call.single(at(rungs[-1]))):
-        return  # if the last magnitude works, all others work too
+        return  # if the largest magnitude works, all smaller magnitudes work too
     first = next(rung for rung in rungs if rung is rungs[-1] or _overflows(call.single(at(rung))))
     both = call.both(at(first))
     if both is not None:
@@ -384,7 +388,10 @@ def _ladder(
 
 
 def _sign_of_lost(given: Tensor, values: Values) -> int:
-    """Return the sign of the elements whose results are lost, or 0 if there is no such sign."""
+    """Return the sign of the elements whose results are not finite.
+
+    Return 0 if results are not finite for elements of both signs.
+    """
     alike = [it for it in values if it is not None and it.shape == given.shape]
     lost = [~torch.isfinite(value) for value in alike if not bool(torch.isfinite(value).all())]
     for sign in (1, -1):
@@ -401,7 +408,7 @@ def _overflows(values: Values | None) -> bool:
 def _masked(
     call: Precisions, evidence: Evidence, example: Inputs, position: int
 ) -> Iterator[Extreme]:
-    """Yield the calls in which -inf in one element or one row causes nan, although -50 does not."""
+    """Yield the calls in which one element or one row of -inf causes nan, but -50 does not."""
     name, tensor = evidence.name(position), example[position]
     first = (0,) * tensor.dim()
 
@@ -411,15 +418,15 @@ def _masked(
         return _with(example, position, changed)
 
     if not _nan(call.double(filled(first[:-1], -torch.inf))):
-        return  # if a row works, an element works too
+        return  # if a whole row works, a single element works too
     for place in (first, first[:-1]) if first else (first,):
         inputs = filled(place, -torch.inf)
         double, bounded = call.double(inputs), call.double(filled(place, LOW))
-        # Outside the domain, for example of a logarithm, both calls give nan.
+        # Outside the domain of a function such as log, -50 gives nan, too.
         if double is None or bounded is None or not _nan(double) or not finite(bounded):
             continue
         if not _saturates(bounded, call.double(filled(place, 2 * LOW)), len(evidence.wanted)):
-            # this input does not hold scores, so a mask of -inf makes no sense
+            # this input does not hold scores, so a mask of -inf has no meaning
             continue
         every = "every element of " if len(place) < tensor.dim() else ""
         how = f"when {every}`{element(name, place)}` is -inf"
@@ -427,7 +434,7 @@ def _masked(
 
 
 def _saturates(low: Values, lower: Values | None, gradients: int) -> bool:
-    """Whether the gradients stay the same when a very low value decreases further."""
+    """Whether the gradients stay the same when a very low input decreases further."""
     if lower is None or not alike(low, lower):
         return False
     pairs = zip(low[-gradients:], lower[-gradients:], strict=True)
@@ -446,19 +453,19 @@ def _with(inputs: Inputs, position: int, tensor: Tensor) -> Inputs:
 
 
 # --------------------------------------------------------------------------------------------------
-# Do float64 results change as smoothly as float64 allows, for a tiny step and for a larger one?
+# Do float64 results change smoothly for a tiny step, as they do for a larger step?
 #
-# A Function that computes in float32 internally returns float64 numbers that stay constant while
-# the inputs move by less than float32 resolves, and then jump.
+# A Function may compute in float32 internally and return float64 numbers. These numbers stay
+# constant while the inputs change by less than float32 can resolve, and then they jump.
 # --------------------------------------------------------------------------------------------------
 
-# relative to each number: less than 1/60 of float32's resolution, and far above float64's
+# relative to each number: less than 1/60 of float32's resolution, far above float64's resolution
 NEAR = 1e-9
-FAR = 1e-4  # small enough to be linear, and hundreds of float32 steps
+FAR = 1e-4  # small enough for a linear change, but hundreds of float32 steps
 
 
 def float32_steps(session: Session, evidence: Evidence) -> Evidence:
-    """Record how the results change when inputs and cotangents change together."""
+    """Change the inputs and the cotangents slightly, and record how the results change."""
     floats = [value for value in (*session.inputs, *evidence.forward.outputs) if is_float(value)]
     if any(tensor.dtype != torch.float64 for tensor in floats):
         return evidence
@@ -477,18 +484,16 @@ def float32_steps(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _values(session: Session, by: float) -> Values | None:
-    """Return outputs and gradients.
+    """Change each input and cotangent by the relative amount ``by``. Return all results.
 
-    A result in another dtype becomes ``None``, because a different rule reports it.
-
-    Before the call, every number moves up or down by a fraction of its magnitude, in the same way
-    for each call.
+    Each number increases or decreases at random, but in the same direction in every call. A result
+    that is not in float64 becomes ``None``, because a different rule reports it.
     """
     rng = generator(session.seed, Stream.STAIRS)
 
     def moved(tensor: Tensor) -> Tensor:
         way = torch.rand(tensor.shape, generator=rng, dtype=torch.float64).sub(0.5).sign()
-        # not where(…, 1 + by, …), which computes in float32
+        # do not use where(…, 1 + by, …), which computes in float32
         return tensor * (1 + by * way).to(tensor.device)
 
     def cotangents(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -498,7 +503,7 @@ def _values(session: Session, by: float) -> Values | None:
     try:
         with passes_within(PATIENCE):
             done = both_ways(session, cotangents, inputs=inputs)
-    except CannotDiagnoseError:  # a solver takes too long, so there is no verdict
+    except CannotDiagnoseError:  # a solver may take too long, so there is no verdict
         return None
     if done.failure:
         return None

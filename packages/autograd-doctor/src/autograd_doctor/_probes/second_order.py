@@ -1,4 +1,4 @@
-"""The derivatives of ``backward``."""
+"""Compute second derivatives by differentiating ``backward``."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Directions in which forward has a derivative.
+# Choose directions along which forward has a derivative.
 # --------------------------------------------------------------------------------------------------
 
 
 def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
-    """Yield a random tensor for each wanted input, with 0 where ``forward`` is not smooth.
+    """Yield a random direction for each input that requires grad.
 
-    It is also 0 where smoothness was not examined. A step in this direction keeps the input's
-    structure.
+    A direction is 0 at each element for which ``forward`` is not smooth or was not examined. A step
+    along the direction preserves the structure of the input, such as symmetry.
     """
     slopes = evidence.values.slopes
     is_smooth = slopes is not None and bool(slopes.smooth.all())
@@ -64,25 +64,25 @@ def smooth_directions(evidence: Evidence) -> Iterator[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate gradients again, through the graph of backward.
+# Differentiate the gradients through the graph of backward.
 # --------------------------------------------------------------------------------------------------
 
-# one gradient, differentiated with respect to each wanted input and then to grad_output
+# derivatives of one gradient, with respect to each wanted input and then to grad_output
 Row = list[float | None]
 
 
 @dataclass(frozen=True)
 class Projection:
-    """Weights for every gradient, and directions for each input and for grad_output."""
+    """Weights for each gradient, and directions for each input and for ``grad_output``."""
 
-    weights: tuple[Tensor, ...]  # all flat and real
+    weights: tuple[Tensor, ...]  # all three fields hold flat, real tensors
     directions: tuple[Tensor, ...]
     other: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Derived:
-    """The results of autograd, and the delayed error in the graph of the gradients."""
+    """The derivatives that autograd returns, and a delayed error in the graph, if there is one."""
 
     rows: list[Row]
     delayed: Failure | None
@@ -91,10 +91,10 @@ class Derived:
 def double_backward(
     session: Session, grad_outputs: Sequence[Tensor], along: Projection, *, follow: bool
 ) -> Derived:
-    """Differentiate ⟨weights, gradient⟩ for each gradient along each direction.
+    """Differentiate ⟨weights, gradient⟩ along each direction, for each gradient.
 
-    With ``follow``, ``grad_output`` requires grad and also counts as a variable, unless its graph
-    holds a delayed error.
+    If ``follow`` is true, also differentiate with respect to ``grad_output``, unless the graph
+    contains a delayed error.
     """
     run = session.run()
     gs = [g.clone().requires_grad_(follow) for g in grad_outputs]
@@ -106,15 +106,15 @@ def double_backward(
 
 
 def total(parts: Sequence[float | None]) -> float | None:
-    """Add the parts that are not ``None``. Return ``None`` if all are."""
+    """Return the sum of the parts that are not ``None``, or ``None`` if every part is ``None``."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 
 
 def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
-    """Call the error node of @once_differentiable.
+    """Call the error nodes that @once_differentiable adds to the graph.
 
-    ``.backward()`` calls this node, but ``autograd.grad`` does not.
+    ``.backward()`` calls these nodes and raises their error, but ``autograd.grad`` does not.
     """
     for node in graph_nodes([grad for grad in grads if grad is not None]):
         if node.name() == "torch::autograd::Error":
@@ -122,7 +122,10 @@ def _raise_delayed_errors(grads: Sequence[Tensor | None]) -> None:
 
 
 def _parts(grad: Tensor | None, weight: Tensor, by: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    """Differentiate ⟨weight, grad⟩. All results are ``None`` if the gradient has no graph."""
+    """Differentiate ⟨weight, grad⟩ with respect to each tensor in ``by``.
+
+    If the gradient has no graph, every result is ``None``.
+    """
     if grad is None or not grad.requires_grad:
         return [None for _ in by]
     number = (as_real(grad).reshape(-1) * weight).sum()
@@ -137,26 +140,26 @@ def _row(parts: Sequence[Tensor | None], along: Projection) -> Iterator[float | 
 
 
 def _inner(tensor: Tensor | None, vector: Tensor) -> float | None:
-    """Return the inner product. Ignore a nan where the direction is zero."""
+    """Return the inner product. Ignore elements, even nan, where ``vector`` is zero."""
     moved = vector != 0
     return None if tensor is None else float(flat([tensor])[moved] @ vector[moved])
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate backward, by autograd and by finite differences.
+# Differentiate backward B(x, g) by autograd and by finite differences, and compare the results.
 #
-# With a weight h for every element of a gradient, ⟨h, B(x, g)⟩ is one number. Autograd
-# differentiates it through the graph of backward. Central differences of backward need no graph.
-# They give the expected value, because the first derivative is already known to be right.
+# Each gradient gets a weight h, so that ⟨h, B(x, g)⟩ is one number. Autograd differentiates this
+# number through the graph of backward. Central differences of backward need no graph. They give the
+# expected value, because the first derivative is already known to be correct.
 # --------------------------------------------------------------------------------------------------
 
-# relative to a second derivative: a missing term is larger, and the error of differences is smaller
+# relative to the second derivative; a missing term is larger, the finite-difference error smaller
 RELATIVE = 1e-3
-ROUNDING = 1e-10  # relative to weights and cotangents: the remainder if everything cancels
+ROUNDING = 1e-10  # relative to weights and cotangents: what remains if all terms cancel
 
 
 def second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Add the second derivatives along directions in which ``forward`` is smooth."""
+    """Add second derivatives to the evidence, along directions in which ``forward`` is smooth."""
     if evidence.values.vjps.get(OTHER) is None or evidence.values.vjps[OTHER].failure:
         return evidence
     question = _Question(session, evidence)
@@ -174,12 +177,12 @@ def second_order(session: Session, evidence: Evidence) -> Evidence:
 
 
 def require_second_order(session: Session, evidence: Evidence) -> Evidence:
-    """Add the second derivatives of a Function that is meant to be twice differentiable."""
+    """Add second derivatives to the evidence, and record that the user requires them."""
     return replace(second_order(session, evidence), second_order_required=True)
 
 
 class _Question:
-    """The gradients to differentiate, the inputs to move, and the directions in which they move."""
+    """The gradients to differentiate, the inputs to move, and the direction of each move."""
 
     def __init__(self, session: Session, evidence: Evidence) -> None:
         once, other = evidence.values.vjps[RANDOM], evidence.values.vjps[OTHER]
@@ -199,8 +202,10 @@ class _Question:
         return double_backward(self.session, self.grad_outputs, self.along, follow=follow)
 
     def compared(self, rows: Sequence[Row]) -> Iterator[SecondDerivative]:
-        """Yield the actual and expected derivatives for all inputs together, or for each input if
-        they differ.
+        """Yield the second derivatives that autograd returns, with their expected values.
+
+        First, all inputs move together. If the results differ from the expected values, each input
+        moves alone.
         """
         slots = range(len(self.names))
         together = self._by_inputs(rows, slots)
@@ -209,17 +214,20 @@ class _Question:
         else:
             for slot in slots:
                 yield from self._by_inputs(rows, [slot])
-        # a backward is linear in grad_output, so the derivative is its own value
+        # backward is linear in grad_output, so its derivative along g is its value for g
         if len(rows[0]) > len(slots):
             other, rounding = self.grads_of_other, self._precision() * self.grads_of_other.abs()
             yield from self._beside("grad_output", [row[-1] for row in rows], other, rounding)
 
     def _precision(self) -> float:
-        """Return the rounding error of an output's dtype, which its gradient shares."""
+        """Return the relative rounding error of the coarsest dtype among the cotangents."""
         return max(torch.finfo(g.dtype).eps for g in self.grad_outputs)
 
     def _by_inputs(self, rows: Sequence[Row], slots: Sequence[int]) -> list[SecondDerivative]:
-        """Move some inputs together. Return nothing if backward has a kink on the way."""
+        """Return the second derivatives for some inputs that move together.
+
+        Return an empty list if ``backward`` has a kink along this direction.
+        """
         value, error, smooth = derivative(self._moving(slots), STEP, self.grads)
         if not smooth:
             return []
@@ -228,7 +236,7 @@ class _Question:
         return list(self._beside(by, actual, value, error))
 
     def _moving(self, slots: Sequence[int]) -> Callable[[float], Tensor]:
-        """Return all gradients as a function of the distance that some inputs move."""
+        """Return a function that moves some inputs by an offset and returns all gradients."""
 
         def gradient(offset: float) -> Tensor:
             inputs = self.moved(slots, offset)
@@ -239,7 +247,7 @@ class _Question:
         return gradient
 
     def moved(self, slots: Sequence[int], offset: float) -> list[Any]:
-        """Return all arguments with some inputs moved along their directions."""
+        """Return the arguments, with some inputs moved along their directions by ``offset``."""
         places = [self.session.wanted[slot] for slot in slots]
         offsets = [offset * self.along.directions[slot] for slot in slots]
         return moved_by(self.session.inputs, places, offsets)
@@ -247,7 +255,10 @@ class _Question:
     def _beside(
         self, by: str, actual: Sequence[float | None], value: Tensor, error: Tensor
     ) -> Iterator[SecondDerivative]:
-        """For each gradient, yield the actual result and the expected one, which is ⟨h, ·⟩."""
+        """For each gradient, yield the actual derivative of ⟨h, gradient⟩ and the expected one.
+
+        ``value`` and ``error`` hold the finite difference of all gradients and its error.
+        """
         weights = self.along.weights
         lengths = [len(h) for h in weights]
         rounding = ROUNDING * float(flat(self.grad_outputs).norm())
@@ -259,7 +270,7 @@ class _Question:
             yield SecondDerivative(of, by, number, float(v @ h), float(within))
 
     def weighted(self, gradients: Tensor, of: str) -> Tensor:
-        """Return ⟨h, gradient⟩ for the gradient of one input, given all gradients."""
+        """Return ⟨h, gradient⟩ for the input ``of``, given all gradients as one vector."""
         slot = self.names.index(of)
         lengths = [len(h) for h in self.along.weights]
         part: Tensor = gradients.split(lengths)[slot]
@@ -274,20 +285,20 @@ class _Question:
 # --------------------------------------------------------------------------------------------------
 # Find where the graph is lost.
 #
-# Autograd tracks saved inputs and outputs. Other saved tensors and all attributes of ctx are
-# constants for autograd. We compute these constants at moved inputs and pass them to backward at
-# the example's inputs. The resulting change of the gradient is the part of the second derivative
-# that is lost through them. They are the cause if and only if this part equals the missing part. If
-# no constant of forward is the cause, backward itself loses the graph, and its source may show
-# where.
+# Autograd tracks the saved inputs and outputs. It treats other saved tensors and all attributes of
+# ctx as constants. We compute these constants for moved inputs, and pass them to backward together
+# with the original inputs. The resulting change of the gradient is the part of the second
+# derivative that these constants lose. They are the cause if and only if this part equals the
+# missing part of the second derivative. If no constant is the cause, backward itself loses the
+# graph, and the source of backward may show where.
 # --------------------------------------------------------------------------------------------------
 
 CUTS = (".detach()", ".data", ".item()", ".numpy()", ".tolist()", "float(…)", "torch.no_grad()")
 
 
 def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None:
-    """Name the value that has no graph although a gradient depends on it, if it can be found."""
-    run = question.session.run()  # in PyTorch 2.11, the node lives only as long as its outputs
+    """Find a value that affects a gradient but has no graph. Return ``None`` if there is none."""
+    run = question.session.run()  # in PyTorch 2.11, the node exists only as long as its outputs
     node = next(custom_nodes(run.tensors, depth=1), None)
     if node is None:
         return None
@@ -296,17 +307,17 @@ def lost_graph(question: _Question, wrong: SecondDerivative) -> LostGraph | None
         found = constants.explaining(wrong)
         if found:
             return _named(node, found)
-        if constants.found:  # they are part of the cause, but not all of it
+        if constants.found:  # the constants are only part of the cause
             return None
     return _cut(node._forward_cls)
 
 
 _Constant = int | str
-"""A constant without a graph: the position of a saved tensor, or a ctx attribute's name."""
+"""A value without a graph: the position of a saved tensor, or the name of a ctx attribute."""
 
 
 class _Constants:
-    """The constants of a call that change with one input."""
+    """Saved values that have no graph but change when one input moves."""
 
     def __init__(self, question: _Question, wrong: SecondDerivative) -> None:
         self.question = question
@@ -325,9 +336,9 @@ class _Constants:
         ]
 
     def explaining(self, wrong: SecondDerivative) -> list[_Constant]:
-        """Return the constants that together explain the missing part of a derivative.
+        """Return the constants that together explain the missing part of a second derivative.
 
-        The list is empty if none do.
+        Return an empty list if the constants do not explain it.
         """
         if not self.found:
             return []
@@ -341,16 +352,13 @@ class _Constants:
         return [it for it, (p, e) in zip(self.found, parts, strict=True) if abs(p) > e]
 
     def _at(self, offset: float) -> tuple[Sequence[Tensor], dict[str, Any]]:
-        """Return the saved tensors and the attributes of ctx at moved inputs."""
+        """Return the saved tensors and the ctx attributes for inputs moved by ``offset``."""
         run = self.question.session.run(inputs=self.question.moved(self.slots, offset))
         node = next(custom_nodes(run.tensors, depth=1))
         return node.saved_tensors, dict(vars(node))
 
     def _part(self, constants: Sequence[_Constant], of: str) -> tuple[float, float]:
-        """Differentiate ⟨h, gradient⟩ only through some constants.
-
-        Return the value and its error.
-        """
+        """Return the derivative of ⟨h, gradient⟩, and its error, if only ``constants`` change."""
         session = self.question.session
         setting = Setting(session.inputs, session.wanted)
 
@@ -375,7 +383,7 @@ def _always(value: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether two values of the same form contain different constants."""
+    """Whether two values have the same structure but differ in a number or an untracked tensor."""
     if isinstance(one, Tensor) and isinstance(other, Tensor):
         alike = is_float(one) and one.shape == other.shape and not one.requires_grad
         return alike and not torch.equal(one, other)
@@ -387,7 +395,7 @@ def _differ(one: Any, other: Any) -> bool:
 
 
 def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
-    """Name the constants as the source of ``forward`` names them."""
+    """Return the names that the source of ``forward`` uses for the constants."""
     function = node._forward_cls
     if saved := [it for it in found if isinstance(it, int)]:
         known = saved_arguments(function)
@@ -399,7 +407,7 @@ def _named(node: Any, found: Sequence[_Constant]) -> LostGraph:
 
 
 def _cut(function: type) -> LostGraph | None:
-    """Return the part of ``backward``'s source that cuts the graph."""
+    """Find an expression in ``backward``'s source that cuts the graph, such as ``.detach()``."""
     for call in CUTS:
         if line := line_with(function, call.replace("…)", ""), methods=("backward",)):
             return LostGraph("backward", (call,), line)

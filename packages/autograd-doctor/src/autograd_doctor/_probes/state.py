@@ -1,4 +1,4 @@
-"""Changes between calls, and state that a call can reach besides its arguments."""
+"""Find results that change between calls, and state that a call uses but does not take as input."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from autograd_doctor.evidence import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Does the same call give the same result again? Does the same backward pass?
+# Does the same call, or the same backward pass, give the same result twice?
 # --------------------------------------------------------------------------------------------------
 
 
 def repetition(session: Session, evidence: Evidence) -> Evidence:
-    """Repeat a call, and make all the changes that must not affect it at once.
+    """Repeat a call under several changes that must not affect its results.
 
-    If a result differs, repeat the call with each change alone, to find the one that matters. A
-    random number may decide whether more are drawn, so a call that draws is repeated with several
-    seeds.
+    If a result differs, repeat the call with each change alone, to find the change that matters.
+    Otherwise, if the call draws random numbers, repeat it with several seeds, because a random
+    number may decide whether ``backward`` draws more.
     """
     plain, grad_outputs = _first_time(evidence), evidence.values.vjps[RANDOM].grad_outputs
     altogether, draws = _again(session, grad_outputs, filled=True, redrawn=True, reseeded=True)
@@ -77,7 +77,7 @@ RESEEDED = "when `backward` starts from a different seed"
 
 
 def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparison]:
-    """Yield how backward changes with a different seed, if it changes for some of the draws."""
+    """Try several seeds. Yield the first comparison in which reseeding changes ``backward``."""
     grad_outputs = evidence.values.vjps[RANDOM].grad_outputs
     for k in range(1, SEEDS + 1):
         other = copy.copy(session)
@@ -90,7 +90,7 @@ def _with_other_seeds(session: Session, evidence: Evidence) -> Iterator[Comparis
 
 
 def second_backward(session: Session, evidence: Evidence) -> Evidence:
-    """Send one cotangent through a graph, and then a second one through the same graph."""
+    """Run two backward passes, with different cotangents, through the same graph."""
     first, second = evidence.values.vjps[OTHER], evidence.values.vjps[RANDOM]
 
     def go_through(run: Run) -> None:
@@ -107,7 +107,7 @@ def second_backward(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _parting_line(session: Session, grad_outputs: Sequence[Tensor | None]) -> str:
-    """Return the line at which a second backward pass starts to differ from the first."""
+    """Return the first source line whose results differ between two identical backward passes."""
     run = attempt(session.run)
     if isinstance(run, Failure):
         return ""
@@ -125,7 +125,7 @@ def _backward_twin(evidence: Evidence, actual: Pass) -> Comparison:
 
 
 def _first_time(evidence: Evidence) -> Pass:
-    """Return the results of the first call."""
+    """Return the outputs and gradients of the first call, which the evidence already contains."""
     outputs = tuple(output for output in evidence.forward.outputs if is_float(output))
     return Pass(outputs, evidence.values.vjps[RANDOM].grads)
 
@@ -138,7 +138,7 @@ def _again(
     redrawn: bool = False,
     reseeded: bool = False,
 ) -> tuple[Pass, bool]:
-    """Repeat the call. Return the pass, and whether it draws random numbers."""
+    """Repeat the call. Return its results, and whether it draws random numbers."""
     reseed(session.seed)
     states = [random_state()]
 
@@ -161,7 +161,7 @@ OTHER_SEED = 1000  # different from the seeds of other samples
 
 @contextmanager
 def memory_filled(wanted: bool = True) -> Iterator[None]:
-    """Fill new memory with nan, where PyTorch would leave it uninitialized."""
+    """Fill uninitialized memory with nan inside a ``with`` block."""
     mode = torch.get_deterministic_debug_mode()
     deterministic: Any = torch.utils.deterministic
     fill = deterministic.fill_uninitialized_memory
@@ -180,7 +180,7 @@ def _comparable(one: Pass, other: Pass) -> bool:
 
 
 def _identical(one: Pass, other: Pass) -> bool:
-    """Whether two passes gave exactly the same results."""
+    """Whether two passes gave bitwise identical results."""
     return _comparable(one, other) and all(
         a is b if a is None or b is None else same_bytes(a, b)
         for a, b in zip((*one.outputs, *one.grads), (*other.outputs, *other.grads), strict=True)
@@ -188,12 +188,12 @@ def _identical(one: Pass, other: Pass) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Does a backward that runs forward again change a module's state a second time?
+# Does a backward that recomputes forward update a module's state a second time?
 # --------------------------------------------------------------------------------------------------
 
 
 def recomputation(session: Session, evidence: Evidence) -> Evidence:
-    """Find buffers that ``forward`` updates and ``backward`` updates again."""
+    """Find module buffers that both ``forward`` and ``backward`` update."""
     around = session.subject.around
     if not around.buffers:
         return evidence
@@ -231,9 +231,9 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor], name: str) -
 
 
 def captured(session: Session, evidence: Evidence) -> Evidence:
-    """Find tensors from a closure, a list or a module, and check which of them get a gradient."""
+    """Find tensors in a closure, a list or a module that require grad but get no gradient."""
     subject = session.subject
-    if subject.function is None:  # a callable may have detached the tensor on purpose
+    if subject.function is None:  # a callable may detach the tensor on purpose
         return evidence
     passed = list(subject.passed.values())
     asking = [held for held in subject.around.held if held.asks and held not in passed]
@@ -251,8 +251,8 @@ def captured(session: Session, evidence: Evidence) -> Evidence:
 def _without_gradient(
     session: Session, evidence: Evidence, asking: Sequence[TensorState]
 ) -> list[TensorState]:
-    """Return the tensors that get no gradient from a backward pass."""
-    reached: set[str] = set()  # by a backward pass inside backward
+    """Return the tensors that a backward pass does not reach."""
+    reached: set[str] = set()  # tensors that a backward pass inside backward reaches
 
     def note(name: str) -> Any:
         return lambda grad: reached.add(name)
@@ -277,7 +277,7 @@ def _without_gradient(
 
 
 def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
-    """Differentiate the outputs with respect to a captured tensor, along random directions."""
+    """Measure how much the outputs change when a captured tensor moves in random directions."""
 
     def values(moved: Sequence[Any]) -> Tensor:
         with held.instead(moved[0]), torch.no_grad():
@@ -292,18 +292,18 @@ def _moved(session: Session, evidence: Evidence, held: TensorState) -> Captured:
     nowhere = torch.full_like(flat([output for output, asked in outputs if asked]), torch.nan)
     value = in_double(held.data)
     found = slopes(values, [value], (0,), generator(session.seed, Stream.CAPTURED))
-    # If an output has a kink or a jump nearby, its finite difference does not estimate a slope.
+    # Near a kink or a jump of an output, its finite difference does not estimate a slope.
     sure = found.matrix.abs() > 10 * found.error
     return Captured(held.name, size(found.matrix[sure]))
 
 
 # --------------------------------------------------------------------------------------------------
-# Tensors that a ctx keeps as attributes, where the engine does not see them.
+# Find tensors that are stored as attributes of ctx, where the engine does not track them.
 # --------------------------------------------------------------------------------------------------
 
 
 def on_ctx(session: Session, evidence: Evidence) -> Evidence:
-    """Find tensors among the attributes of every ctx in the graph."""
+    """Find tensors that are stored as attributes of a ctx in the graph."""
     run = attempt(session.run)
     if isinstance(run, Failure):
         return evidence
@@ -325,10 +325,10 @@ def on_ctx(session: Session, evidence: Evidence) -> Evidence:
 
 @dataclass(frozen=True, order=True)
 class _Whose:
-    """The owner of a tensor's memory: an ``"input"`` or an ``"output"``, and its position.
+    """The input or output of the call that owns the memory of a tensor.
 
-    If the position is -1, the tensor lies between the call and an inner Function and does not
-    belong to the call.
+    ``role`` is ``"input"``, ``"output"`` or ``""``. If ``position`` is -1, the tensor is an input
+    or output of an inner Function only, not of the call.
     """
 
     role: str
@@ -336,11 +336,11 @@ class _Whose:
 
 
 def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
-    """Return the part of the call that a tensor belongs to, if the graph shows it."""
+    """Return which input or output owns the memory of a tensor, if the graph shows this."""
     own_output = tensor.grad_fn is node
     for role, among in (("input", run.args), ("output", run.tensors)):
         if own_output and role == "input":
-            continue  # changed in place and returned
+            continue  # forward changed the input in place and returned it
         for position, value in enumerate(among):
             if isinstance(value, Tensor) and memory([value]) == memory([tensor]):
                 return _Whose(role, position)
@@ -350,7 +350,11 @@ def _whose(tensor: Tensor, node: Any, run: Run) -> _Whose:
 
 
 def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, Comparison | None]:
-    """Change a tensor of the call between forward and backward, as the caller may do."""
+    """Change an input or output in place after ``forward``, and compare the gradients.
+
+    Return the name of the changed tensor and the comparison. The caller of a Function can make the
+    same change.
+    """
     k, as_input = whose.position, whose.role == "input"
     if k < 0:
         return "", None
@@ -368,7 +372,7 @@ def _edited(session: Session, evidence: Evidence, whose: _Whose) -> tuple[str, C
 
 
 def _exchange(tensor: Tensor) -> None:
-    """Replace the values of a tensor, in place, with other valid values."""
+    """Overwrite a tensor in place with other valid values."""
     rolled = tensor.detach().flatten().roll(1).view(tensor.shape)
     if same_bytes(rolled, tensor.detach()) and is_float(tensor):
         rolled = 1.25 * tensor.detach()
@@ -377,7 +381,7 @@ def _exchange(tensor: Tensor) -> None:
 
 
 def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors among the attributes of a ctx, except for generator states."""
+    """Yield the tensors that are attributes of a ctx, except for random generator states."""
     for key, value in vars(node).items():
         for name, tensor in _tensors_in(f"ctx.{key}", value):
             if tensor.numel() and not _is_random_state(tensor):
@@ -387,7 +391,7 @@ def _tensors_on(node: Any) -> Iterator[tuple[str, Tensor]]:
 def _tensors_in(
     name: str, value: Any, inside: frozenset[int] = frozenset()
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors in a value, including those in lists, tuples and dictionaries.
+    """Yield each tensor in a value, with its name. The value may be a list, tuple or mapping.
 
     ``inside`` holds the ids of the enclosing containers, because a container may contain itself.
     """
@@ -400,6 +404,9 @@ def _tensors_in(
 
 
 def _is_random_state(tensor: Tensor) -> bool:
-    """Whether a tensor is the state of a generator, which a recomputation may keep."""
+    """Whether a tensor looks like the state of a random generator.
+
+    A ctx can keep this state so that ``backward`` draws the same numbers as ``forward``.
+    """
     sizes = (torch.default_generator.get_state().numel(), 16)  # for the CPU, and for a CUDA device
     return tensor.dtype == torch.uint8 and tensor.dim() == 1 and tensor.numel() in sizes

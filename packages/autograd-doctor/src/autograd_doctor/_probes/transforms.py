@@ -1,4 +1,4 @@
-"""Forward mode, ``vmap``, ``torch.compile`` and autocast."""
+"""Compare ordinary calls with forward mode, ``vmap``, ``torch.compile`` and autocast."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from autograd_doctor.formatting import listed
 # Compare forward mode with backward mode, without finite differences: ⟨g, J v⟩ = ⟨Jᵀ g, v⟩.
 # --------------------------------------------------------------------------------------------------
 
-ROUNDING = 1e-6  # relative to the terms: a step in float32 inside forward is not a mistake
+ROUNDING = 1e-6  # relative to the terms; float32 rounding inside forward is not a bug
 
 ByPosition = Mapping[int, Tensor | None]  # tangents or gradients, by position in the call
 
 
 def forward_mode(session: Session, evidence: Evidence) -> Evidence:
-    """Compare tangents with gradients, if every Function in the graph defines jvp."""
+    """Compare output tangents with gradients, if every Function in the graph defines ``jvp``."""
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -63,7 +63,7 @@ def _forward_mode_question(
         if not isinstance(actual, Failure):
             yield from _compared(evidence, how, plain.grad_outputs, actual, gradients, moving)
             yield from _left_alone(evidence, how, given, moving)
-        elif evidence.forward.whole:  # in a callable, another operation may lack forward mode
+        elif evidence.forward.whole:  # in a callable, other operations may lack forward mode
             yield Comparison("jvp", how, failure=actual, stage="forward mode")
 
 
@@ -81,11 +81,10 @@ def _copied(tangents: ByPosition) -> ByPosition:
 def _left_alone(
     evidence: Evidence, how: str, after: ByPosition, before: ByPosition
 ) -> Iterator[Comparison]:
-    """Yield each tangent and its value before jvp.
+    """Compare each input tangent after ``jvp`` with its value before ``jvp``.
 
-    The tangent must not change, because other operations read it.
-
-    If ``forward`` changes its input in place, ``jvp`` must change the tangent in the same way.
+    ``jvp`` must not change a tangent, because other operations read it. If ``forward`` changes its
+    input in place, ``jvp`` must also change the tangent, so nothing is compared.
     """
     if evidence.forward.dirty:
         return
@@ -95,7 +94,7 @@ def _left_alone(
 
 
 def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByPosition]]:
-    """Yield each tangent alone, with zeros for the others, and then all tangents together."""
+    """Yield each input's tangent alone, and then all tangents together, with descriptions."""
     names = [f"`{evidence.name(position)}`" for position in tangents]
     alone = " alone" if len(names) > 1 else ""
     for name, position in zip(names, tangents, strict=True):
@@ -105,7 +104,7 @@ def _moving(evidence: Evidence, tangents: ByPosition) -> Iterator[tuple[str, ByP
 
 
 def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
-    """For each output, yield the gradients that its cotangent alone produces."""
+    """For each output, yield the gradients of a backward pass from this output alone."""
     gs = plain.grad_outputs
     if len(gs) == 1:
         yield dict(zip(session.wanted, plain.done.grads, strict=True))
@@ -117,7 +116,7 @@ def _by_output(session: Session, plain: Plain) -> Iterator[ByPosition]:
 
 
 def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> list[Tensor | None]:
-    """Push tangents through one call in forward mode."""
+    """Make one call in forward mode. Return the tangents of the outputs."""
     with forward_ad.dual_level():
         floats = session.run(inputs=inputs, wanted=(), arrange=duals(tangents)).floats
         pushed = [forward_ad.unpack_dual(out).tangent for out in floats]
@@ -125,7 +124,7 @@ def _pushed(session: Session, inputs: Sequence[Any], tangents: ByPosition) -> li
 
 
 def duals(tangents: ByPosition) -> Arrange:
-    """Return a function that attaches tangents to their arguments, inside a dual level."""
+    """Return a function that attaches tangents to arguments. It must run inside a dual level."""
 
     def dual(args: list[Any]) -> list[Any]:
         pairs = ((arg, tangents.get(i)) for i, arg in enumerate(args))
@@ -142,14 +141,14 @@ def _compared(
     gradients: Sequence[ByPosition],
     tangents: ByPosition,
 ) -> Iterator[Comparison]:
-    """Yield both sides of the equation for each output."""
+    """For each output, compare ⟨g, J v⟩ from forward mode with ⟨Jᵀ g, v⟩ from backward."""
     names = output_names(len(grad_outputs))
     for name, g, tangent, grads in zip(names, grad_outputs, pushed, gradients, strict=True):
         actual, size, coarse = _inner([(g, tangent)])
         pairs = [(v, grads.get(position)) for position, v in tangents.items()]
         expected, other_size, other_coarse = _inner(pairs)
         larger = max(abs(actual), abs(expected)) or 1.0
-        # Relative to the terms and not to their sum, which may be small because the terms cancel.
+        # The tolerance is relative to the terms. Their sum may be small because they cancel.
         tolerance = max(ROUNDING, coarse, other_coarse) * max(1.0, (size + other_size) / larger)
         numbers = [(torch.tensor(value, dtype=torch.float64),) for value in (actual, expected)]
         moved = sum(float(v.abs().sum()) for v in tangents.values() if v is not None)
@@ -158,7 +157,10 @@ def _compared(
 
 
 def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float, float, float]:
-    """Return a sum of inner products, the size of its terms, and the second factors' precision."""
+    """Add the inner products of the pairs.
+
+    Return the sum, the norm of its terms, and the relative precision of the second factors.
+    """
     known = [(one, other) for one, other in pairs if one is not None and other is not None]
     terms = flat([]) if not known else torch.cat([flat([a]) * flat([b]) for a, b in known])
     coarse = max((resolution(other) for _, other in known), default=0.0)
@@ -166,17 +168,20 @@ def _inner(pairs: Sequence[tuple[Tensor | None, Tensor | None]]) -> tuple[float,
 
 
 # --------------------------------------------------------------------------------------------------
-# Differentiate the tangent of jvp with respect to the inputs, and compare with backward's
-# derivative.
+# Differentiate the tangents that jvp returns, and compare with the derivative of backward.
 #
 # ⟨g, J v⟩ and ⟨Jᵀ g, v⟩ are the same function of the inputs, so their derivatives are equal. The
-# evidence on second derivatives confirms the derivative of the right side. The derivative of the
-# left side uses the graph of jvp.
+# derivative of ⟨g, J v⟩ uses the graph of jvp. The derivative of ⟨Jᵀ g, v⟩ uses the graph of
+# backward, and the evidence on second derivatives already confirms it.
 # --------------------------------------------------------------------------------------------------
 
 
 def reverse_over_forward(session: Session, evidence: Evidence) -> Evidence:
-    """Compare the two derivatives if jvp is right and backward is differentiable."""
+    """Compare the derivative of ``jvp`` with the derivative of ``backward``.
+
+    Skip this comparison unless every Function defines ``jvp`` and the second derivatives of
+    ``backward`` are correct.
+    """
     functions = definitions(session)
     if not functions or any(function.jvp is Function.jvp for function in functions):
         return evidence
@@ -196,7 +201,7 @@ def _reverse_over_forward_question(
     tangents = sample_tangents(session, plain.inputs)
     expected = attempt(lambda: _backward_differentiated(session, plain, tangents))
     actual = attempt(lambda: _tangent_differentiated(session, plain, tangents))
-    # the error tells users that this is not supported
+    # the error already tells users that this is not supported
     if isinstance(actual, Failure) or isinstance(expected, Failure):
         return
     for position, one, other in zip(session.wanted, actual, expected, strict=True):
@@ -224,9 +229,9 @@ def _tangent_differentiated(
 def _differentiated(
     run: Run, some: Sequence[Tensor | None], others: Sequence[Tensor]
 ) -> Sequence[Tensor | None]:
-    """Differentiate Σ ⟨one, other⟩ with respect to the inputs.
+    """Differentiate the sum of the inner products ⟨some, others⟩ with respect to the inputs.
 
-    The result is ``None`` without a graph.
+    If no inner product has a graph, every result is ``None``.
     """
     pairs = zip(some, others, strict=True)
     terms = [(as_real(one) * as_real(other)).sum() for one, other in pairs if one is not None]
@@ -239,19 +244,21 @@ def _differentiated(
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare torch.func.vmap over a stack of inputs with a loop.
+# Compare one call under torch.func.vmap, over stacked inputs, with a loop over the inputs.
 # --------------------------------------------------------------------------------------------------
 
-COTANGENTS = (1.0, -0.5, 2.0)  # the factors of grad_output for each slice
-# A batched kernel may add in another order, and a rule may compute in float32.
+COTANGENTS = (1.0, -0.5, 2.0)  # for each slice, the factor that multiplies grad_output
+# A batched kernel may sum in another order, and a vmap rule may compute in float32.
 VMAP_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Layout:
-    """For each argument, the dim that stacks its slices, or ``None`` if they share it.
+    """A choice of ``in_dims`` for ``torch.func.vmap``.
 
-    An error counts only for a layout that every rule must support.
+    For each argument, ``in_dims`` holds the dim that stacks the slices, or ``None`` if all slices
+    share the argument. If ``must_run`` is true, every vmap rule must support this choice, and an
+    error counts as a failure.
     """
 
     how: str
@@ -261,7 +268,7 @@ class Layout:
 
 
 def vmapped(session: Session, evidence: Evidence) -> Evidence:
-    """Compare vmap with a loop, if every Function in the graph supports vmap."""
+    """Compare ``vmap`` with a loop, if every Function in the graph supports ``vmap``."""
     functions = definitions(session)
     only_tensors = len(evidence.forward.outputs) == len(evidence.forward.kinds)
     if not functions or not all(map(opted_in, functions)) or not only_tensors:
@@ -270,7 +277,7 @@ def vmapped(session: Session, evidence: Evidence) -> Evidence:
 
 
 def opted_in(function: type[Function]) -> bool:
-    """Whether a Function has its own vmap rule or a generated one."""
+    """Whether a Function defines ``vmap`` or sets ``generate_vmap_rule``."""
     return bool(function.generate_vmap_rule) or function.vmap is not Function.vmap
 
 
@@ -292,7 +299,7 @@ def _layouts(evidence: Evidence) -> Iterator[Layout]:
     every = tuple(0 if float_ else None for float_ in floats)
     in_place = bool(evidence.forward.dirty)
     yield Layout("under `torch.func.vmap`", every, must_run=not in_place)
-    if in_place:  # all slices share this tensor, so they cannot each change it
+    if in_place:  # the slices share this tensor, so they cannot all change it
         return
     for i, name in enumerate(evidence.parameters):
         if floats[i] and sum(floats) > 1:
@@ -313,7 +320,7 @@ def _is_fault(failure: Failure, layout: Layout) -> bool:
 def _looped(
     session: Session, plain: Plain, slices: Sequence[Sequence[Any]], layout: Layout
 ) -> Pass:
-    """Return the results of one call for each slice, stacked in the same way as under vmap."""
+    """Make one call per slice. Stack the results in the same way as ``vmap``."""
     done = []
     for factor, values in zip(COTANGENTS, slices, strict=True):
         triples = zip(values, plain.inputs, layout.in_dims, strict=True)
@@ -331,7 +338,7 @@ def _looped(
 
 
 def _joined(grads: Sequence[Tensor | None], dim: int | None) -> Tensor | None:
-    """Stack the gradients of the slices. For a shared input, add them."""
+    """Stack the gradients of the slices. If the slices share the input, add the gradients."""
     given = [grad for grad in grads if grad is not None]
     if not given:
         return None
@@ -346,7 +353,7 @@ def _stacked(
     layout: Layout,
     expected: Pass,
 ) -> Pass:
-    """Make one call under vmap, and one backward pass through it."""
+    """Make one call under ``vmap``, and run one backward pass through its graph."""
     inputs = [
         plain.inputs[i] if dim is None else torch.stack([values[i] for values in slices], dim)
         for i, dim in enumerate(layout.in_dims)
@@ -356,7 +363,7 @@ def _stacked(
         return Pass(failure=run, stage="forward")
     outputs = tuple(out.detach().clone() for out in run.floats)
     if [out.shape for out in outputs] != [out.shape for out in expected.outputs]:
-        return Pass(outputs, expected.grads)  # only the shape matters
+        return Pass(outputs, expected.grads)  # a difference in shape is enough
     gs = [torch.stack([factor * g for factor in COTANGENTS]) for g in plain.grad_outputs]
     grads = attempt(lambda: gradients(run, gs))
     if isinstance(grads, Failure):
@@ -378,20 +385,20 @@ def _run(session: Session, inputs: Sequence[Any], layout: Layout) -> Run:
 # --------------------------------------------------------------------------------------------------
 # Compare torch.compile with eager mode.
 #
-# The backend (``aot_eager``) only traces, so any difference comes from the tracing and not from
-# generated code. We compile our own caller, each time with a new code object, because dynamo stores
-# its results on the function's code. The user's code is traced as part of the caller, so nothing is
-# stored on it.
+# The backend (``aot_eager``) traces but generates no code, so any difference comes from tracing.
+# Dynamo stores its results on the code object of the function that it compiles. We therefore
+# compile a small caller with a new code object each time. The user's function is traced as part of
+# the caller, so dynamo stores nothing on the user's code object.
 # --------------------------------------------------------------------------------------------------
 
-COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation with others that round differently
-LONGEST = 200  # characters of a reason
+COMPILE_TOLERANCE = 1e-6  # tracing may replace an operation by operations that round differently
+LONGEST = 200  # largest number of characters in a reason
 
 Call = Callable[..., Any]
 
 
 def compiled(session: Session, evidence: Evidence) -> Evidence:
-    """Compare the compiled call with the plain one, if torch.compile works here."""
+    """Compare the compiled call with the eager call, if ``torch.compile`` works."""
     if not _available():
         return evidence
     return asked(session, evidence, _compile_question, draws=False)
@@ -419,9 +426,9 @@ def _traced(session: Session, plain: Plain) -> Pass:
 
 
 def whole(call: Call) -> Call:
-    """Return the call compiled into a single graph.
+    """Compile a function into a single graph.
 
-    If this is impossible, the first call raises.
+    If a single graph is impossible, the first call raises an error.
     """
     return torch.compile(_own(call), backend="aot_eager", fullgraph=True, dynamic=False)
 
@@ -436,7 +443,7 @@ def _own(call: Call) -> Call:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Suppress dynamo's log, because the exception contains all information."""
+    """Disable logging inside a ``with`` block, because dynamo's exceptions contain the details."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -457,7 +464,7 @@ class _Doubled(Function):
 
 @cache
 def _available() -> bool:
-    """Whether torch.compile works here, tested with a correct Function."""
+    """Whether ``torch.compile`` works in this environment. The test compiles a correct Function."""
     x = torch.ones(2, requires_grad=True)
     try:
         with silence():
@@ -468,15 +475,15 @@ def _available() -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Compare a float32 call with a forward under autocast and a backward outside, as in training loops.
+# Compare a float32 call with a call under autocast. As in training loops, backward runs outside.
 # --------------------------------------------------------------------------------------------------
 
 LOW = torch.bfloat16
-FAR = 0.1  # relative to the magnitude: about 25 times the rounding error of bfloat16
+FAR = 0.1  # relative to the magnitude; about 25 times the rounding error of bfloat16
 
 
 def autocast(session: Session, evidence: Evidence) -> Evidence:
-    """Return the evidence with a comparison of the call with and without autocast."""
+    """Compare the call under autocast with the same call in float32."""
     if any(isinstance(v, Tensor) and v.is_complex() for v in session.inputs):
         return evidence
     plain = _pass(session, lambda t: t.float())
@@ -501,7 +508,11 @@ def _under_autocast(session: Session) -> Session:
 
 
 def _otherwise_random(session: Session) -> Session:
-    """Return the session with different random draws. Autocast may also cause different draws."""
+    """Return a copy of the session with another seed.
+
+    A Function may draw different random numbers under autocast. The copy shows how much this
+    changes the results.
+    """
     other = copy.copy(session)
     other.seed += 1
     return other
@@ -520,7 +531,7 @@ def _pass(session: Session, move: Move) -> Pass:
 
 
 def _change(one: Pass, other: Pass) -> float:
-    """Return the relative difference of the results, or inf if they cannot be compared."""
+    """Return the relative difference between two passes, or inf if they cannot be compared."""
     values, others = (*one.outputs, *one.grads), (*other.outputs, *other.grads)
     if not alike(values, others):
         return torch.inf

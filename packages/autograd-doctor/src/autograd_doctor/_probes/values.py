@@ -1,4 +1,4 @@
-"""Rows of the Jacobian, and calls with different sizes or arguments."""
+"""Compute rows of the Jacobian, and make calls with other shapes, numbers or arguments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from autograd_doctor._probes.comparison import Plain, alike, jittered, plain_cal
 from autograd_doctor.evidence import RANDOM, Evidence, Failure, JacobianRows, Resized
 
 # --------------------------------------------------------------------------------------------------
-# The Jacobian according to backward: the results for one-hot cotangents.
+# Compute the Jacobian that backward implies, by passing one-hot cotangents to backward.
 #
-# It is computed only if the gradient may be wrong. The report shows it next to the Jacobian by
-# finite differences.
+# This Jacobian is computed only if the gradient may be incorrect. The report shows it next to the
+# Jacobian from finite differences.
 # --------------------------------------------------------------------------------------------------
 
 MOST_OF_AN_OUTPUT = 48
@@ -37,10 +37,10 @@ MOST_ROWS = 96  # fewer for large inputs
 
 
 def rows(session: Session, evidence: Evidence) -> Evidence:
-    """Send one-hot cotangents through one graph, one for each of the first elements."""
+    """Compute the first rows of the Jacobian. Each row takes one backward pass."""
     if (
         not evidence.values.jacobian or evidence.values.cotangent_range
-    ):  # one-hot cotangents are outside the linear range
+    ):  # backward may be nonlinear for one-hot cotangents
         return evidence
     run = attempt(session.run)
     if isinstance(run, Failure):
@@ -56,7 +56,7 @@ def rows(session: Session, evidence: Evidence) -> Evidence:
 
 
 def _first_elements(run: Run) -> Iterator[int]:
-    """Yield the flat positions, among all outputs, of the first elements of each output."""
+    """Yield the Jacobian row numbers of the first elements of each output."""
     start = 0
     for output in run.floats:
         count = as_real(output).numel()
@@ -65,10 +65,10 @@ def _first_elements(run: Run) -> Iterator[int]:
 
 
 def one_row(run: Run, i: int) -> list[Tensor]:
-    """Return the leaves' gradients, flat and real, for a cotangent that is 1 at one element.
+    """Return row ``i`` of the Jacobian as one flat, real gradient for each input.
 
-    ``i`` counts the elements of all floating-point outputs. Elements of a complex output count
-    twice.
+    The cotangent is 1 at element ``i`` and 0 elsewhere. ``i`` counts the elements of all
+    floating-point outputs, and each complex element counts as two.
     """
     cotangents = [
         torch.zeros_like(out, memory_format=torch.contiguous_format) for out in run.floats
@@ -84,19 +84,19 @@ def one_row(run: Run, i: int) -> list[Tensor]:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call with other lengths and numbers: does the explanation of a factor still fit?
+# Make the same call with other lengths and numbers, to test explanations of a constant factor.
 #
-# If a gradient is twice the expected one on a 4×5 input, the reason may be a power of 2 in the
-# formula, or the square root of 4. On a 3×5 input, the two differ.
+# A gradient that is twice the expected gradient for a 4×5 input has several explanations: a factor
+# of 2 in the formula, or the square root of the length 4. For a 3×5 input, these two differ.
 # --------------------------------------------------------------------------------------------------
 
 MOST_LENGTHS = 4
 
 
 def resized(session: Session, evidence: Evidence) -> Evidence:
-    """Add the ratios of actual to expected gradients for calls with a different length or number.
+    """Make calls with another length or number, and add the ratios of actual to expected gradient.
 
-    This is useful only if a gradient may be wrong.
+    This probe does nothing unless a gradient may be incorrect.
     """
     if not evidence.values.jacobian or evidence.values.cotangent_range:
         return evidence
@@ -126,7 +126,7 @@ def _other_number(value: Any) -> Any:
 
 
 def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
-    """Make the call on other inputs. Return ``None`` if it fails."""
+    """Make the call on other inputs and return the ratios. Return ``None`` if the call fails."""
     rng = generator(session.seed, Stream.RESIZED)
     plain = plain_call(session, inputs, rng)
     if plain.done.failure:
@@ -140,9 +140,9 @@ def _resized(session: Session, inputs: Sequence[Any]) -> Resized | None:
 
 
 def with_other_length(value: Any, length: int) -> Any:
-    """Remove the last element along every dim with this length.
+    """Remove the last slice along each dim of this length.
 
-    If the length is 2, repeat the first element instead.
+    If the length is 2, append a copy of the first slice instead.
     """
     if not isinstance(value, Tensor):
         return value
@@ -155,8 +155,9 @@ def with_other_length(value: Any, length: int) -> Any:
 
 
 def _ratios(session: Session, plain: Plain, rng: torch.Generator) -> Iterator[float | None]:
-    """For each wanted input, yield the ratio of the actual to the expected gradient along a
-    direction.
+    """For each wanted input, yield the ratio of the actual to the expected gradient.
+
+    Both gradients are projected onto a random direction.
     """
     g = flat(plain.grad_outputs)
     center = flat(plain.done.outputs)
@@ -183,7 +184,9 @@ def _slope(
     center: Tensor,
     g: Tensor,
 ) -> float | None:
-    """Return the expected gradient of one input along a direction, or ``None`` if it is unknown.
+    """Return the expected gradient of one input, projected onto ``vector``.
+
+    The result is ``None`` if ``forward`` is not smooth along ``vector``.
 
     ``center`` holds the outputs, and ``g`` holds the cotangents.
     """
@@ -205,16 +208,16 @@ def _outputs(session: Session, inputs: Sequence[Any]) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------------
-# The same call with another argument: does a gradient stay constant although it should change?
+# Make the same call with another argument, and find gradients that should change but do not.
 # --------------------------------------------------------------------------------------------------
 
-CHANGED = 1e-3  # relative: the slopes of forward are known much more accurately
+CHANGED = 1e-3  # relative; the slopes of forward are known much more accurately
 
 
 def unused(session: Session, evidence: Evidence) -> Evidence:
-    """Find arguments that change an expected gradient, but not the gradient that backward returns.
+    """Find arguments that affect an expected gradient but not the gradient from ``backward``.
 
-    This is useful only if a gradient may be wrong.
+    This probe does nothing unless a gradient may be incorrect.
     """
     vjp = evidence.values.vjps.get(RANDOM)
     if not evidence.values.jacobian or evidence.values.cotangent_range or vjp is None:
@@ -233,7 +236,7 @@ def unused(session: Session, evidence: Evidence) -> Evidence:
 def _unchanged_by(
     session: Session, evidence: Evidence, sent: Sequence[Tensor], position: int
 ) -> Iterator[int]:
-    """Yield the wanted inputs whose gradient should change with an argument but does not."""
+    """Yield the inputs whose gradient should change with an argument but stays the same."""
     rng = generator(session.seed, Stream.RESIZED)
     value = session.inputs[position]
     other = _other_number(value) if type(value) in (int, float) else jittered(value, rng)

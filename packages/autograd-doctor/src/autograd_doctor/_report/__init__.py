@@ -1,1 +1,1 @@
-"""A diagnosis as text, in color and as HTML."""
+"""Format a diagnosis as plain text, as colored text, and as HTML."""

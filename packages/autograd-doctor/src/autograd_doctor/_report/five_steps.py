@@ -1,8 +1,8 @@
-"""The five steps, described from the evidence in the same words. No code runs again.
+"""Describe the five debugging steps from evidence that was already collected.
 
-If the slopes along random directions confirmed the gradient, no Jacobian was built. In this case,
-the steps show the slopes instead of single elements. The last step compares the entries of both
-Jacobians with gradcheck's own tolerances.
+This module runs no user code. If slopes along random directions confirmed the gradient, no Jacobian
+was computed, and the steps show these slopes instead of single elements. The last step compares the
+numerical and the analytical Jacobian, using gradcheck's default tolerances.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ATOL, RTOL = 1e-5, 1e-3  # gradcheck's defaults
 
 
 def steps_of(evidence: Evidence) -> Steps:
-    """Return the five steps on the inputs of one ``Evidence``."""
+    """Return the five debugging steps for the inputs in ``evidence``."""
     steps: list[Step] = []
     for title, take in zip(
         TITLES, (_forward, _contract, _magnitudes, _element, _gradcheck), strict=True
@@ -48,7 +48,7 @@ def steps_of(evidence: Evidence) -> Steps:
 
 
 def as_html(steps: Steps) -> str:
-    """Return the steps as an HTML block in the style of the report."""
+    """Return the steps as an HTML block with the same style as the report."""
     rows: list[tuple[str, str]] = []
     for step in steps:
         title = card.Heading(f"{step.number} {step.title}")
@@ -72,8 +72,8 @@ def _contract(evidence: Evidence) -> Step:
     if not evidence.values.vjps:
         return describe_never_called()
     if evidence.contract.direct:
-        # ``grads`` holds None for each value that is not a tensor. A surplus value counts if it is
-        # a tensor.
+        # ``grads`` contains None for each value that is not a tensor. An extra value counts only if
+        # it is a tensor.
         returned = [*evidence.contract.direct.grads]
     else:
         failure = evidence.values.vjps[RANDOM].failure
@@ -133,7 +133,7 @@ def _gradcheck(evidence: Evidence) -> Step:
 
 
 def _mismatches(evidence: Evidence) -> Iterator[str]:
-    """Yield gradcheck's message for each pair of output and input that gradcheck would reject."""
+    """Yield gradcheck's error message for each output-input pair that gradcheck would reject."""
     rows, start = evidence.values.rows, 0
     for k, out in enumerate(filter(is_float, evidence.forward.outputs)):
         end = start + as_real(out).numel()
@@ -148,7 +148,7 @@ def _mismatches(evidence: Evidence) -> Iterator[str]:
 
 
 def _settled(evidence: Evidence) -> bool:
-    """Whether the slopes decided the verdict, so that no element's expected value was needed."""
+    """Whether finite-difference slopes confirmed the gradient, so that no Jacobian was needed."""
     expected = evidence.values.expected.get(RANDOM, ())
     unknown = all(bool(torch.isnan(e.value).all()) for e in expected)
     return unknown and not evidence.values.jacobian and evidence.values.slopes is not None

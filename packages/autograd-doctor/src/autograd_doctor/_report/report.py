@@ -1,4 +1,4 @@
-"""A diagnosis as text, plain or in color, and as HTML."""
+"""Format a diagnosis as plain text, as colored text, and as HTML."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ SILENT = [*SECOND][:2]
 
 
 def as_text(diagnosis: Diagnosis) -> str:
-    """Return the report as plain text: the verdict, then each finding with its example."""
+    """Return the report as plain text: the verdict, then each finding with an example."""
     return card.as_text(_headline(diagnosis), *_sections(diagnosis))
 
 
 def as_rich(diagnosis: Diagnosis, width: int) -> Text:
-    """Return the report in color, for a terminal with this width."""
+    """Return the report as colored text for a terminal that is ``width`` columns wide."""
     return card.as_rich(
         _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), width=width
     )
 
 
 def as_html(diagnosis: Diagnosis) -> str:
-    """Return the report as HTML that follows JupyterLab's theme and contains no script."""
+    """Return the report as HTML. It uses JupyterLab's theme and contains no scripts."""
     figure = heatmap.as_html(diagnosis.jacobians) if diagnosis.jacobians else ""
     return card.as_html(
         _headline(diagnosis), *_sections(diagnosis), kind=_kind(diagnosis), figure=figure
@@ -47,9 +47,9 @@ def as_html(diagnosis: Diagnosis) -> str:
 
 
 def repair_card(diagnosis: Diagnosis) -> dict[str, str]:
-    """Return the repairs alone, as text and as HTML.
+    """Return only the suggested repairs, as plain text and as HTML.
 
-    If the verdict showed the Jacobians, they are drawn again with the changes applied.
+    If the report shows Jacobians, the HTML shows the Jacobians of the repaired Function.
     """
     headline = f"{diagnosis.subject} · a repair"
     repairs = [it for finding in diagnosis.findings if (it := finding.repair)]
@@ -96,7 +96,7 @@ def _sections(diagnosis: Diagnosis) -> Iterator[Iterator[tuple[str, str]]]:
 
 
 def _where(note: Finding) -> str:
-    """Say where the graph ends, if this is known."""
+    """Describe where the graph ends. Return ``""`` if this is unknown."""
     line, names = note.evidence.get("line"), note.evidence.get("lost")
     if not line or not isinstance(names, list):
         return ""
@@ -109,6 +109,9 @@ def _names(rules: list[str]) -> str:
 
 
 def _told(diagnosis: Diagnosis) -> list[Finding]:
-    """Return the findings that get their own paragraph. Notes get one only at level ``"full"``."""
+    """Return the findings that get their own paragraph in the report.
+
+    Notes are included only at level ``"full"``.
+    """
     full = diagnosis.level == "full"
     return [f for f in diagnosis.findings if full or f.severity != "info"]

@@ -1,4 +1,4 @@
-"""Rules about ``backward``: its side effects and the gradients that it returns."""
+"""Rules about the side effects of ``backward`` and the gradients that it returns."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import plural, quoted
 
 # --------------------------------------------------------------------------------------------------
-# Rules about what backward does besides returning gradients.
+# Rules about errors and side effects of backward.
 # --------------------------------------------------------------------------------------------------
 
-# relative to a gradient: a forgotten output causes a larger change, and a solver's error is smaller
+# relative to the gradient: above a solver's error, below the effect of ignoring an output
 BARELY = 0.01
 
 
@@ -67,7 +67,7 @@ def backward_raises(evidence: Evidence) -> Match | None:
         return None
     if evidence.forward.changed and "modified by an inplace operation" in failure.text:
         return None
-    # If the first cotangent fails, the others are not tried.
+    # If backward fails for the first cotangent, the other cotangents are not tried.
     some = "for some values of `grad_output`, " if len(evidence.values.vjps) > 1 else ""
     return Match(
         f"{some}`backward` {what_was_raised(failure)}",
@@ -88,7 +88,7 @@ _NEEDS = (
 )
 _TUPLE = "Unpack `ctx.saved_tensors`, a tuple even for a single tensor: `(x,) = ctx.saved_tensors`."
 
-# Python's and PyTorch's messages about common mistakes, with the repair for each mistake.
+# Parts of error messages from Python and PyTorch, each with a hint that repairs the mistake.
 WHAT_TO_DO = {
     "unpack (expected 1, got 0)": "Call `ctx.save_for_backward` in `forward`: `ctx.saved_tensors` "
     "is empty.",
@@ -208,7 +208,7 @@ def wrong_arity(evidence: Evidence) -> Match | None:
     found = failure and re.search(
         r"number of gradients \(expected (\d+), got (\d+)\)", failure.text
     )
-    # With a setup_context, PyTorch also counts arguments left at their defaults.
+    # If the Function defines setup_context, PyTorch also counts arguments left at their defaults.
     if found and int(found[1]) == len(parameters) + len(evidence.omitted):
         parameters += evidence.omitted
     arguments = len(parameters)
@@ -244,7 +244,10 @@ def wrong_arity(evidence: Evidence) -> Match | None:
 
 
 def _wasted(evidence: Evidence, raw: DirectBackward) -> str:
-    """Name the argument that receives a gradient from backward although it cannot have one."""
+    """Report a gradient for an argument that is not a tensor or that the call does not pass.
+
+    Return ``""`` if there is no gradient of this kind.
+    """
     given = zip(evidence.parameters, evidence.inputs, raw.kinds, strict=False)
     numbers = [
         name
@@ -314,7 +317,7 @@ def _raw_shapes(evidence: Evidence) -> list[tuple[int, torch.Size, torch.Size]]:
 
 
 def _sums_to(got: torch.Size, want: torch.Size) -> bool:
-    """Whether autograd would silently sum a gradient down to the shape of the input."""
+    """Whether autograd would silently sum a gradient of shape ``got`` to the shape ``want``."""
     if len(got) < len(want):
         return False
     trailing = got[len(got) - len(want) :]
@@ -412,7 +415,7 @@ _NUMPY = (
 
 
 def _coarser(got: str, want: str) -> bool:
-    """Whether a gradient in one dtype has lost digits that another dtype keeps."""
+    """Whether dtype ``got`` is less precise than dtype ``want``."""
     lost, kept = (torch.finfo(getattr(torch, dtype)).eps for dtype in (got, want))
     return lost > kept
 
@@ -422,9 +425,9 @@ def _unsupported(text: str) -> bool:
 
 
 def _complex_for_a_real(evidence: Evidence) -> Match | None:
-    """Name the real input that received a complex gradient.
+    """Report a real input for which ``backward`` returns a complex gradient.
 
-    Autograd's own error message does not name the input.
+    The report names the input, because autograd's own error message does not.
     """
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     for position in evidence.wanted:
@@ -444,7 +447,7 @@ def _complex_for_a_real(evidence: Evidence) -> Match | None:
 def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
     grads = (
         evidence.contract.direct.grads if evidence.contract.direct else ()
-    )  # other devices may lack it
+    )  # empty if backward was not called directly
     kept = [i for i in evidence.wanted if i < len(grads) and grads[i] is not None]
     rows = zip(kept, variant.wanted, variant.got, strict=False)
     return [(i, want, got) for i, want, got in rows if got is not None and got != want]
@@ -462,7 +465,7 @@ def _unlike(evidence: Evidence, variant: Variant) -> list[tuple[int, str, str]]:
 )
 def gradient_device(evidence: Evidence) -> Match | None:
     devices = {value.device.type for value in evidence.inputs if isinstance(value, torch.Tensor)}
-    # the caller's code may run only on the CPU
+    # only a warning, because the caller may use only the CPU
     severity: Severity = "warning" if devices == {"cpu"} else "error"
     for variant in evidence.variants.dtypes:
         if variant.name != "meta":

@@ -1,4 +1,4 @@
-"""Rules about memory layouts, frozen inputs, empty tensors and 0-dim tensors."""
+"""Rules about memory layouts, frozen inputs, empty batches and 0-dim tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograd_doctor._rules.rule import (
 from autograd_doctor.evidence import Evidence
 
 # --------------------------------------------------------------------------------------------------
-# Rules about layouts: the memory layout of a tensor is not part of its value.
+# Rules about memory layouts, which must not affect any result.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -52,11 +52,11 @@ def input_layout(evidence: Evidence) -> Match | None:
         if seen and comparison.stage != "forward":
             return seen
         refused = refused or seen
-    return refused and replace(refused, severity="warning")  # an error, so users notice it
+    return refused and replace(refused, severity="warning")  # users notice an error
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about requires_grad: the caller chooses which inputs get a gradient.
+# Rules about requires_grad. The caller chooses which inputs get a gradient.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -92,7 +92,7 @@ _ONE_FOR_EACH = (
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about shapes: tensors without elements, and without dims.
+# Rules about shapes: tensors without elements, and tensors without dims.
 # --------------------------------------------------------------------------------------------------
 
 _AFTER = ("contract", "linearity", "forward-mismatch", "values")

@@ -1,4 +1,4 @@
-"""Rules about efficiency: unnecessary work and memory in a correct Function."""
+"""Rules about unnecessary work and memory in a correct Function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autograd_doctor.formatting import listed, plural, quoted
 
 FIRST_MAKE_IT_RIGHT = ("contract", "linearity", "values")
 IN_FLOAT64 = (
-    "in float64"  # the doctor examines Functions in float64, regardless of the caller's dtype
+    "in float64"  # the doctor converts all inputs to float64, whatever dtype the caller uses
 )
 
 
@@ -41,7 +41,7 @@ def wasted_gradient(evidence: Evidence) -> Match | None:
 
 
 def _counted(operations: Sequence[str]) -> str:
-    """Format operations with their counts, as in ``3 operations (2 × mul, sum)``."""
+    """Format the names of operations with their counts, as in ``3 operations (2 × mul, sum)``."""
     names = [f"{n} × {name}" if n > 1 else name for name, n in Counter(operations).items()]
     return f"{plural(len(operations), 'operation')} ({', '.join(names)})"
 
@@ -89,11 +89,11 @@ def unneeded_function(evidence: Evidence) -> Match | None:
     function, ordinary = (evidence.memory.costs.get(name) for name in ("function", "plain"))
     if function is None or ordinary is None or not _agree(comparisons(evidence, PLAIN_AUTOGRAD)):
         return None
-    # Compare the sizes one by one, because a smaller sum may become the larger one for larger
+    # Compare the sizes one by one, because the smaller of two sums can be the larger sum for other
     # inputs.
     if Counter(ordinary.sizes) - Counter(function.sizes):
         return None
-    # 0: backward needs the node, but not its formula
+    # if the count is 0, backward computes nothing that could be compared
     if not 0 < ordinary.operations <= function.operations:
         return None
     sizes = {"plain": sum(ordinary.sizes), "function": sum(function.sizes)}

@@ -1,4 +1,4 @@
-"""Rules about ``forward``: autograd's contract, and the values that it returns."""
+"""Rules about ``forward``: whether it follows autograd's contract and returns correct values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import elements, number, plain, plural, quoted
 
 # --------------------------------------------------------------------------------------------------
-# Rules about what forward does with its inputs, its ctx and its outputs.
+# Rules about how forward treats its inputs, its ctx and its outputs.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -134,8 +134,8 @@ def wrong_mark_dirty(evidence: Evidence) -> Match | None:
 )
 def mutates_input(evidence: Evidence) -> Match | None:
     hidden = [i for i in evidence.forward.changed if i not in evidence.forward.dirty]
-    # The doctor cannot see mark_dirty inside a callable, so it assumes that a changed input was
-    # marked if the callable returns it.
+    # The doctor cannot see calls to mark_dirty inside a callable. If the callable returns a changed
+    # input, the doctor assumes that the input was marked.
     if not evidence.is_function:
         returned = {j for _, j in evidence.forward.views}
         hidden = [i for i in hidden if i not in returned]
@@ -161,7 +161,11 @@ _STATISTICS = (
 
 
 def _may_be_statistics(evidence: Evidence, position: int) -> bool:
-    """Whether a changed input does not require grad and autograd knows about the change."""
+    """Whether a changed input could be running statistics, as in batch normalization.
+
+    Running statistics are floating-point tensors that do not require grad and whose version counter
+    increases.
+    """
     floating = is_float(evidence.inputs[position])
     return (
         floating and position not in evidence.wanted and position in evidence.forward.versions_moved
@@ -192,7 +196,7 @@ def forward_raises(evidence: Evidence) -> Match | None:
     )
 
 
-# PyTorch's messages about common mistakes, with the repair for each mistake.
+# Parts of error messages from PyTorch, each with a hint that repairs the mistake.
 _WHAT_TO_DO = {
     "value of Tensor with more than one value": "To test whether an argument was passed, write "
     "`bias is not None`. To choose a value for each element, use `torch.where`. A Python if needs "
@@ -288,7 +292,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
         values = evidence.forward.outputs[place]
         marked = place in evidence.forward.marked_non_differentiable
         if marked and depends:
-            # This is only a note, because it is correct to mark running statistics.
+            # With other outputs, this is only a note, because statistics should be marked.
             others = set(floats) - set(evidence.forward.marked_non_differentiable)
             return Match(
                 f"output {place} changes smoothly with the inputs but is marked as "
@@ -306,7 +310,7 @@ def wrong_non_differentiable(evidence: Evidence) -> Match | None:
 
 
 def _stepped(output: Tensor) -> bool:
-    """Whether an output contains whole numbers, not only zeros."""
+    """Whether an output contains only whole numbers, and not only zeros."""
     return bool(output.any()) and bool((output == output.round()).all())
 
 
@@ -321,7 +325,7 @@ def _varies(evidence: Evidence, outputs: Sequence[Tensor]) -> Iterator[bool]:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about values: does forward compute the same values as the reference?
+# Rules about values: forward must compute the same values as the reference.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -372,7 +376,10 @@ def forward_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _exactly(off: Tensor, mine: Tensor, reference: Tensor) -> str:
-    """If an output is wrong in only one slice, name the slice and the factor."""
+    """Describe the slice that contains all incorrect elements, and their common factor.
+
+    Return ``""`` if the incorrect elements do not fill a slice.
+    """
     place = slice_of(off, ~off & (reference != 0), "output")
     if not place:
         return ""

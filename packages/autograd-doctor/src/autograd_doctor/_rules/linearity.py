@@ -1,4 +1,4 @@
-"""Rules about linearity: a backward must be linear in grad_output."""
+"""Rules that require ``backward`` to be linear in ``grad_output``."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from autograd_doctor.evidence import (
 )
 from autograd_doctor.formatting import element, number, plain, unraveled
 
-ROUNDING = 1e-6  # relative to a gradient: float32 rounding in a linear backward is smaller
+ROUNDING = 1e-6  # relative to the gradient; float32 rounding in a linear backward is smaller
 
-INEXACT = 0.05  # relative to a gradient, for a solver that stops at a tolerance
+INEXACT = 0.05  # relative to the gradient, for a solver that iterates to a tolerance
 
 
 def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
@@ -40,7 +40,7 @@ def _grads(evidence: Evidence, name: Cotangent) -> tuple[Tensor | None, ...]:
 def _seen(
     evidence: Evidence, slot: int, law: str, times: str, seen: tuple[Tensor | None, ...]
 ) -> Match:
-    """Name the broken law, and show one element of the gradient for two cotangents."""
+    """Report the broken law of linearity, and show one element of the gradient as an example."""
     once, got, wanted = (torch.zeros(()) if t is None else t for t in seen)
     off = torch.nan_to_num((got - wanted).abs(), nan=torch.inf)
     index = unraveled(int(off.argmax()), off.shape)
@@ -116,7 +116,10 @@ def nonlinear_in_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _lost_at_zero(evidence: Evidence) -> Match | None:
-    """Say where zeros, for example from a masked loss, cause nan although all else is finite."""
+    """Report a gradient that is nan if ``grad_output`` is zero, but finite otherwise.
+
+    A masked loss, for example, gives zeros in ``grad_output``.
+    """
     pairs = zip(_grads(evidence, RANDOM), _grads(evidence, ZERO), strict=False)
     for slot, (once, zero) in enumerate(pairs):
         if once is None or zero is None or not bool(torch.isfinite(once).all()):
@@ -142,8 +145,9 @@ MULTIPLES = {
 
 
 def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
-    """Return ``got``, with its elements replaced where ``wanted`` is not finite, because ∞ - ∞ is
-    meaningless.
+    """Return a copy of ``got`` that takes all non-finite elements from ``wanted``.
+
+    Non-finite elements cannot be compared by their difference, because ∞ - ∞ is nan.
     """
     if got is None or wanted is None:
         return got
@@ -151,7 +155,7 @@ def _where_finite(got: Tensor | None, wanted: Tensor | None) -> Tensor | None:
 
 
 def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tensor | None) -> bool:
-    """Whether two gradients agree, up to the rounding error of terms that cancel."""
+    """Whether two gradients agree up to rounding errors, including those of terms that cancel."""
     if same(got, wanted) or got is None or wanted is None:
         return same(got, wanted)
     off = (got - wanted).abs()
@@ -162,7 +166,10 @@ def _agree(evidence: Evidence, vjp: Cotangent, got: Tensor | None, wanted: Tenso
 
 
 def _coarseness(evidence: Evidence, vjp: Cotangent) -> float:
-    """Return the relative precision of grad_output, which is coarser if an output is in float32."""
+    """Return the relative precision of the least precise cotangent.
+
+    A cotangent is less precise if its output is in float32.
+    """
     gs = evidence.values.vjps[vjp].grad_outputs
     return max(resolution(g) for g in gs if g is not None)
 
@@ -194,12 +201,12 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
         uniform = _grads(evidence, ONES)[wrong.slot]
         one, two = flat_one[wrong.slot], flat_two[wrong.slot]
         if uniform is None or one is None or two is None or int(uniform.count_nonzero()) < 2:
-            continue  # single nonzero elements are multiples of each other
+            continue  # any two single nonzero elements are multiples of each other
         c, d = _multiple(one, uniform), _multiple(two, uniform)
         if c is None or d is None or _parallel_truth(wrong.truth, uniform):
             continue
         if not _everywhere(one, c * uniform):
-            continue  # a huge element hides the others
+            continue  # a very large element may hide differences at other elements
         statistic = _statistic(outputs[0], c)
         return Match(
             f"the gradient of `{wrong.name}` depends on `grad_output` only through a single number"
@@ -214,7 +221,7 @@ def uniform_grad_output(evidence: Evidence) -> Match | None:
 
 
 def _multiple(grad: Tensor, of: Tensor) -> float | None:
-    """Return c if ``grad = c · of``, or ``None``."""
+    """Return the number c with ``grad = c · of``, or ``None`` if no number fits."""
     if grad.is_complex():
         return None
     c = float((grad * of).sum() / (of * of).sum())
@@ -222,7 +229,7 @@ def _multiple(grad: Tensor, of: Tensor) -> float | None:
 
 
 def _everywhere(grad: Tensor, claimed: Tensor) -> bool:
-    """Whether each element agrees on its own, not only relative to the largest element."""
+    """Whether each element agrees relative to its own size, not relative to the largest one."""
     return bool(torch.isclose(grad, claimed, rtol=1e-3, atol=0).all())
 
 

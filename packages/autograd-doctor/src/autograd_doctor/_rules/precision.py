@@ -1,4 +1,4 @@
-"""Rules about overflow and lost digits."""
+"""Rules about overflow and loss of precision."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def overflow(evidence: Evidence) -> Match | None:
 
 
 def _lost(evidence: Evidence, call: Extreme) -> Match | None:
-    """Name the result of a call that should be finite but is not."""
+    """Report a result that is infinite or nan but should not be."""
     if call.masked is not None:
         for k, lost in _lost_to_a_mask(evidence, call):
             return _describe_overflow(evidence, call, k, lost, call.double, call.right)
@@ -46,20 +46,24 @@ def _lost(evidence: Evidence, call: Extreme) -> Match | None:
 
 
 def _lost_to_float32(call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield each tensor that is not finite in float32: its position, and a mask of the elements."""
+    """Find tensors with elements that are not finite in float32.
+
+    Yield the position of each tensor and a mask of these elements.
+    """
     for k, value in enumerate(call.single):
         if value is not None and not bool(torch.isfinite(value).all()):
             yield k, ~torch.isfinite(value)
 
 
 def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Tensor]]:
-    """Yield each tensor with nan where the reference has none: its position, and a mask.
+    """Find tensors with elements that are nan although the reference is not nan.
 
-    The reference's gradients must be finite, because an infinite gradient is useless anyway.
+    Yield the position of each tensor and a mask of these elements. An element of a gradient counts
+    only if the reference gradient is finite there, because an infinite gradient is useless.
     """
     outputs = len(call.double) - len(evidence.wanted)
     if any(right is not None and bool(right.isnan().any()) for right in call.right[:outputs]):
-        return  # the reference has no value at this element either
+        return  # the reference itself has nan outputs for this mask
     for k, (mine, right) in enumerate(zip(call.double, call.right, strict=False)):
         if mine is None or right is None:
             continue
@@ -71,7 +75,7 @@ def _lost_to_a_mask(evidence: Evidence, call: Extreme) -> Iterator[tuple[int, Te
 def _describe_overflow(
     evidence: Evidence, call: Extreme, k: int, lost: Tensor, values: Values, truth: Values
 ) -> Match:
-    """Report the lost element with the largest expected value."""
+    """Among the elements that are not finite, report the one that should be largest."""
     right = truth[k]
     assert right is not None
     largest = torch.where(lost, right.abs(), -1.0)
@@ -87,7 +91,11 @@ def _describe_overflow(
 
 
 def place(evidence: Evidence, call: Extreme, k: int, index: tuple[int, ...]) -> str:
-    """Describe an element of a result by the input at the same index, if one exists."""
+    """Describe an element of a result.
+
+    If an input has the same shape, show this input's value at the index. Otherwise, show the name
+    of the result and the index.
+    """
     value = call.double[k]
     for position in evidence.wanted:
         given: Tensor = call.inputs[position]
@@ -123,14 +131,14 @@ def inexact_forward(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about precision: a formula or a cast loses more digits than rounding does.
+# Rules about precision: a formula or a cast loses more digits than rounding explains.
 # --------------------------------------------------------------------------------------------------
 
-# relative to the magnitude: the long step is ten times this, and rounding is far smaller
+# relative to the magnitude; the long step is ten times larger, and rounding is much smaller
 MOVING = 1e-5
-# relative to the magnitude: a thousand times the long step, as after a sign change
+# relative to the magnitude; a thousand times the long step, as after a sign change
 JUMPING = 0.1
-OTHERWISE = 0.5  # relative to a linear change
+OTHERWISE = 0.5  # relative to the change that a linear function would have
 
 
 @rule(
@@ -145,15 +153,15 @@ OTHERWISE = 0.5  # relative to a linear change
     after=("contract", "linearity", "values", "layout"),
 )
 def precision(evidence: Evidence) -> Match | None:
-    if evidence.values.inexact:  # the error of an unfinished iteration is not a loss of digits
+    if evidence.values.inexact:  # a solver that stops early loses no digits
         return None
     return _cast(evidence) or _stairs(evidence) or _cancellation(evidence)
 
 
 def _cast(evidence: Evidence) -> Match | None:
-    """Say where backward used 16 bits: a float64 cotangent gives a gradient in 16-bit precision."""
+    """Report a gradient that has only 16-bit precision although the cotangent is in float64."""
     vjp = evidence.values.vjps.get(RANDOM)
-    if evidence.values.cotangent_range:  # its cotangents may have few digits
+    if evidence.values.cotangent_range:  # the cotangents may have few digits
         return None
     if vjp is None or any(g is not None and g.dtype != torch.float64 for g in vjp.grad_outputs):
         return None
@@ -172,17 +180,15 @@ def _cast(evidence: Evidence) -> Match | None:
 
 
 def _held(grad: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a dtype can represent a gradient exactly.
-
-    The result is false for a gradient of zeros.
-    """
+    """Whether a dtype can represent every element of a nonzero gradient exactly."""
     return size(grad) > SLACK and torch.equal(grad, grad.to(dtype).to(grad.dtype))
 
 
 def _stairs(evidence: Evidence) -> Match | None:
-    """Name the float64 result that stays constant or jumps when all numbers change slightly.
+    """Report a float64 result that stays constant or jumps when all inputs change slightly.
 
-    A declared step function does this on purpose, because its output is constant between levels.
+    If a surrogate gradient is declared, outputs are not checked, because a step function is
+    constant between its levels.
     """
     found = evidence.variants.float32_steps
     if found is None:
@@ -206,7 +212,10 @@ def _stairs(evidence: Evidence) -> Match | None:
 
 
 def _is_short(evidence: Evidence, slot: int) -> bool:
-    """Whether backward returned a gradient in another dtype, which a different rule reports."""
+    """Whether ``backward`` returns a gradient that is not in float64.
+
+    A different rule reports this gradient.
+    """
     grads = evidence.contract.direct.grads if evidence.contract.direct else ()
     position = evidence.wanted[slot] if slot >= 0 else len(grads)
     grad = grads[position] if position < len(grads) else None
@@ -214,10 +223,11 @@ def _is_short(evidence: Evidence, slot: int) -> bool:
 
 
 def _uneven(found: Float32Steps, k: int) -> str | None:
-    """If most elements do not change as the long step predicts, name one of them.
+    """Describe an element that changes irregularly over a short step.
 
-    The comparison ignores elements that hardly depend on the numbers (a mask, a level), and
-    elements that are zero up to rounding.
+    The change should be proportional to the change over a long step. Return ``None`` unless most
+    elements change irregularly. Ignore elements that hardly change over the long step (a mask, a
+    level) and elements that are zero up to rounding.
     """
     here, near, far = found.here[k], found.near[k], found.far[k]
     if here is None or near is None or far is None:
@@ -226,7 +236,7 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
     known = size_here > SLACK
     told = known & ((far - here).abs() > MOVING * size_here)
     told &= (far - here).abs() < JUMPING * size_here
-    told &= actual.abs() < OTHERWISE * (far - here).abs()  # otherwise this is a tie or a kink
+    told &= actual.abs() < OTHERWISE * (far - here).abs()  # a larger change is a tie or a kink
     off = told & ((actual - expected).abs() > OTHERWISE * expected.abs())
     if 2 * told.sum() < known.sum() or 2 * off.sum() <= told.sum():
         return None
@@ -239,12 +249,10 @@ def _uneven(found: Float32Steps, k: int) -> str | None:
 
 
 def _cancellation(evidence: Evidence) -> Match | None:
-    """Name the result that loses too many digits in float32.
+    """Report a result that loses too many digits in float32.
 
-    Without a reference, the example itself must be accurate.
-
-    If the example is not accurate, the cause may be a solver that stops early in float32, or a less
-    precise device.
+    Report nothing if the results for the example itself are inaccurate and there is no reference.
+    The cause may then be a solver that stops early in float32, or a less precise device.
     """
     calls = [call for call in evidence.variants.extremes if call.noise]
     if any(call.is_example and not call.right for call in calls):
@@ -258,7 +266,7 @@ def _cancellation(evidence: Evidence) -> Match | None:
 
 
 def _describe_loss(evidence: Evidence, call: Extreme, k: int, times: float) -> Match:
-    """Report the element whose error exceeds the noise by the largest factor."""
+    """Report the element whose error is the largest multiple of the noise."""
     error, noise, actual, right = (v[k] for v in (call.error, call.noise, call.single, call.double))
     assert error is not None
     assert noise is not None

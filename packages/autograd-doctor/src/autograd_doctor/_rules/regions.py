@@ -1,4 +1,4 @@
-"""The location of a wrong gradient: the values of the inputs, and the indices."""
+"""Describe where a gradient is incorrect: for which input values, and at which indices."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from autograd_doctor._numerics.tensors import as_number, is_float
 from autograd_doctor.evidence import DIM_NAMES, RANDOM, Expected
 
 # --------------------------------------------------------------------------------------------------
-# Regions that a label selects: a mask, a class, or an index among the arguments.
+# Describe a region that an argument selects: a mask, a class label, or an index.
 # --------------------------------------------------------------------------------------------------
 
 Region = tuple[str, Tensor]  # a condition in words, and the elements for which it is true
 
 
 def labeled(m: Mismatch) -> str | None:
-    """Return the condition on a label that is true exactly where the gradient is wrong."""
+    """Return a condition on a label that is true exactly where the gradient is incorrect."""
     return next((where for where, holds in _regions(m) if _explains(m, holds)), None)
 
 
 def _explains(m: Mismatch, holds: Tensor) -> bool:
-    """Whether a region contains all wrong elements and no right element, except necessary zeros."""
+    """Whether a region contains all incorrect elements and no correct element except zeros."""
     right_inside = m.known & ~m.wrong & holds
     right_outside = m.known & ~m.wrong & ~holds & (m.truth != 0)
     return (
@@ -48,10 +48,10 @@ def _regions(m: Mismatch) -> Iterator[Region]:
 
 
 def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
-    """Yield the regions that a label selects, if it has one value per element or per row.
+    """Yield the region for each value of a label that has one value per element or per row.
 
-    Only some values can select a region: both values of a mask, a negative number (which often
-    means "ignore"), and a number that occurs several times.
+    The label can be a mask or an integer tensor. Each value of a mask selects a region. An integer
+    selects a region only if it is negative (which often means "ignore") or occurs more than once.
     """
     if label.dim() == 0 or label.shape != shape[: label.dim()]:
         return
@@ -63,7 +63,7 @@ def _by_label(name: str, label: Tensor, shape: torch.Size) -> Iterator[Region]:
 
 
 def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
-    """Yield, for each dim, the slice whose index is an argument of the call."""
+    """For each dim, yield the slice at index ``value``, which is an argument of the call."""
     for axis, length in enumerate(like.shape):
         if length > 2 and -length <= value < length:
             holds = torch.zeros_like(like, dtype=torch.bool)
@@ -72,7 +72,7 @@ def _by_index(name: str, value: int, like: Tensor) -> Iterator[Region]:
 
 
 def selected(m: Mismatch) -> str:
-    """Name the argument that selects the wrong elements and no others, such as a target class."""
+    """Name the index tensor (for example, targets) that selects exactly the incorrect elements."""
     for position, index in enumerate(m.evidence.inputs):
         if not isinstance(index, Tensor) or index.dtype not in (torch.int64, torch.int32):
             continue
@@ -92,15 +92,15 @@ def selected(m: Mismatch) -> str:
 
 
 # --------------------------------------------------------------------------------------------------
-# Describe where a gradient is wrong: at the edge of a dim, or for a range of input values.
+# Describe where a gradient is incorrect: at the edge of a dim, or for a range of input values.
 # --------------------------------------------------------------------------------------------------
 
 
 def edge(wrong: Tensor, known: Tensor) -> str | None:
-    """Return the edge of a dim that contains every wrong element, or ``None``."""
+    """Return which edge of a dim contains all incorrect elements, or ``None``."""
     for axis in reversed(range(wrong.dim())):
         length = wrong.shape[axis]
-        # a single wrong element may be at the edge by chance
+        # a single incorrect element may be at the edge by chance
         if length < 4 or wrong.numel() == length:
             continue
         places = sorted(slices_with(wrong, axis))
@@ -118,9 +118,10 @@ def edge(wrong: Tensor, known: Tensor) -> str | None:
 
 
 def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
-    """Return "at `x[:, 1:]`" if the wrong elements fill a slice that contains no right ones.
+    """Return "at `x[:, 1:]`", for example, if all incorrect elements lie in this slice.
 
-    ``right`` marks right elements that are not 0, because a zero may be right by chance.
+    The slice must contain no correct elements. ``right`` marks only correct elements that are not
+    0, because a zero may be correct by chance.
     """
     if int(wrong.sum()) < 2:
         return ""
@@ -142,10 +143,10 @@ def slice_of(wrong: Tensor, right: Tensor, name: str) -> str:
 
 
 def by_norm(m: Mismatch) -> str:
-    """Name the number in the call that separates the norms of wrong slices from the norms of right
-    ones.
+    """Name the argument that separates the norms of incorrect slices from those of correct slices.
 
-    The derivative changes at such a number if forward clamps a norm, as in ``max(norm, eps)``.
+    If ``forward`` clamps a norm, as in ``max(norm, eps)``, the derivative changes at the number
+    ``eps``.
     """
     numbers = {m.evidence.name(i): as_number(v) for i, v in enumerate(m.evidence.inputs)}
     for axis in reversed(range(m.input.dim() if m.input.dim() > 1 else 0)):
@@ -164,7 +165,7 @@ def by_norm(m: Mismatch) -> str:
 
 
 def common_factor(ratios: Tensor) -> float | None:
-    """Return the common value of all ratios, or ``None`` if they differ."""
+    """Return the common value of all ratios, or ``None`` if the ratios differ."""
     if ratios.is_complex() or not ratios.numel() or not bool(ratios.isfinite().all()):
         return None
     factor = ratios.mean()
@@ -173,19 +174,19 @@ def common_factor(ratios: Tensor) -> float | None:
 
 
 def _part(first: int, end: int, length: int) -> str:
-    """Format the range of an index in Python syntax."""
+    """Format the index range from ``first`` to ``end`` in Python syntax."""
     if end - first == 1 and length > 1:
         return str(first)
     return f"{first or ''}:{end if end < length else ''}"
 
 
 def slices_with(mask: Tensor, axis: int) -> set[int]:
-    """Return the indices along a dim whose slices contain a marked element."""
+    """Return the indices of all slices along a dim that contain a marked element."""
     return set(mask.nonzero()[:, axis].tolist())
 
 
 def region(m: Mismatch) -> str | None:
-    """Name the input values for which the gradient is wrong, and the wrong result."""
+    """Describe the input values for which the gradient is incorrect, and the kind of error."""
     right = m.known & ~m.wrong
     if m.actual.is_complex() or not bool(right.any()):
         return None
@@ -195,7 +196,7 @@ def region(m: Mismatch) -> str | None:
     what = f" ({instead} there)" if instead else ""
     told = f"the gradient of `{m.name}` is wrong only where "
     for threshold in chain.from_iterable(_thresholds(m, each) for each in _right_ones(m, right)):
-        if m.coarse:  # small elements count as right, so only 0 can be a reliable bound
+        if m.coarse:  # small elements count as correct, so 0 is the only reliable bound
             certain = threshold.at_zero and instead is not None
         else:
             certain = threshold.chance < 0.01 or explained
@@ -209,9 +210,9 @@ def region(m: Mismatch) -> str | None:
 
 
 def _is_a_slice(m: Mismatch) -> bool:
-    """Whether the wrong elements are adjacent although the input is not sorted.
+    """Whether the incorrect elements fill a slice although the input is not sorted.
 
-    In this case, wrong and right elements may be separated by a bound only by chance.
+    In this case, a bound on the input values may separate the elements only by chance.
     """
     flat = m.input.flatten()
     is_sorted = bool((flat.diff() >= 0).all()) or bool((flat.diff() <= 0).all())
@@ -219,7 +220,7 @@ def _is_a_slice(m: Mismatch) -> bool:
 
 
 def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
-    """Yield the right elements, and then only the right elements with a nonzero gradient."""
+    """Yield a mask of all correct elements, then a mask of those with a nonzero gradient."""
     yield right
     telling = right & (m.truth != 0)
     if bool(telling.any()) and not torch.equal(telling, right):
@@ -227,7 +228,10 @@ def _right_ones(m: Mismatch, right: Tensor) -> Iterator[Tensor]:
 
 
 def _typical_of_masks(m: Mismatch) -> str | None:
-    """Describe the wrong elements if they show the typical result of a wrong mask."""
+    """Describe the incorrect elements if all are zero, sign-flipped or equal to ``grad_output``.
+
+    These values are typical of an incorrect mask. Return ``None`` for other values.
+    """
     wrong, actual, truth = m.wrong, m.actual[m.wrong], m.truth[m.wrong]
     tolerance = m.expected.tolerance.expand_as(m.truth)[wrong]
     gs = [g for g in m.evidence.values.vjps[RANDOM].grad_outputs if g is not None]
@@ -244,7 +248,7 @@ def _typical_of_masks(m: Mismatch) -> str | None:
 
 
 def _scaled(m: Mismatch) -> str | None:
-    """Describe the factor by which all wrong elements are off, or return ``None``."""
+    """Describe the common factor of all incorrect elements, or return ``None``."""
     actual, truth = m.actual[m.wrong], m.truth[m.wrong]
     if truth.numel() > 1 and bool((truth != 0).all()):
         ratio = actual / truth
@@ -254,10 +258,10 @@ def _scaled(m: Mismatch) -> str | None:
 
 
 class Threshold(NamedTuple):
-    """A condition on the inputs that is true for all wrong elements and for no right element.
+    """A condition on the inputs that is true for all incorrect elements and for no correct one.
 
-    ``chance`` is the probability that random elements are separated equally well. ``at_zero`` says
-    whether the bound is 0.
+    ``chance`` is the probability that the condition separates random elements equally well.
+    ``at_zero`` is true if the bound is 0.
     """
 
     text: str
@@ -276,7 +280,11 @@ def _thresholds(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 def _halves(
     m: Mismatch, right: Tensor, value: Tensor, name: str, beside: str = ""
 ) -> Iterator[Threshold]:
-    """Yield the side of a bound, or of another input, on which all wrong elements lie."""
+    """Yield each condition of the form ``value < bound`` or ``value > bound`` that fits.
+
+    If ``beside`` is given, it names another input, and ``value`` is the difference between the two
+    inputs.
+    """
     bad, good = value[m.wrong], value[right]
     chance = 4 / max(1, math.comb(bad.numel() + good.numel(), bad.numel()))
     for sign, low, high in (("<", bad.max(), good.min()), (">", good.max(), bad.min())):
@@ -287,10 +295,10 @@ def _halves(
 
 
 def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
-    """Yield the interval of the input that contains all right elements, if wrong ones lie on both
-    sides.
+    """Yield the condition that the input is outside an interval, if the condition fits.
 
-    A backward that ignores a clamp produces this pattern.
+    The interval contains all correct elements, and incorrect elements lie on both sides of it. A
+    backward that ignores a clamp produces this pattern.
     """
     bad, good = m.input[m.wrong], m.input[right]
     below, above = bad[bad < good.min()], bad[bad > good.max()]
@@ -306,21 +314,24 @@ def _outside(m: Mismatch, right: Tensor) -> Iterator[Threshold]:
 
 
 def _beyond(sign: str, bad: Tensor, bound: str, other: str) -> str:
-    """Say on which side of a bound the wrong elements lie, or that they all equal it."""
+    """Format the right side of a condition, such as ``< 0``, ``<= y`` or ``is 0``.
+
+    ``bad`` holds the values of the incorrect elements.
+    """
     on_it = bad == float(bound)
     sign = "is" if bool(on_it.all()) else f"{sign}=" if bool(on_it.any()) else sign
     return f"{sign} {_beside(other, bound) if other else bound}"
 
 
 def _beside(other: str, apart: str) -> str:
-    """Return the other input plus or minus a number: ``y``, ``y + 0.5``, ``y - 0.5``."""
+    """Format another input plus or minus a number: ``y``, ``y + 0.5`` or ``y - 0.5``."""
     if apart == "0":
         return other
     return f"{other} - {apart[1:]}" if apart.startswith("-") else f"{other} + {apart}"
 
 
 def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the other inputs that can be compared with this one, with their names."""
+    """Yield the names and values of the other inputs that have the same shape and are real."""
     for position, other in enumerate(m.evidence.inputs):
         comparable = is_float(other) and other.shape == m.input.shape and not other.is_complex()
         if comparable and position != m.position:
@@ -328,7 +339,7 @@ def _others(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _bound(m: Mismatch, low: float, high: float) -> str:
-    """Return the most likely bound between two numbers: 0, an argument, or a short number."""
+    """Return the most likely bound from ``low`` to ``high``: 0, an argument or a short number."""
     numbers = [v for v in m.evidence.inputs if isinstance(v, int | float)]
     middle = (low + high) / 2
     rounded = [float(f"{middle:.{digits}g}") for digits in range(1, 5)]
@@ -337,7 +348,7 @@ def _bound(m: Mismatch, low: float, high: float) -> str:
 
 
 def _ties(m: Mismatch, right: Tensor) -> bool:
-    """Whether an element is wrong if and only if its value occurs more than once."""
+    """Whether an element is incorrect if and only if its value occurs more than once."""
     x = m.input
     _, inverse, counts = x.unique(return_inverse=True, return_counts=True)
     tied = counts[inverse] > 1

@@ -1,4 +1,4 @@
-"""The definition of a rule, and helpers that several rules share."""
+"""Define what a rule is, and helpers that several rules share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autograd_doctor.finding import Finding, Severity
 from autograd_doctor.formatting import element, nth, number, plain, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# The rule catalogue: names, severities, and the pure functions that decide.
+# Define a rule: its name, its severity, and the pure function that decides.
 # --------------------------------------------------------------------------------------------------
 
 Family = Literal[
@@ -26,7 +26,10 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Match:
-    """The result of a rule: a message, evidence, and an optional severity and hint."""
+    """The result of a rule that found a mistake.
+
+    If ``severity`` or ``hint`` is given, it overrides the severity or the hint of the rule.
+    """
 
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
@@ -39,12 +42,13 @@ Decide = Callable[[Evidence], Match | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """An entry of the catalogue.
+    """A check for one kind of mistake.
 
-    ``after`` holds the names of families or rules. If one of them reports an error, it explains the
-    findings of this rule, which are then not reported. ``explains`` is the opposite: an error of
-    this rule explains the findings of these families or rules. ``by_design`` holds the rules that
-    this rule explains even if its finding is declared to be by design.
+    ``after``, ``explains`` and ``by_design`` hold names of rules or of families of rules. If a rule
+    in ``after`` reports an error, the findings of this rule are not reported. If this rule reports
+    an error, the findings of the rules in ``explains`` are not reported. The findings of the rules
+    in ``by_design`` are not reported even if the user declares that this rule's finding is
+    intentional.
     """
 
     name: str
@@ -59,7 +63,7 @@ class Rule:
     by_design: tuple[str, ...] = ()
 
     def __call__(self, evidence: Evidence) -> Finding | None:
-        """Return the finding, or ``None`` if the evidence does not show this mistake."""
+        """Return a finding, or ``None`` if the evidence does not show this mistake."""
         seen = self.decide(evidence)
         if seen is None:
             return None
@@ -73,8 +77,8 @@ class Rule:
         )
 
 
-# After one of these errors, gradients cannot be judged, because they are missing or belong to
-# different values. A Function that modifies its inputs still returns gradients that can be judged.
+# If one of these rules reports an error, gradients cannot be judged: they are missing or belong to
+# other values. The list omits mutates-input, because its gradients can still be judged.
 UNUSABLE = (
     "non-tensor-saved",
     "saved-tensors-in-forward",
@@ -101,7 +105,7 @@ def rule(
     explains: tuple[str, ...] = (),
     by_design: tuple[str, ...] = (),
 ) -> Callable[[Decide], Rule]:
-    """Return a decorator that turns a function into a rule."""
+    """Return a decorator that turns a function into a ``Rule`` with these properties."""
 
     def make(decide: Decide) -> Rule:
         return Rule(name, family, severity, title, hint, lesson, decide, after, explains, by_design)
@@ -110,12 +114,12 @@ def rule(
 
 
 # --------------------------------------------------------------------------------------------------
-# Words and small facts that several rules share.
+# Format text, and look up facts, for several rules.
 # --------------------------------------------------------------------------------------------------
 
 
 def ordinal(cotangent: Cotangent) -> str:
-    """Say which output is the only one that gets a gradient."""
+    """Return the position of the only output with a cotangent, as a word such as ``first``."""
     return nth(cotangent.output)
 
 
@@ -135,9 +139,9 @@ def what_was_raised(failure: Failure) -> str:
 
 
 def call(evidence: Evidence, dtype: str = "") -> str:
-    """Return a short description of the call's arguments: ``x float64[3, 4], ceiling 6.0``.
+    """Describe the arguments of the call, as in ``x float64[3, 4], ceiling 6.0``.
 
-    ``dtype`` is the dtype of floating-point arguments, unless the call used float64 copies.
+    If ``dtype`` is given, it replaces the dtype of each floating-point argument.
     """
     return ", ".join(
         f"{name} {describe(value, dtype)}"
@@ -153,11 +157,13 @@ def describe(value: Any, dtype: str = "") -> str:
 
 
 def backward_failure(evidence: Evidence) -> Failure | None:
-    """Return the failure of backward, in the direct call or through autograd.
+    """Return the error that ``backward`` raises, either when called directly or by autograd.
 
-    Another rule reports failures that occur only if some outputs are unused. A solver with an
-    absolute tolerance may reject a cotangent that is thousands of times larger than usual. A
-    failure does not count if the call works in the dtypes of the caller's inputs.
+    Ignore three kinds of errors:
+
+    - errors that occur only if some outputs are unused, because another rule reports them;
+    - errors for a very large cotangent, because a solver may reject it;
+    - errors in float64, if the call works in the dtypes of the user's inputs.
     """
     usual = (
         vjp.failure
@@ -169,7 +175,7 @@ def backward_failure(evidence: Evidence) -> Failure | None:
 
 
 def raw_transpose(evidence: Evidence, position: int) -> bool:
-    """Whether a raw gradient is the expected gradient with its last two dims swapped."""
+    """Whether ``backward`` itself returns the expected gradient with its last two dims swapped."""
     if (
         evidence.contract.direct is None
         or position not in evidence.wanted
@@ -192,20 +198,20 @@ def raw_transpose(evidence: Evidence, position: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------
-# Find and describe differences between a variant of a call and the plain call.
+# Find and describe differences between a variant of a call and the original call.
 # --------------------------------------------------------------------------------------------------
 
-# the position of a tensor in a comparison, and the index with the largest difference
+# the position of a tensor in a comparison, and the index of its largest difference
 Place = tuple[int, tuple[int, ...]]
 
 
 def comparisons(evidence: Evidence, kind: str) -> Iterator[Comparison]:
-    """Yield the comparisons of one kind."""
+    """Yield all comparisons of one kind, such as ``"batch"``."""
     return (comparison for comparison in evidence.variants.comparisons if comparison.kind == kind)
 
 
 def disagreement(evidence: Evidence, kind: str) -> Match | None:
-    """Describe the failure or difference in the first comparison of this kind that shows one.
+    """Describe the first comparison of this kind that shows an error or a difference.
 
     Return ``None`` if all comparisons agree.
     """
@@ -213,7 +219,7 @@ def disagreement(evidence: Evidence, kind: str) -> Match | None:
 
 
 def describe_disagreement(comparison: Comparison) -> Match | None:
-    """Describe the failure or difference in a comparison. Return ``None`` if both sides agree."""
+    """Describe the error or the difference in a comparison. Return ``None`` if there is neither."""
     if comparison.failure:
         stage = (
             f"`{comparison.stage}`"
@@ -241,7 +247,10 @@ def describe_disagreement(comparison: Comparison) -> Match | None:
 
 
 def furthest(comparison: Comparison) -> Place | None:
-    """Return the first tensor that differs, and the index with the largest difference."""
+    """Find the first tensor that differs.
+
+    Return its position and the index of its largest difference, or ``None`` if no tensor differs.
+    """
     for k, (actual, expected) in enumerate(
         zip(comparison.actual, comparison.expected, strict=True)
     ):
@@ -255,7 +264,7 @@ def furthest(comparison: Comparison) -> Place | None:
 
 
 def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
-    """Return the distance between two tensors. A missing gradient counts as zeros."""
+    """Return the absolute difference of two tensors. A missing gradient counts as zeros."""
     if actual is None and expected is None:
         return None
     actual, expected = (_or_zeros(actual, expected), _or_zeros(expected, actual))
@@ -266,7 +275,7 @@ def distance(actual: Tensor | None, expected: Tensor | None) -> Tensor | None:
 
 
 def size_of(tensor: Tensor | None) -> float:
-    """Return the largest finite magnitude, or 0 if the tensor is missing."""
+    """Return the largest finite magnitude in a tensor, or 0 if the tensor is missing."""
     return 0.0 if tensor is None else size(tensor)
 
 
@@ -282,7 +291,10 @@ def _or_zeros(tensor: Tensor | None, like: Tensor | None) -> Tensor:
 
 
 def format_element(tensor: Tensor | None, index: tuple[int, ...]) -> str:
-    """Format an element with four digits, or say that the tensor is missing."""
+    """Format an element with four digits.
+
+    Return ``"None"`` if the tensor is missing, and its shape if the index does not fit.
+    """
     if tensor is None:
         return "None"
     return (

@@ -111,7 +111,10 @@ def _marked(failure: Failure | None) -> bool:
 
 
 def _first_wrong(evidence: Evidence, second: SecondOrder) -> SecondDerivative | None:
-    """Return the first wrong result. Users notice a nan, so it counts only on request."""
+    """Return the first incorrect second derivative.
+
+    A nan or infinity counts only if second derivatives are required, because users notice it.
+    """
     wrong = (found for found in second.derivatives if found.wrong)
     told = (f for f in wrong if evidence.second_order_required or math.isfinite(f.actual or 0.0))
     return next(told, None)
@@ -144,7 +147,7 @@ def _lost(wrong: SecondDerivative, cause: LostGraph | None) -> str:
 
 
 def _because(cause: LostGraph) -> str:
-    """Say in one or two sentences where the graph is lost."""
+    """Explain in one or two sentences where the graph is lost."""
     names = " and ".join(quoted(cause.names))
     several = len(cause.names) > 1
     has, it, is_ = ("have", "they", "are") if several else ("has", "it", "is")
@@ -168,7 +171,7 @@ def _because(cause: LostGraph) -> str:
 
 
 def _recipe(cause: LostGraph) -> str:
-    """Say how to keep the graph."""
+    """Explain how to keep the graph."""
     if cause.place == "backward":
         return (
             "Compute with tensors only, and without "
@@ -201,5 +204,5 @@ def _seen(
 
 
 def _severity(evidence: Evidence) -> Severity | None:
-    """Return the severity for a Function that is meant to be twice differentiable."""
+    """Return ``"error"`` if second derivatives are required, else ``None`` (the rule's default)."""
     return "error" if evidence.second_order_required else None

@@ -1,4 +1,4 @@
-"""Rules about state: shared, random, captured or retained."""
+"""Rules about shared state, random numbers, captured tensors and the contents of ctx."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autograd_doctor.finding import Severity
 from autograd_doctor.formatting import element, listed, number, quoted, sentence, unraveled
 
 # --------------------------------------------------------------------------------------------------
-# Rules about state that one call or one backward pass leaves behind for another.
+# Rules about state that one call or backward pass changes and another one reads.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -89,7 +89,7 @@ def not_reentrant(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about repetition: if two runs of the same call differ, runs cannot be compared.
+# Rules about repetition. If two runs of the same call differ, other comparisons mean nothing.
 # --------------------------------------------------------------------------------------------------
 
 COMPARISONS = (
@@ -188,7 +188,7 @@ def rng_not_restored(evidence: Evidence) -> Match | None:
 
 
 def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]:
-    """Return the tensor's name, and both values of the element with the largest difference."""
+    """Return the name of a tensor, and text that shows the two values of one element."""
     k, index = place
     plain, other = (
         format_element(comparison.expected[k], index),
@@ -200,7 +200,7 @@ def _witness(comparison: Comparison, place: Place, both: str) -> tuple[str, str]
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about values that a Function uses besides its arguments: captured tensors and modules.
+# Rules about captured tensors and modules, which a Function uses without taking them as arguments.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -267,7 +267,7 @@ def recompute_side_effect(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about ctx: its contents, how backward reads them, and references that keep ctx alive.
+# Rules about ctx: what it stores, how backward reads it, and which references keep it alive.
 # --------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +296,7 @@ def tensor_on_ctx(evidence: Evidence) -> Match | None:
                 severity="error",
             )
     kept = next((kept for kept in evidence.memory.on_ctx if kept.role), evidence.memory.on_ctx[0])
-    # The caller may change a tensor of the call in place. Any other tensor only costs memory.
+    # The caller can change an input or output in place. Other tensors on ctx only cost memory.
     severity: Severity = "warning" if kept.role else "info"
     return Match(f"{_kept(evidence, kept)}{_drawback(kept)}", names, severity)
 

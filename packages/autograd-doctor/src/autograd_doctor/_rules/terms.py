@@ -1,4 +1,4 @@
-"""The factors and terms by which a gradient differs from the expected gradient."""
+"""Find a factor or a term by which a gradient differs from the expected gradient."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from autograd_doctor.evidence import RANDOM, Evidence, Expected
 from autograd_doctor.formatting import listed
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that is a constant multiple of the expected gradient: find the constant and its origin.
+# If a gradient is a constant multiple of the expected gradient, find the constant and its origin.
 # --------------------------------------------------------------------------------------------------
 
 LARGEST_DENOMINATOR = 64
-# with a larger denominator, some fraction is close to every number
+# with larger numbers, some fraction is close to every number
 LARGEST_NUMERATOR = 1000
-TELLING = 100.0  # times the tolerance: the ratio of smaller elements is too uncertain
+TELLING = 100.0  # times the tolerance; the ratios of smaller elements are too uncertain
 TELLING_OF_FEW_DIGITS = 10.0
 
-Key = tuple[str, str, int]  # the origin of a number in a call: its kind, its object, and its dim
+Key = tuple[str, str, int]  # where a number in a call comes from: kind, owner and dim
 
 
 def constant_factor(m: Mismatch) -> str | None:
-    """Say by which constant factor the gradient differs from the expected one."""
+    """Describe the constant factor if the gradient is a multiple of the expected gradient."""
     factor = _ratio(m)
     if factor is None:
         return None
     origin = _origin(m, abs(factor))
     if m.truth.numel() == 1 and not origin and _fraction(factor) is None:
-        return None  # single numbers are always multiples of each other
+        return None  # any two single numbers are multiples of each other
     told = f"about {_apart_from_one(factor, 3)}" if m.coarse else digits(factor)
     times = f"{told} times the true gradient"
     return f"the gradient of `{m.name}` is {times}{origin}{'' if origin else without_argument(m)}"
@@ -63,13 +63,13 @@ def _ratio(m: Mismatch) -> float | None:
 
 
 def digits(factor: float) -> str:
-    """Format a factor as a small fraction if possible, else with at least four digits."""
+    """Format a factor as a simple fraction if possible, else with at least four digits."""
     fraction = _fraction(factor)
     return _apart_from_one(factor, 4) if fraction is None else str(fraction)
 
 
 def _apart_from_one(factor: float, least: int) -> str:
-    """Format a factor with at least ``least`` digits, and with enough to distinguish it from 1."""
+    """Format a factor with at least ``least`` digits, or more if it would otherwise look like 1."""
     told = (f"{factor:.{count}g}" for count in range(least, 17))
     return next((text for text in told if float(text) != 1.0), "1")
 
@@ -81,7 +81,7 @@ def _fraction(factor: float) -> Fraction | None:
 
 
 def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Yield the numbers among the arguments, and tensors with one element, with their names."""
+    """Yield the name and the value of each argument that is a number or a one-element tensor."""
     for i, value in enumerate(evidence.inputs):
         number = as_number(value)
         if number is not None:
@@ -89,9 +89,9 @@ def scalars(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def _origin(m: Mismatch, size: float) -> str:
-    """Name the number of this call that equals the factor or its inverse.
+    """Name a number in this call that equals the factor or its inverse.
 
-    If a number explains the factor only in this call, it does so by chance and is not named.
+    The number must also explain the factor in other calls. Otherwise, the match is by chance.
     """
     output = m.evidence.forward.outputs[0].shape
     for key, value, what in _numbers(dict(scalars(m.evidence)), m.name, m.input.shape, output):
@@ -102,9 +102,9 @@ def _origin(m: Mismatch, size: float) -> str:
 
 
 def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
-    """Whether a number explains the factor in all calls, with at least one informative call.
+    """Whether a number explains the factor in every other call, at least once with another value.
 
-    A call is informative if the argument has another value, or if the shapes differ.
+    A number that comes from a shape counts as different if the shapes differ.
     """
     here, tells = (tuple(m.input.shape), tuple(m.evidence.forward.outputs[0].shape)), False
     for other in m.evidence.values.resized:
@@ -127,7 +127,7 @@ def _holds(m: Mismatch, key: Key, value: float, power: int) -> bool:
 def _numbers(
     known: Mapping[str, float], name: str, shape: Sequence[int], output: Sequence[int]
 ) -> Iterator[tuple[Key, float, str]]:
-    """Yield the numbers of a call that may be a factor: origin, value and description."""
+    """Yield the origin, value and description of each number in a call that may be a factor."""
     for argument, value in known.items():
         if abs(value) not in (0, 1):
             what = "value" if value > 0 else "absolute value"
@@ -151,25 +151,26 @@ def _numbers(
 
 
 # --------------------------------------------------------------------------------------------------
-# Find the missing term: products of the available tensors, with or without a sum over a dim.
+# Find the missing term. It is a product of available tensors, with or without a sum over a dim.
 #
-# The product rule gives one term for each path from input to output. If a backward forgets a path,
-# the missing term is, up to a constant k,
+# The product rule gives one term for each path from input to output. If backward omits one path,
+# the missing term has one of these forms, with a constant k:
 #
 #     k · a · grad_output        or        k · a · sum(grad_output · b, axis)
 #
-# where a and b are products of a few of these: inputs, outputs, saved tensors t, 1/t, 1 − t.
+# Here, a and b are products of a few factors. Each factor is t, 1/t or 1 − t, where t is an input,
+# an output or a saved tensor.
 # --------------------------------------------------------------------------------------------------
 
-MOST_FACTORS = 2  # in a, and in b
+MOST_FACTORS = 2  # in a and in b
 MOST_ELEMENTS = 4096
-FEWEST_ELEMENTS = 6  # with fewer elements, a term matches by chance
+FEWEST_ELEMENTS = 6  # with fewer elements, a term may match by chance
 CLOSE = 1e-6  # relative to the missing term
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of available tensors: the names of its factors, and its values."""
+    """A product of available tensors: the names of the factors, and the values of the product."""
 
     factors: tuple[str, ...]
     values: Tensor
@@ -177,7 +178,10 @@ class Product:
 
 @dataclass(frozen=True)
 class Upstream:
-    """The part of a term with grad_output: grad_output itself, or a weighted sum over a dim."""
+    """The part of a term that contains ``grad_output``.
+
+    This is ``grad_output`` itself or, if ``axis`` is given, its weighted sum over a dim.
+    """
 
     axis: int | None
     weight: tuple[str, ...]
@@ -185,7 +189,7 @@ class Upstream:
 
 
 def lacking_term(m: Mismatch) -> str | None:
-    """Describe the single term that the gradient lacks, compared with the expected one."""
+    """Describe the term that must be added to the gradient to get the expected gradient."""
     if m.truth.numel() == 1:
         return _summed_term(m)
     if not bool(m.known.all()) or not FEWEST_ELEMENTS <= m.truth.numel() <= MOST_ELEMENTS:
@@ -195,10 +199,10 @@ def lacking_term(m: Mismatch) -> str | None:
 
 
 def _summed_term(m: Mismatch) -> str | None:
-    """Describe the missing term of a gradient that is a single number, summed over the output.
+    """Describe the missing term of a gradient that is a single number.
 
-    A single number is a multiple of every other number. The Jacobian is more informative, because
-    it has one number for each element of the output.
+    The term is a sum over the elements of the output. A single number matches too many terms, so
+    this function compares Jacobians, which have one number for each element of the output.
     """
     columns, rows = m.evidence.values.jacobian, m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
@@ -231,7 +235,7 @@ def _elementwise_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
-    """Describe the missing term if it is a product of matrices, one of which is grad_output."""
+    """Describe the missing term if it is a matrix product that contains ``grad_output``."""
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if m.coarse or len(gs) != 1 or gs[0] is None or lacking.is_complex() or lacking.dim() < 2:
         return None
@@ -261,7 +265,7 @@ def _matrix_term(m: Mismatch, lacking: Tensor) -> str | None:
 
 
 def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
-    """Return a product of matrices, or ``None`` if its shapes do not fit or it is zero."""
+    """Multiply the matrices. Return ``None`` if a shape does not fit or the product is zero."""
     product = matrices[0]
     for other in matrices[1:]:
         if product.shape[-1] != other.shape[-2] or product.is_complex() or other.is_complex():
@@ -274,14 +278,14 @@ def _product_of(matrices: Sequence[Tensor], shape: torch.Size) -> Tensor | None:
 
 
 def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> bool:
-    """Whether the constant is plausible for a product rule: a small number, or an argument.
+    """Whether the constant ``k`` is plausible for a term of the product rule.
 
-    A sum over a dim has its own constant, such as 1/N for a mean. If the tensor has only one row,
-    every row is a multiple of the sum. In this case, the constant must be plausible for a product
-    rule or for such a mean.
+    A plausible constant is 1/2, 1, 2, an argument of the call, or one of these divided by the
+    length of the summed dim, as in a mean. If a sum over a dim has several results, any constant is
+    plausible, because a match by chance is unlikely.
     """
     if not product.factors and upstream.axis is None:
-        return abs(k - 1) < CLOSE  # such as the skip connection in x + f(x)
+        return abs(k - 1) < CLOSE  # as for the skip connection in x + f(x)
     length = 1 if upstream.axis is None else product.values.shape[upstream.axis]
     if 1 < length < product.values.numel():
         return True
@@ -290,7 +294,10 @@ def _natural(m: Mismatch, k: float, product: Product, upstream: Upstream) -> boo
 
 
 def _cotangent(m: Mismatch) -> Tensor | None:
-    """Return the only grad_output. A dim that forward reduced is restored with length 1."""
+    """Return the only ``grad_output``, expanded to the shape of the gradient.
+
+    If ``forward`` reduced a dim, insert this dim with size 1 first.
+    """
     gs = m.evidence.values.vjps[RANDOM].grad_outputs
     if len(gs) != 1 or gs[0] is None or gs[0].is_complex() or m.truth.is_complex():
         return None
@@ -304,7 +311,7 @@ def _cotangent(m: Mismatch) -> Tensor | None:
 
 
 def _at_hand_of(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the real tensors that are available in backward, by name."""
+    """Yield the name and the value of each real tensor that ``backward`` can use."""
     e = m.evidence
     at_hand = [(e.name(i), v) for i, v in enumerate(e.inputs) if is_float(v)]
     at_hand += [("output", out) for out in e.forward.outputs if is_float(out)]
@@ -319,7 +326,7 @@ def _at_hand_of(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield possible factors of a term: available tensors, their inverses and complements."""
+    """Yield possible factors of a term: each available tensor t, 1 - t and 1/t."""
     for name, tensor in _at_hand_of(m):
         yield name, tensor
         if bool(((tensor > 0) & (tensor < 1)).all()):  # a sigmoid or a probability
@@ -329,7 +336,7 @@ def _factors(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 def _names_of_saved(source: str, count: int) -> list[str]:
-    """Return the names that backward gives its saved tensors, or numbers if it gives no names."""
+    """Return the variable names of the saved tensors in ``backward``, or numbered names."""
     found = re.search(r"^\s*\(?([\w, ]+?),?\)?\s*=\s*ctx\.saved_tensors", source, re.MULTILINE)
     names = [name.strip() for name in found[1].split(",")] if found else []
     if len(names) != count:
@@ -338,13 +345,13 @@ def _names_of_saved(source: str, count: int) -> list[str]:
 
 
 def _products(factors: Iterator[tuple[str, Tensor]], like: Tensor) -> Iterator[Product]:
-    """Yield products of few factors, the shortest first. The empty product is 1."""
+    """Yield products of at most ``MOST_FACTORS`` factors, starting with the empty product 1."""
     fitting = [(name, t.expand(like.shape)) for name, t in factors if _expands(t, like)]
     yield Product((), torch.ones_like(like))
     for count in range(1, MOST_FACTORS + 1):
         for chosen in combinations_with_replacement(fitting, count):
             names, tensors = zip(*chosen, strict=True)
-            if not any(f"1/{name}" in names for name in names):  # x and 1/x would cancel
+            if not any(f"1/{name}" in names for name in names):  # x and 1/x cancel
                 yield Product(names, torch.stack(tensors).prod(0))
 
 
@@ -369,9 +376,9 @@ def _upstreams(g: Tensor, products: Sequence[Product]) -> Iterator[Upstream]:
 def _multiples(
     lacking: Tensor, products: Sequence[Product], upstreams: Sequence[Upstream]
 ) -> Iterator[tuple[float, Product, Upstream]]:
-    """Yield the pairs that are proportional to the missing term, with the factor.
+    """Yield each constant, product and upstream part that multiply to the missing term.
 
-    Simple pairs come first.
+    Simple combinations come first.
     """
     a = torch.stack([p.values.reshape(-1) for p in products])
     s = torch.stack([u.values.reshape(-1) for u in upstreams])
@@ -399,18 +406,18 @@ def _written(k: float, product: Product, upstream: Upstream) -> str:
 
 
 def _times(k: float, *factors: str) -> str:
-    """Format a product with its constant. The constant is omitted if it is 1 or -1."""
+    """Format a product with its constant ``k``. If ``k`` is 1 or -1, show only its sign."""
     size = [] if abs(abs(k) - 1) < CLOSE else [digits(abs(k))]
     return ("-" if k < 0 else "") + " · ".join([*size, *factors])
 
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that equals the expected one times a tensor, or that ignores an argument.
+# Describe a gradient that is the expected gradient times a tensor, or that ignores an argument.
 # --------------------------------------------------------------------------------------------------
 
 
 def without_argument(m: Mismatch) -> str:
-    """Name the arguments that affect only the expected gradient, or return ``""``."""
+    """Name the arguments that should affect the gradient but do not, or return ``""``."""
     found = m.evidence.values.unused
     if not found or m.coarse or m.evidence.values.surrogate:
         return ""
@@ -424,7 +431,7 @@ def without_argument(m: Mismatch) -> str:
 
 
 def wrong_factor(m: Mismatch) -> str | None:
-    """Name the tensor by which the expected gradient is multiplied or divided."""
+    """Name the tensors by which ``backward`` wrongly multiplies or divides the gradient."""
     truth, actual = m.truth, m.actual
     if m.coarse or actual.is_complex() or not bool(m.known.all()):
         return None
@@ -446,7 +453,7 @@ def wrong_factor(m: Mismatch) -> str | None:
 
 
 def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield ``weight[target]``, the element of a vector that an integer argument selects."""
+    """Yield ``weight[target]`` and its inverse, for vectors that an integer argument can index."""
     e, shape = m.evidence, m.truth.shape
     labels = [i for i, v in enumerate(e.inputs) if isinstance(v, Tensor) and v.dtype == torch.int64]
     for i in labels:
@@ -462,18 +469,18 @@ def _selected_weights(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
 
 
 # --------------------------------------------------------------------------------------------------
-# A gradient that follows one path from the input to the output and forgets another path.
+# Describe a gradient that omits a path from the input to the output.
 # --------------------------------------------------------------------------------------------------
 
 GLUE = (
     *("addition", "subtraction", "negation", "transpose", "t", "permute", "unsqueeze", "squeeze"),
     *("expand", "view", "reshape", "select", "slice", "clone", "alias"),
 )
-FEWEST = 6  # elements, for a tensor that is a single slice: fewer elements match by chance
+FEWEST = 6  # if the whole tensor is one slice, fewer elements may match by chance
 
 
 def missing_dependency(m: Mismatch) -> str | None:
-    """Backward differentiates one factor and treats another as constant."""
+    """Describe a path or term that the gradient omits, for example a factor treated as constant."""
     term = lacking_term(m)
     for cut, grads in m.evidence.values.held_fixed.items():
         if m.fits(grads[m.slot]):
@@ -503,13 +510,16 @@ def missing_dependency(m: Mismatch) -> str | None:
 
 
 def _is_glue(cut: str) -> bool:
-    """Whether a path contains an operation that does not appear in the author's own code."""
+    """Whether a path consists only of operations such as views and additions.
+
+    A path through these operations is not worth naming in the report.
+    """
     named = re.split(r", | and ", re.sub(r" \(\d+\)", "", cut))
     return all(name.split(" ")[-1] in GLUE for name in named)
 
 
 def _output_path(m: Mismatch) -> str | None:
-    """Backward ignores the gradient of one of several outputs."""
+    """Report that ``backward`` ignores the cotangent of one of several outputs."""
     for name, vjp in m.evidence.values.vjps.items():
         if name.kind == "single" and not vjp.failure:
             grad, truth = vjp.grads[m.slot], m.evidence.values.expected[name][m.slot].value
@@ -522,7 +532,11 @@ def _output_path(m: Mismatch) -> str | None:
 
 
 def _row_term(m: Mismatch) -> str | None:
-    """In each row, the error is a constant, a multiple of a tensor, or the sum of both."""
+    """Report an error that has a simple form in each slice of the gradient.
+
+    In each slice, the error is a constant, a multiple of a tensor, or the sum of a constant and a
+    multiple of a tensor.
+    """
     residual = m.actual - m.truth
     if m.coarse or not bool(m.known.all()):
         return None
@@ -542,7 +556,10 @@ def _row_term(m: Mismatch) -> str | None:
 
 
 def _slices(residual: Tensor) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the dims that forward may have reduced: all, all but the first, and each single dim."""
+    """Yield the dims that ``forward`` may have reduced, with a description.
+
+    These are all dims, all dims after the first or after the second, and each single dim.
+    """
     every = tuple(range(residual.dim()))
     if len(every) > 1:
         yield "across the whole tensor", every
@@ -568,7 +585,7 @@ def _reduced(m: Mismatch, where: str, what: str) -> str:
 
 
 def _at_hand(m: Mismatch) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that may be a factor of a term, with their names."""
+    """Yield the name and the value of each tensor that has the shape of the gradient."""
     e = m.evidence
     tensors = {"the output": e.forward.outputs[0], m.name: m.input}
     names = _names_of_saved(e.contract.backward_source, len(e.forward.saved))
@@ -583,7 +600,10 @@ def _quoted(name: str) -> str:
 
 
 def _spanned(m: Mismatch, residual: Tensor, basis: Sequence[Tensor], axes: tuple[int, ...]) -> bool:
-    """Whether each slice of the error over some dims is a linear combination of basis slices."""
+    """Whether each slice of the error is a linear combination of the same slices of the basis.
+
+    A slice extends over the dims in ``axes``.
+    """
     last = tuple(range(-len(axes), 0))
 
     def rows(tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rules about ``torch.func``, ``torch.compile`` and autocast."""
+"""Rules about forward mode, ``torch.func``, ``torch.compile`` and autocast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAVED_APART = (
     "Call `ctx.save_for_forward` with the same tensors as `ctx.save_for_backward`, in the same "
     "order: a generated `vmap` rule keeps one list of batch dims for both."
 )
-# functorch's error message if the numbers of outputs and of batch dims differ.
+# Parts of functorch's errors if the number of outputs differs from the number of batch dims.
 NO_AXIS_KEPT = ("flat_bdims must not be None", "SmallVector unable to grow")
 TANGENT_CHANGED = (
     "Compute a new tensor (`x_tangent * cos`, not `x_tangent *= cos`): other operations on the "
@@ -45,7 +45,7 @@ NO_GRAPH = (
     "Return the result of the Function's own `apply` from `vmap`, with the batch dim first and "
     "grad mode unchanged: what `vmap` returns now has no graph."
 )
-USERS_EXCEPTION = "Observed exception"  # dynamo's name for an error in the code that it traces
+USERS_EXCEPTION = "Observed exception"  # dynamo's message if the traced code fails
 
 
 @rule(
@@ -147,7 +147,7 @@ def wrong_vmap(evidence: Evidence) -> Match | None:
 
 
 def _vmap_hint(comparison: Comparison) -> str:
-    """Return a hint for this failure, or an empty string if the rule's default hint fits."""
+    """Return a hint for this comparison, or ``""`` if the rule's default hint fits."""
     if comparison.failure:
         apart = any(text in comparison.failure.text for text in NO_AXIS_KEPT)
         return SAVED_APART if apart else ""
@@ -181,8 +181,8 @@ def compile_mismatch(evidence: Evidence) -> Match | None:
 
 
 def _left_to_defaults(evidence: Evidence, failure: Failure) -> str:
-    """Return a hint if setup_context receives fewer inputs in traced code than in eager mode."""
-    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not raised by forward
+    """Return a hint if ``setup_context`` gets fewer inputs in traced code than in eager mode."""
+    in_setup = failure.line.partition(":")[0] in ("", "setup_context")  # not in forward
     raises = in_setup and failure.text.startswith(USERS_EXCEPTION)
     if not evidence.omitted or evidence.contract.old_style or not raises:
         return ""
@@ -215,7 +215,7 @@ def func_incompatible(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about mixed precision: forward runs under autocast, backward runs outside it.
+# Rules about mixed precision: forward runs under autocast, and backward runs outside autocast.
 # --------------------------------------------------------------------------------------------------
 
 

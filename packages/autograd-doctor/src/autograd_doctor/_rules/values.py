@@ -1,4 +1,4 @@
-"""Rules about the values of gradients. The first hypothesis that fits names the bug."""
+"""Rules about the values of gradients. They report the first hypothesis that fits."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from autograd_doctor.formatting import (
 )
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a Jacobian that was not transposed, not conjugated, or only partly used.
+# Test whether backward forgot to transpose or conjugate the Jacobian, or used only part of it.
 # --------------------------------------------------------------------------------------------------
 
-FEWEST = 6  # wrong elements: with fewer, a hypothesis matches by chance
-# relative to the largest entry: smaller entries are rounding errors of the finite differences
+FEWEST = 6  # with fewer incorrect elements, a hypothesis may match by chance
+# relative to the largest entry; smaller entries are rounding errors of finite differences
 NEGLIGIBLE = 1e-9
 
 
 def untransposed(m: Mismatch) -> Tensor | None:
-    """Return the Jacobian times grad_output. A correct backward uses the transpose instead."""
+    """Return the Jacobian times ``grad_output``. A correct ``backward`` uses the transpose."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.shape != m.input.shape:
         return None
@@ -72,7 +72,10 @@ def untransposed(m: Mismatch) -> Tensor | None:
 
 
 def unconjugated(m: Mismatch) -> Tensor | None:
-    """Return the transposed complex Jacobian of a holomorphic map times grad_output."""
+    """Return the transposed, but not conjugated, complex Jacobian times ``grad_output``.
+
+    Return ``None`` if ``forward`` is not holomorphic.
+    """
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or not (g.is_complex() and m.input.is_complex()):
         return None
@@ -88,25 +91,25 @@ def unconjugated(m: Mismatch) -> Tensor | None:
 
 
 def wrong_where_used_again(m: Mismatch) -> bool:
-    """Whether only elements that several outputs use are wrong, and all others are right."""
+    """Whether each incorrect element affects several outputs, while other elements affect one."""
     reach = _reach(m)
     return reach is not None and _splits(m, reach.sum(0))
 
 
 def wrong_where_shared(m: Mismatch) -> bool:
-    """Whether only elements that share an output are wrong, and all others are right."""
+    """Whether each incorrect element shares an output with others, while other elements do not."""
     reach = _reach(m)
     return reach is not None and _splits(m, (reach * reach.sum(1, keepdim=True)).amax(0))
 
 
 def all_used_again(m: Mismatch) -> bool:
-    """Whether several outputs use each element, and enough elements are wrong to decide."""
+    """Whether each element affects several outputs, and enough elements are incorrect to judge."""
     reach = _reach(m)
     return reach is not None and bool((reach.sum(0) > 1).all()) and int(m.wrong.sum()) >= FEWEST
 
 
 def one_term_kept(m: Mismatch) -> bool:
-    """Whether each wrong element contains only one term of its expected gradient."""
+    """Whether each incorrect element equals a single term of its expected gradient."""
     matrix, g = _jacobian(m), _one_grad_output(m)
     if matrix is None or g is None or g.is_complex():
         return False
@@ -118,14 +121,14 @@ def one_term_kept(m: Mismatch) -> bool:
 
 
 def _splits(m: Mismatch, count: Tensor) -> bool:
-    """Whether elements with count 1 are right, and only elements with higher counts are wrong."""
+    """Whether each incorrect element has a count above 1, while other elements have count 1."""
     count, wrong, known = count.reshape(m.wrong.shape), m.wrong, m.known
     once = (count == 1) & known
     return bool(once.any()) and not bool((wrong & (count < 2)).any())
 
 
 def _reach(m: Mismatch) -> Tensor | None:
-    """Return a 0/1 matrix: which outputs (rows) depend on which input elements (columns)."""
+    """Return a 0/1 matrix that shows which outputs (rows) depend on which inputs (columns)."""
     matrix = None if m.input.is_complex() else _jacobian(m)
     if matrix is None or not matrix.numel():
         return None
@@ -133,8 +136,9 @@ def _reach(m: Mismatch) -> Tensor | None:
 
 
 def part_of_output_at_fault(m: Mismatch) -> str:
-    """Name the output slice whose contribution is wrong, or return ``""`` if the whole output is
-    wrong.
+    """Name the slice of the output that contributes an incorrect part to the gradient.
+
+    Return ``""`` if every slice contributes an incorrect part, or if the slice is unknown.
     """
     matrix, rows = _jacobian(m), m.evidence.values.rows
     outputs = [out for out in m.evidence.forward.outputs if is_float(out)]
@@ -149,7 +153,7 @@ def part_of_output_at_fault(m: Mismatch) -> str:
 
 
 def _jacobian(m: Mismatch) -> Tensor | None:
-    """Return the whole Jacobian with respect to this input, or ``None`` if it was not examined."""
+    """Return the Jacobian with respect to this input, or ``None`` if it is not completely known."""
     if not m.evidence.values.jacobian or m.evidence.values.surrogate:
         return None
     matrix = m.evidence.values.jacobian[m.slot].matrix
@@ -158,31 +162,31 @@ def _jacobian(m: Mismatch) -> Tensor | None:
 
 
 def _one_grad_output(m: Mismatch) -> Tensor | None:
-    """Return the cotangent of the only floating-point output, in double precision."""
+    """Return the cotangent in double precision if there is only one floating-point output."""
     outputs = [output for output in m.evidence.forward.outputs if is_float(output)]
     g = m.evidence.values.vjps[RANDOM].grad_outputs[0] if len(outputs) == 1 else None
     return None if g is None else g.to(torch.complex128 if g.is_complex() else torch.float64)
 
 
 # --------------------------------------------------------------------------------------------------
-# Confused dims: the batch dim, and the dim that an argument selects.
+# Test whether backward confuses the batch dim, or the dim that an argument selects.
 # --------------------------------------------------------------------------------------------------
 
 
 def wrong_dim(m: Mismatch) -> str | None:
-    """The gradient is wrong for the dim that the call selects, and right for another dim."""
+    """The gradient is incorrect for the dim in this call but would be correct for another dim."""
     how = _right_when(m, "dim-argument")
     return how and f"the gradient of `{m.name}` is wrong for this call, but right {how}"
 
 
 def wrong_batch(m: Mismatch) -> str | None:
-    """The gradient is right for each slice along dim 0, and wrong for the whole batch."""
+    """The gradient is correct for each slice along dim 0 but incorrect for the whole batch."""
     how = _right_when(m, "batch")
     return how and f"the gradient of `{m.name}` is wrong for the whole batch, but right {how}"
 
 
 def _right_when(m: Mismatch, kind: str) -> str | None:
-    """Describe the variant of the call for which the actual gradient would be right."""
+    """Describe the variant of the call in which ``backward`` returns the correct gradient."""
     name = m.evidence.gradient_name(m.position)
     for comparison in comparisons(m.evidence, kind):
         actual = dict(zip(comparison.names, comparison.actual, strict=True)).get(name)
@@ -194,14 +198,14 @@ def _right_when(m: Mismatch, kind: str) -> str | None:
 
 
 def other_dim(evidence: Evidence) -> Match | None:
-    """The example is right, but the same call along another dim is wrong."""
+    """The gradient is correct on the example but incorrect if the call selects another dim."""
     return None if mismatches(evidence) else disagreement(evidence, "dim-argument")
 
 
 def other_batch(evidence: Evidence) -> Match | None:
-    """The example is right, but a slice of it or a longer batch is wrong.
+    """The gradient is correct on the example but incorrect for a slice or for a longer batch.
 
-    A declared surrogate may mix slices that forward treats separately.
+    A declared surrogate is not checked, because it may mix slices that ``forward`` keeps separate.
     """
     if mismatches(evidence) or evidence.values.surrogate:
         return None
@@ -222,14 +226,14 @@ def _grown(evidence: Evidence) -> Match | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Hypotheses about a wrong gradient. Each predicts the result of one mistake.
+# Hypotheses about an incorrect gradient. Each hypothesis predicts the result of one mistake.
 #
-# A hypothesis takes a mismatch and returns a sentence if it fits, or ``None``.
+# A hypothesis takes a mismatch. It returns a sentence if it fits, or ``None`` if it does not.
 # --------------------------------------------------------------------------------------------------
 
 
 def undeclared_surrogate(m: Mismatch) -> str | None:
-    """Forward is piecewise constant, so 0 is expected, but backward returns a nonzero gradient."""
+    """``forward`` is piecewise constant, so the gradient should be 0, but it is nonzero."""
     e = m.evidence
     if e.values.surrogate or not e.values.jacobian:
         return None
@@ -247,7 +251,7 @@ def undeclared_surrogate(m: Mismatch) -> str | None:
 
 
 def swapped_gradients(m: Mismatch) -> str | None:
-    """This input gets the gradient of another input, and vice versa."""
+    """The gradient of this input and the gradient of another input are swapped."""
     others = mismatches(m.evidence)
     for other in others:
         if m.fits(other.truth) and other.fits(m.truth):
@@ -260,9 +264,9 @@ def swapped_gradients(m: Mismatch) -> str | None:
 
 
 def missing_gradient(m: Mismatch) -> str | None:
-    """The gradient is missing or zero, although the expected one is not zero."""
+    """The gradient is missing or zero, but the expected gradient is not zero."""
     raw, depends = m.evidence.contract.direct, "the output depends on"
-    if m.evidence.values.surrogate:  # the output's own gradient may be zero
+    if m.evidence.values.surrogate:  # the true gradient of the output may be zero
         depends = "the declared surrogate depends on"
     if raw and raw.kinds == ("NoneType",):
         return (
@@ -276,7 +280,7 @@ def missing_gradient(m: Mismatch) -> str | None:
 
 
 def extra_gradient(m: Mismatch) -> str | None:
-    """Backward returns a gradient although the output does not or must not depend on the input."""
+    """``backward`` returns a gradient for an input that the output should not depend on."""
     e = m.evidence
     if bool(m.truth.nan_to_num().any()):
         return None
@@ -285,7 +289,7 @@ def extra_gradient(m: Mismatch) -> str | None:
             f"`backward` returns a gradient for `{m.name}`, but the declared surrogate does not "
             f"depend on `{m.name}`"
         )
-    # If the slopes of forward confirm the gradient, no Jacobian is needed.
+    # If the slopes of forward confirm the gradient, there is no Jacobian.
     if not e.values.jacobian or bool(e.values.jacobian[m.slot].matrix.any()):
         return (
             f"`backward` returns a gradient for `{m.name}`, but the reference treats `{m.name}` as "
@@ -298,7 +302,7 @@ def extra_gradient(m: Mismatch) -> str | None:
 
 
 def non_finite(m: Mismatch) -> str | None:
-    """The gradient is NaN or infinite, but the expected gradient is finite."""
+    """The gradient is nan or infinite where the expected gradient is finite."""
     bad = m.known & ~torch.isfinite(m.actual)
     if not bool(bad.any()):
         return None
@@ -317,7 +321,7 @@ def _nan_line(evidence: Evidence) -> str:
 
 
 def nan_at_a_kink(evidence: Evidence) -> Match | None:
-    """The gradient is NaN at a kink of forward. No convention for kinks gives NaN."""
+    """The gradient is nan at a kink of ``forward``. No convention for kinks allows nan."""
     vjp = evidence.values.vjps.get(RANDOM)
     outputs = (out for out in evidence.forward.outputs if is_float(out))
     if vjp is None or vjp.failure or not all(bool(out.isfinite().all()) for out in outputs):
@@ -354,7 +358,7 @@ def flipped_sign(m: Mismatch) -> str | None:
 
 
 def transposed_gradient(m: Mismatch) -> str | None:
-    """The gradient has its last two dims swapped, or uses the Jacobian instead of its transpose."""
+    """``backward`` swaps the last two dims, or uses the Jacobian instead of its transpose."""
     if m.truth.dim() > 1 and m.fits(m.truth.mT):
         return f"the gradient of `{m.name}` is the true gradient with its last two dims swapped"
     told = permuted_gradient(m) or missing_conjugate(m)
@@ -367,7 +371,7 @@ def transposed_gradient(m: Mismatch) -> str | None:
 
 
 def missing_conjugate(m: Mismatch) -> str | None:
-    """The gradient is right except for a conjugate of the result or of the local derivative."""
+    """``backward`` does not conjugate the local derivative, or conjugates the whole gradient."""
     if not m.actual.is_complex():
         return None
     candidates = [m.truth.conj(), *_unconjugated(m), unconjugated(m)]
@@ -380,7 +384,7 @@ def missing_conjugate(m: Mismatch) -> str | None:
 
 
 def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
-    """Yield the gradient of an elementwise holomorphic map without the conjugate."""
+    """Yield the gradient without the conjugate, assuming an elementwise holomorphic function."""
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.shape != m.truth.shape:
         return
@@ -389,7 +393,7 @@ def _unconjugated(m: Mismatch) -> Iterator[Tensor]:
 
 
 def missing_cross_terms(m: Mismatch) -> str | None:
-    """The gradient uses only the diagonal of the Jacobian."""
+    """``backward`` uses only the diagonal of the Jacobian."""
     e = m.evidence
     outputs = [o for o in e.forward.outputs if is_float(o)]
     g = e.values.vjps[RANDOM].grad_outputs[0]
@@ -399,7 +403,7 @@ def missing_cross_terms(m: Mismatch) -> str | None:
         return None
     columns = e.values.jacobian[m.slot]
     if columns.matrix.shape[0] != columns.matrix.shape[1]:
-        return None  # only some columns were examined
+        return None  # some columns were not computed
     off_diagonal = columns.matrix - columns.matrix.diagonal().diag()
     if not bool((off_diagonal.abs() > 1e-6 * columns.matrix.abs().max()).any()):
         return None
@@ -413,8 +417,8 @@ def missing_cross_terms(m: Mismatch) -> str | None:
 
 
 def duplicate_index(m: Mismatch) -> str | None:
-    """The gradient is right for elements used once, and wrong for elements used several times."""
-    if not bool(m.actual[m.wrong].any()):  # not just one missing term, but no gradient at all
+    """The gradient is correct for elements used once but incorrect for elements used repeatedly."""
+    if not bool(m.actual[m.wrong].any()):  # the gradient is zero, so more than one term is missing
         return None
     again, index = wrong_where_used_again(m), _repeating(m)
     if not again and wrong_batch(m) is None and all_used_again(m) and one_term_kept(m):
@@ -442,7 +446,7 @@ def duplicate_index(m: Mismatch) -> str | None:
 
 
 def _repeating(m: Mismatch) -> str | None:
-    """Return the name of an integer input in which a number occurs more than once."""
+    """Return the name of an integer input that contains a number more than once."""
     for position, value in enumerate(m.evidence.inputs):
         whole = isinstance(value, Tensor) and not is_float(value) and value.dtype != torch.bool
         if whole and value.unique().numel() < value.numel():
@@ -451,7 +455,7 @@ def _repeating(m: Mismatch) -> str | None:
 
 
 def off_by_one(m: Mismatch) -> str | None:
-    """The gradient is wrong only at one edge of a dim, and no argument selects the edge."""
+    """The gradient is incorrect only at the edge of a dim, and no argument selects the edge."""
     if labeled(m):
         return None
     where = edge(m.wrong, m.known)
@@ -459,7 +463,7 @@ def off_by_one(m: Mismatch) -> str | None:
 
 
 def permuted_gradient(m: Mismatch) -> str | None:
-    """The gradient has the right values in the wrong places."""
+    """The gradient has the correct values at incorrect positions."""
     if not bool(m.known.all()) or m.actual.is_complex() or m.truth.unique().numel() < 3:
         return None
     ordered = Expected(m.truth.flatten().sort().values, m.expected.tolerance.max())
@@ -469,19 +473,19 @@ def permuted_gradient(m: Mismatch) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Parts of a wrong gradient that may be intended. The report explains how to declare them.
+# Find mismatches that may be intentional. The report explains how to declare them.
 # --------------------------------------------------------------------------------------------------
 
 
 def perhaps_meant(rule: str, wrong: Sequence[Mismatch]) -> dict[str, Any]:
-    """Return evidence that the author may intend the mismatches that one rule explains."""
+    """Return evidence that the mismatches explained by one rule may be intentional."""
     return dict(_found(rule, wrong))
 
 
 def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
     without = [m.name for m in wrong if not m.returned]
     if without and len(without) < len(wrong[0].evidence.wanted):
-        yield "without_gradient", without  # other inputs have a gradient, so these may be data
+        yield "without_gradient", without  # these inputs may be data
     if held := [m.name for m in wrong if _held_fixed(m)]:
         yield "held_fixed", held
     if rule == "constant-factor" and all(map(_returned, wrong)):
@@ -495,12 +499,12 @@ def _found(rule: str, wrong: Sequence[Mismatch]) -> Iterator[tuple[str, Any]]:
 
 
 def _held_fixed(m: Mismatch) -> bool:
-    """Whether the gradient is 0 exactly where an argument requires it, for example for padding."""
+    """Whether each incorrect element is 0 and an argument, such as a padding index, selects it."""
     return bool(m.actual.any()) and not bool(m.actual[m.wrong].any()) and labeled(m) is not None
 
 
 def _passes_through(m: Mismatch) -> bool:
-    """Whether each element of the gradient equals the same element of grad_output, or 0."""
+    """Whether each element of the gradient is 0 or equals the same element of ``grad_output``."""
     g = _one_grad_output(m)
     if g is None or g.shape != m.actual.shape:
         return False
@@ -509,22 +513,23 @@ def _passes_through(m: Mismatch) -> bool:
 
 
 def _returned(m: Mismatch) -> bool:
-    """Whether forward returns its input. Zeros and ones alone do not show this."""
+    """Whether an output equals this input. Return false if the input has only zeros and ones."""
     if bool(((m.input == 0) | (m.input == 1)).all()):
         return False
     return any(identical(output, m.input) for output in m.evidence.forward.outputs)
 
 
 # --------------------------------------------------------------------------------------------------
-# Rules about values: each describes a wrong gradient by its relation to the expected one.
+# Rules about values. Each rule describes how an incorrect gradient relates to the expected one.
 # --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A named hypothesis about a mistake.
+    """A hypothesis about a mistake in ``backward``, and the rule that reports the mistake.
 
-    ``otherwise`` returns the rule's result if the gradients of the example are right.
+    ``fits`` tests the hypothesis on one incorrect gradient. If no gradient fits, the rule calls
+    ``otherwise``.
     """
 
     rule: str
@@ -564,7 +569,7 @@ def _unexplained(m: Mismatch) -> str:
 
 
 def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
-    """Name the factor by which the contribution of one output to a gradient is wrong."""
+    """Describe the factor by which one output's contribution to a gradient is incorrect."""
     sent = next(other for other in mismatches(m.evidence, output) if other.slot == m.slot)
     many = not sent.actual.is_complex() and int(sent.wrong.sum()) > 1
     factor = common_factor((sent.actual / sent.truth)[sent.wrong]) if many else None
@@ -579,7 +584,7 @@ def _factor_of_part(m: Mismatch, output: Cotangent) -> str:
 
 
 def _factors_by_label(m: Mismatch) -> str:
-    """Name the values of an integer argument for which the gradient is wrong, and the factors."""
+    """Describe a factor in the gradient that depends on the values of an integer argument."""
     if m.actual.is_complex() or not bool(m.known.all()):
         return ""
     ratio = m.actual / m.truth
@@ -602,7 +607,7 @@ def _factors_by_label(m: Mismatch) -> str:
 
 
 def _by_count(label: Tensor, factors: Sequence[float]) -> str:
-    """Say how the factors for a label's values depend on how often each value occurs."""
+    """Describe a factor that depends only on how often each value of a label occurs."""
     counts = label.unique(return_counts=True)[1].double().cpu()
     for power, how in ((1, "times"), (-1, "divided by")):
         one = common_factor(torch.tensor(factors, dtype=torch.float64) / counts**power)
@@ -612,9 +617,10 @@ def _by_count(label: Tensor, factors: Sequence[float]) -> str:
 
 
 def _error_by_selection(m: Mismatch) -> str:
-    """Describe an error that has one value at the selected elements and another value elsewhere.
+    """Describe an error with one factor at selected elements and another factor elsewhere.
 
-    Both values are multiples of grad_output. Rows without a selected element do not count.
+    An index argument selects the elements. Each error is the factor times ``grad_output``. Rows
+    without a selected element are ignored.
     """
     (g, *others) = m.evidence.values.vjps[RANDOM].grad_outputs
     if others or g is None or g.is_complex() or m.actual.is_complex() or not bool(m.known.all()):
@@ -645,7 +651,10 @@ def _error_by_selection(m: Mismatch) -> str:
 
 
 def _common_number(values: Tensor, among: Tensor) -> float | None:
-    """Return the common value of several numbers, up to a small fraction of the largest number."""
+    """Return the common value of ``values``, or ``None`` if they differ.
+
+    The tolerance is relative to the largest number in ``among``.
+    """
     if values.numel() < 2 or not bool(among.isfinite().all()):
         return None
     mean = values.mean()
@@ -653,7 +662,7 @@ def _common_number(values: Tensor, among: Tensor) -> float | None:
 
 
 def _factor_there(m: Mismatch) -> str:
-    """Name the factor by which the wrong elements are off, if it is the same for all of them."""
+    """Describe the factor of the incorrect elements, if all of them have the same factor."""
     factor = common_factor((m.actual / m.truth)[m.wrong]) if int(m.wrong.sum()) > 1 else None
     if factor is None:
         return ""
@@ -816,8 +825,8 @@ HYPOTHESES = (
 )
 
 
-# These rules look at the locations of wrong elements. If few digits are known, small elements count
-# as right.
+# These rules use the locations of incorrect elements. They are skipped if few digits are known,
+# because small elements then count as correct.
 BY_PLACE = (
     "dim-argument",
     "duplicate-index",
@@ -830,14 +839,14 @@ _EXPLAINED: WeakKeyDictionary[Evidence, dict[str, Match]] = WeakKeyDictionary()
 
 
 def explain(evidence: Evidence) -> dict[str, Match]:
-    """Return the results of all value rules. They are computed together, only once."""
+    """Return the results of all value rules by name. Compute them once for each evidence."""
     if evidence not in _EXPLAINED:
         _EXPLAINED[evidence] = _explained(evidence)
     return _EXPLAINED[evidence]
 
 
 def _explained(evidence: Evidence) -> dict[str, Match]:
-    """Give every wrong input the first explanation that fits, and group the inputs by rule."""
+    """Find the first hypothesis that fits each incorrect gradient. Group the gradients by rule."""
     found: dict[str, list[tuple[Mismatch, str]]] = {}
     for m in mismatches(evidence):
         for hypothesis in HYPOTHESES:
@@ -856,7 +865,7 @@ def _explained(evidence: Evidence) -> dict[str, Match]:
 def _of_the_same_estimate(
     found: Mapping[str, Sequence[tuple[Mismatch, str]]],
 ) -> Iterator[tuple[Mismatch, str]]:
-    """Yield a quantizer's other inputs that the surrogate affects, such as a learned step."""
+    """Yield the other incorrect gradients of a quantizer, for example of a learned step size."""
     for name, explained in found.items():
         for m, _ in explained if name != "undeclared-surrogate" else ():
             yield (
@@ -885,12 +894,12 @@ def _match_of(rule: str, explained: list[tuple[Mismatch, str]]) -> Match:
     return Match(paragraph(sentences), seen, hint=hint)
 
 
-# If backward forgets to use a value, it can break one of these rules.
+# These rules can report an error if backward forgets to use a value.
 FORGETS = ("constant-factor", "missing-dependency", "gradient-mismatch")
 
 
 def unused_names(source: str) -> list[str]:
-    """Return the names that a method assigns but never reads."""
+    """Return the names that a method's source assigns but never reads."""
     try:
         nodes = [*ast.walk(ast.parse(textwrap.dedent(source)))]
     except SyntaxError:
@@ -921,7 +930,11 @@ def _is_flipped(m: Mismatch) -> bool:
 
 
 def without_repeats(sentences: Iterable[str]) -> list[str]:
-    """Return the first sentence about each input, then the sentences about all of them."""
+    """Remove repeated sentences from paragraphs about several inputs.
+
+    If the paragraphs differ only in their first sentence, return all first sentences, followed by
+    the common rest.
+    """
     told = [sentence.partition(". ")[::2] for sentence in sentences]
     (_, rest), *_ = told
     if any(other != rest for _, other in told):
@@ -935,7 +948,7 @@ def _decide_by(hypothesis: Hypothesis, evidence: Evidence) -> Match | None:
 
 
 def _turned(evidence: Evidence) -> Match | None:
-    """A raw gradient has the wrong shape, but its transpose is right."""
+    """Report a gradient that has an incorrect shape but a correct transpose."""
     for position in evidence.wanted:
         if raw_transpose(evidence, position):
             name = evidence.name(position)
@@ -947,8 +960,8 @@ def _turned(evidence: Evidence) -> Match | None:
     return None
 
 
-# A mismatch is not reported if a broken contract, a nonlinear backward or a wrong forward explains
-# it.
+# A mismatch is not reported if a broken contract, a nonlinear backward or an incorrect forward
+# explains it.
 _AFTER = (*UNUSABLE, "linearity", "forward-mismatch", "wrong-arity", "gradient-dtype")
 
 VALUE_RULES = tuple(
@@ -961,7 +974,7 @@ VALUE_RULES = tuple(
         lesson=hypothesis.lesson,
         decide=partial(_decide_by, hypothesis),
         after=_AFTER,
-        by_design=("wrong-jvp",),  # this rule compares forward mode with backward
+        by_design=("wrong-jvp",),  # wrong-jvp compares forward mode with backward
     )
     for hypothesis in HYPOTHESES
 )
